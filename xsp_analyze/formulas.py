@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +20,14 @@ __all__ = [
     "flop_per_s",
     "is_memory_bound",
     "known_sum",
+    "mean_of",
+    "ordered_mean",
     "ordered_sum",
+    "quotient",
     "ratio",
     "share_of_sum",
     "throughput_per_s",
+    "total_of",
     "trimmed_count",
     "trimmed_mean",
     "weighted_mean",
@@ -52,8 +57,29 @@ def trimmed_mean(value: pl.Expr) -> pl.Expr:
 
 
 def ordered_sum(value: pl.Expr) -> pl.Expr:
-    """The sum, added up by size: of fractions one that depends on rows' order or the number of threads differs last."""
-    return value.sort().sum()
+    """The sum of the known values, added up by size and one by one.
+
+    Of fractions one that depends on rows' order, on how threads share them or on the pieces that a column lies in
+    differs in its last digit.
+    """
+    return value.drop_nulls().sort().cum_sum().last().fill_null(0)
+
+
+def ordered_mean(value: pl.Expr) -> pl.Expr:
+    """The mean of the known values, from `ordered_sum`; null where none is known."""
+    return pl.when(value.count() > 0).then(quotient(ordered_sum(value), value.count()))
+
+
+def total_of(values: pl.Series) -> float:
+    """The sum of the known values, rounded once; 0 where there are none."""
+    if values.dtype.is_integer():
+        return float(values.sum())
+    return math.fsum(values.drop_nulls().to_numpy())
+
+
+def mean_of(values: pl.Series) -> float:
+    """The mean of the known values, from `total_of`; 0 where there are none."""
+    return total_of(values) / max(values.count(), 1)
 
 
 def known_sum(value: pl.Expr) -> pl.Expr:
@@ -61,16 +87,25 @@ def known_sum(value: pl.Expr) -> pl.Expr:
     return pl.when(value.count() > 0).then(ordered_sum(value))
 
 
+def quotient(of: pl.Expr, to: pl.Expr | float) -> pl.Expr:
+    """The one over the other, rounded once.
+
+    By one value for all rows polars multiplies by its reciprocal, which differs in the last digit, and how many rows
+    have one value depends on how they are dealt out to threads. So each row is given a divisor of its own.
+    """
+    return of / (to + 0 * of)
+
+
 def ratio(of: pl.Expr, to: pl.Expr) -> pl.Expr:
     """The one over the other, null where the other is 0: a share of nothing is unknown."""
-    return pl.when(to != 0).then(of / to)
+    return pl.when(to != 0).then(quotient(of, to))
 
 
 def share_of_sum(column: str, by: Sequence[str] = ()) -> pl.Expr:
     """Each row's part of the column's sum (over the rows with the same `by`); null where that is 0 or unknown."""
     total = ordered_sum(pl.col(column))
     total = total.over(by) if by else total
-    return pl.when(total > 0).then(pl.col(column) / total)
+    return pl.when(total > 0).then(quotient(pl.col(column), total))
 
 
 def weighted_mean(value: pl.Expr, weight: pl.Expr) -> pl.Expr:
@@ -82,12 +117,12 @@ def weighted_mean(value: pl.Expr, weight: pl.Expr) -> pl.Expr:
 def arithmetic_intensity(flop: pl.Expr, read_bytes: pl.Expr, write_bytes: pl.Expr) -> pl.Expr:
     """Flop per byte of DRAM traffic; null where no bytes moved. Source: Williams et al., Roofline, CACM 2009."""
     moved = read_bytes + write_bytes
-    return pl.when(moved > 0).then(flop / moved)
+    return pl.when(moved > 0).then(quotient(flop, moved))
 
 
 def flop_per_s(flop: pl.Expr, duration_ns: pl.Expr) -> pl.Expr:
     """Arithmetic throughput over `duration_ns`; null where that is 0."""
-    return pl.when(duration_ns > 0).then(flop * _NS_PER_S / duration_ns)
+    return pl.when(duration_ns > 0).then(quotient(flop * _NS_PER_S, duration_ns))
 
 
 def is_memory_bound(intensity: pl.Expr, ideal: float | None) -> pl.Expr:
@@ -97,7 +132,7 @@ def is_memory_bound(intensity: pl.Expr, ideal: float | None) -> pl.Expr:
 
 def throughput_per_s(batch_size: pl.Expr, latency_ns: pl.Expr) -> pl.Expr:
     """Inputs per second."""
-    return pl.when(latency_ns > 0).then(batch_size * _NS_PER_S / latency_ns)
+    return pl.when(latency_ns > 0).then(quotient(batch_size * _NS_PER_S, latency_ns))
 
 
 def first_saturating_batch(throughput: dict[int, float]) -> int | None:

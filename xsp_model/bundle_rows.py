@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Ints
     from xsp_model.trace import Trace
 
-__all__ = ["RowsCheck", "Sound", "fault_behind", "readable", "refuse"]
+__all__ = ["RowsCheck", "Sound", "fault_behind", "fault_told", "readable", "refuse"]
 
 _MAX_WHAT = 300
 
@@ -88,6 +88,22 @@ def fault_behind(error: BaseException) -> XspError | None:
         path=suspects[0].trace.origin if len(suspects) == 1 else None,
         advice=f"{AGAIN}; where that does not help, it is a fault of XSP: report it",
     )
+
+
+@contextmanager
+def fault_told() -> Iterator[None]:
+    """Within `with`, or in a function decorated: XspError where a bundle is to blame for an error nobody foresaw."""
+    try:
+        yield
+    except XspError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # which polars ends with
+            raise
+        fault = fault_behind(error)
+        if fault is None:
+            raise
+        raise fault from error
 
 
 def _innermost_line(error: BaseException) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import numpy as np
 import polars as pl
 import pytest
@@ -69,3 +72,27 @@ def test_bootstrap_interval_holds_the_mean_and_repeats_itself() -> None:
     again = formulas.bootstrap_interval(values)
     assert again[0].tolist() == low.tolist()
     assert np.isnan(formulas.bootstrap_interval(np.asarray([[1, 2]]))[0]).all()
+
+
+def test_a_quotient_is_rounded_once_by_whatever_rows_are_beside_it() -> None:
+    rows = pl.DataFrame({"ns": [5_733_301, 346_637, 0, None, 1]})
+    total = int(rows["ns"].sum())
+    for divisor in (pl.lit(total), pl.col("ns").sum(), total):
+        shares = rows.select(formulas.quotient(pl.col("ns"), divisor))["ns"].to_list()
+        assert shares == [None if each is None else each / total for each in rows["ns"]]
+
+
+def test_sums_of_fractions_do_not_depend_on_order_or_pieces() -> None:
+    values = [math.sqrt(number) for number in range(200)]
+    pieces = [pl.DataFrame({"x": values[first : first + 7]}) for first in range(0, 200, 7)]
+    sums = {
+        pl.concat(random.Random(seed).sample(pieces, len(pieces)), rechunk=False)  # noqa: S311 (no secret)
+        .select(formulas.ordered_sum(pl.col("x")))
+        .item()
+        for seed in range(20)
+    }
+    assert len(sums) == 1
+    assert sums.pop() == pytest.approx(math.fsum(values), rel=1e-12)
+    none = pl.DataFrame({"x": [None, None]}, schema={"x": pl.Float64})
+    assert none.select(formulas.ordered_sum(pl.col("x"))).item() == 0
+    assert none.select(formulas.ordered_mean(pl.col("x"))).item() is None

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import xsp
 from tests.helpers.model_sample import sample_trace
 from xsp import opening
 from xsp.cli.main import main
@@ -408,3 +409,16 @@ def _mutated(content: bytes, chance: random.Random) -> bytes:
         case _:
             data[at : at + chance.randrange(1, 9)] = chance.randbytes(chance.randrange(9))
     return bytes(data)
+
+
+def test_in_python_what_nobody_foresaw_ends_in_a_sentence_too(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(bundle_rows, "_in_use", WeakSet())
+    _with(copy, "spans", name=pl.lit("x"))
+    _sealed(copy)
+    opened = xsp.open(copy)
+    monkeypatch.setattr("xsp.api.open_trace.info_of", fails)
+    with pytest.raises(XspError, match=r"no answer can be made of this bundle .AssertionError in "):
+        opened.info()

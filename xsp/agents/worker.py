@@ -101,9 +101,11 @@ def _serve(pipe: Connection, service: Service) -> None:
 def _reply(answers: Any, tool: str, arguments: Mapping[str, Any]) -> Reply:  # noqa: ANN401 (imported late)
     from xsp.agents.paging import json_text, plain_sentences  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
+    from xsp_model.bundle_rows import fault_told  # noqa: PLC0415
 
     try:
-        return Reply(json_text(answers.answer(tool, arguments)))
+        with fault_told():
+            return Reply(json_text(answers.answer(tool, arguments)))
     except XspError as error:
         [sentence] = plain_sentences([str(error)])
         return Reply(sentence, is_error=True, is_spent=threading.active_count() > 1)

@@ -14,6 +14,7 @@ from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
+from xsp_model.bundle_rows import fault_told
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
 
@@ -35,6 +36,7 @@ class OpenTrace:
     trace: Trace
 
     @property
+    @fault_told()
     def name(self) -> str:
         """The file it was read from, and how many more there are."""
         if self.trace.origin is not None:
@@ -47,6 +49,7 @@ class OpenTrace:
         """Names of the tables, each of which `table` and `scan` take and `sql` knows."""
         return tuple(TABLES)
 
+    @fault_told()
     def table(self, name: str) -> pl.DataFrame:
         """A whole table; `.to_pandas()` and `.to_arrow()` give others. Times are int64 ns, unknown is null."""
         return self.scan(name).collect()
@@ -57,6 +60,7 @@ class OpenTrace:
             raise no_table(name)
         return self.trace.scan(name)
 
+    @fault_told()
     def sql(
         self, query: str, *, steps: str | None = None, serving_phase: str | None = None, timeout_s: float | None = 60
     ) -> pl.DataFrame:
@@ -69,10 +73,12 @@ class OpenTrace:
 
         return answer(self.trace, query, steps=steps, serving_phase=serving_phase, limits=Limits(timeout_s))
 
+    @fault_told()
     def info(self) -> Info:
         """What the trace holds: runs, levels, steps, devices, and how much device time has a layer."""
         return info_of(self.trace)
 
+    @fault_told()
     def analyses(self) -> pl.DataFrame:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
         frames = StepFrames.of(self.trace)
@@ -82,6 +88,7 @@ class OpenTrace:
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
 
+    @fault_told()
     def analyze(self, analysis: str, *, steps: str | int | None = None, serving_phase: str | None = None) -> Result:
         """One analysis, by its id (`A10`).
 
@@ -96,6 +103,7 @@ class OpenTrace:
         frames = StepFrames.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(run(find(analysis), frames))
 
+    @fault_told()
     def findings(self, *, serving_phase: str | None = None) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
         from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
@@ -103,6 +111,7 @@ class OpenTrace:
 
         return Findings(advise(StepFrames.of(self.trace, serving_phase=serving_phase)))
 
+    @fault_told()
     def compare(
         self,
         after: OpenTrace,
@@ -130,6 +139,7 @@ class OpenTrace:
             self.trace, after.trace, names=names, steps=steps, per_input=per_input, serving_phase=serving_phase
         )
 
+    @fault_told()
     def report(self, path: str | os.PathLike[str] = "report.html", *, serving_phase: str | None = None) -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""
         from xsp_analyze.pages.report import render  # noqa: PLC0415
@@ -138,6 +148,7 @@ class OpenTrace:
         write_file(target, render(self.trace, serving_phase).encode())
         return target
 
+    @fault_told()
     def export(
         self,
         path: str | os.PathLike[str],
@@ -167,6 +178,7 @@ class OpenTrace:
         export(part, format_of(to), target)
         return target
 
+    @fault_told()
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes a bundle (`NAME.xsp`), which opens at once, and says where."""
         from xsp_model import bundle  # noqa: PLC0415
@@ -178,6 +190,7 @@ class OpenTrace:
             raise unwritable(target, error) from error
         return target
 
+    @fault_told()
     def to_networkx(self, span_ids: Sequence[int] | None = None) -> Any:  # noqa: ANN401 (networkx is imported late)
         """A directed graph over the spans given, or over all; see `Trace.to_networkx`."""
         return self.trace.to_networkx(span_ids)

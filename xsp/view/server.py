@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from xsp.view.questions import BadQuestionError
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,9 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = question(target.query)
         except BadQuestionError as error:
-            self._send(HTTPStatus.BAD_REQUEST, Answer(f"{error}\n".encode(), "text/plain; charset=utf-8"))
-            return
-        self._send(HTTPStatus.OK, answer)
+            self._send(HTTPStatus.BAD_REQUEST, _sentence(error))
+        except XspError as error:
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, _sentence(error))
+        else:
+            self._send(HTTPStatus.OK, answer)
 
     def _refuse(self, status: HTTPStatus) -> None:
         self.close_connection = True
@@ -152,3 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name in the base class)
         """Nothing is logged: paths hold the token."""
+
+
+def _sentence(error: Exception) -> Answer:
+    return Answer(f"{error}\n".encode(), "text/plain; charset=utf-8")

@@ -14,6 +14,7 @@ from xsp_analyze.export.chrome import CHROME
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.viewer.block import viewed
 from xsp_model import XspError
+from xsp_model.bundle_rows import fault_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +47,8 @@ def _viewer(trace: Trace, serving_phase: str | None, title: str) -> Mapping[str,
 
 
 def _answer(answers: TraceAnswers, path: str, query: str) -> Answer:
-    return Answer(answers.answered(path, query))
+    with fault_told():
+        return Answer(answers.answered(path, query))
 
 
 def _handover(trace: Trace, title: str) -> Mapping[str, Callable[[str], Answer]]:

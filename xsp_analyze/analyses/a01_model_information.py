@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.columns import BATCH_SIZE, LATENCY_BASIS, STEP
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
-from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, throughput_per_s
+from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, ordered_mean, quotient, throughput_per_s
 from xsp_analyze.frames.model_time import model_latency
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.needs import AnyOf
@@ -78,7 +78,7 @@ def model_information(frames: StepFrames) -> pl.LazyFrame:
     durations = latencies.group_by(keys, maintain_order=True).agg(
         pl.col("durations").list.explode().drop_nulls(),
         pl.col("basis").list.explode().unique(maintain_order=True),
-        pl.col("load_test_per_s", "load_test_median_ns").mean(),
+        *(ordered_mean(pl.col(each)) for each in ("load_test_per_s", "load_test_median_ns")),
         pl.col("is_queued").any(),
     )
     rows = model_latency(latencies, keys).join(durations, on=keys, nulls_equal=True)
@@ -86,7 +86,7 @@ def model_information(frames: StepFrames) -> pl.LazyFrame:
     rows = rows.with_columns(pl.col("basis").list.join(" and ").alias("latency_basis"))
     rows = rows.with_columns(
         pl.coalesce("load_test_median_ns", pl.col("durations").list.median()).alias("median_ns"),
-        pl.when(~pl.col("is_queued")).then(latency / batch).alias("latency_per_input_ns"),
+        pl.when(~pl.col("is_queued")).then(quotient(latency, batch)).alias("latency_per_input_ns"),
         pl.coalesce("load_test_per_s", throughput_per_s(batch, latency)).alias("throughput_per_s"),
     ).sort(keys, nulls_last=True)
     return rows.with_columns(*_intervals(frames, rows), _optimal(frames, rows)).lazy()

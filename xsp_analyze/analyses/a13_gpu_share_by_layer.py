@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_LATENCY, LAYER_NAME, LAYER_TYPE, NON_KERNEL, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.layer_kernels import layer_kernels
 
 if TYPE_CHECKING:
@@ -48,6 +49,6 @@ def gpu_share_by_layer(frames: StepFrames) -> pl.LazyFrame:
     return (
         layer_kernels(frames)
         .filter(latency.is_not_null())
-        .with_columns(pl.when(latency > 0).then(kernels / latency).alias("kernel_share"))
+        .with_columns(pl.when(latency > 0).then(quotient(kernels, latency)).alias("kernel_share"))
         .with_columns((1 - pl.col("kernel_share")).alias("non_kernel_share"))
     )

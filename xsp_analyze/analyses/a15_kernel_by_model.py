@@ -18,7 +18,7 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import LATENCY_NS, TIME_NS, Column, FigureSpec, analysis
-from xsp_analyze.formulas import ordered_sum, ratio
+from xsp_analyze.formulas import ordered_sum, quotient, ratio
 from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
@@ -153,4 +153,4 @@ def _share(frames: StepFrames) -> list[pl.Expr]:
     if frames.of_trace.roles.leveled:
         share = ratio(pl.col("kernel_duration_ns"), pl.col("model_ns"))
         return [pl.when(False).then("busy_ns").alias("busy_ns"), share.alias("gpu_share")]  # noqa: FBT003 (never)
-    return [pl.when(pl.col("window_ns") > 0).then(pl.col("busy_ns") / pl.col("window_ns")).alias("gpu_share")]
+    return [pl.when(pl.col("window_ns") > 0).then(quotient(pl.col("busy_ns"), pl.col("window_ns"))).alias("gpu_share")]

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
-from xsp_analyze.formulas import known_sum
+from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.coverage import ATTRIBUTIONS, attribution
 from xsp_analyze.frames.coverage import ledger as ledger_of
 
@@ -47,7 +47,7 @@ def ledger(frames: StepFrames) -> pl.LazyFrame:
     total = pl.col("duration_ns").filter(is_place).sum()
     if frames.by:
         total = total.over(frames.by)
-    share = pl.when(is_place & (total > 0)).then(pl.col("duration_ns") / total)
+    share = pl.when(is_place & (total > 0)).then(quotient(pl.col("duration_ns"), total))
     return rows.lazy().with_columns(share.alias("share"))
 
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_time import DEVICE, device_time
 
 if TYPE_CHECKING:
@@ -68,6 +69,6 @@ def timeline(frames: StepFrames) -> pl.LazyFrame:
         frames.once(device_time)
         .parts.lazy()
         .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
-        .with_columns(pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"))
+        .with_columns(pl.when(window > 0).then(quotient(pl.col("idle_ns"), window)).alias("idle_share"))
         .sort(*frames.by, *DEVICE, nulls_last=True)
     )

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
@@ -109,4 +110,4 @@ def _rows(frames: StepFrames) -> pl.DataFrame:
 
 
 def _ratio(column: str, count: str) -> pl.Expr:
-    return pl.when(pl.col(count) > 0).then(pl.col(column) / pl.col(count)).alias(column)
+    return pl.when(pl.col(count) > 0).then(quotient(pl.col(column), pl.col(count))).alias(column)

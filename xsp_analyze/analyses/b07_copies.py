@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, DURATION, STEP
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_model import Kind
 
@@ -65,11 +66,11 @@ def copies(frames: StepFrames) -> pl.LazyFrame:
         pl.col("work_ns").sum().alias("duration_ns"),
         pl.col("work_ns").filter(has_bytes).sum().alias("known_ns"),
     )  # fmt: skip
-    rate = pl.when(pl.col("known_ns") > 0).then(pl.col("bytes") * _NS_PER_S / pl.col("known_ns"))
+    rate = pl.when(pl.col("known_ns") > 0).then(quotient(pl.col("bytes") * _NS_PER_S, pl.col("known_ns")))
     return (
         sums.lazy()
         .with_columns(rate.alias("byte_per_s"), _peak(frames).alias("peak_byte_per_s"))
-        .with_columns((pl.col("byte_per_s") / pl.col("peak_byte_per_s")).alias("peak_share"))
+        .with_columns(quotient(pl.col("byte_per_s"), pl.col("peak_byte_per_s")).alias("peak_share"))
         .sort(*frames.by, -pl.col("duration_ns"), *_KEYS, nulls_last=True)
         .with_columns(pl.col(pl.Categorical).cast(pl.String))
     )

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.collectives import bus_factor, operations, sized
 from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
@@ -95,7 +96,7 @@ def collectives(frames: StepFrames) -> pl.LazyFrame:
     ranks = matched.group_by(keys, maintain_order=True).agg(
         pl.struct("run_id", "rank").n_unique().cast(pl.Int64).alias("rank_count"), pl.col("group_size", "ranks").max()
     )
-    mean = (pl.col(c) / pl.col("rank_count") for c in _SUMS)
+    mean = (quotient(pl.col(c), pl.col("rank_count")) for c in _SUMS)
     return (
         frames.combine(per_step, GROUP, _SUMS)
         .lazy()
@@ -148,6 +149,6 @@ def _derived() -> list[pl.Expr]:
 
 
 def _rates() -> list[pl.Expr]:
-    rate = pl.when(pl.col("message_ns") > 0).then(pl.col("message_bytes") * _NS_PER_S / pl.col("message_ns"))
+    rate = pl.when(pl.col("message_ns") > 0).then(quotient(pl.col("message_bytes") * _NS_PER_S, pl.col("message_ns")))
     factor = bus_factor(pl.col("operation"), pl.col("ranks"))
     return [rate.alias("byte_per_s"), (rate * factor).alias("bus_byte_per_s")]

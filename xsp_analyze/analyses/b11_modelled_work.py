@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.counted_operators import operator_work, rates_and_roof
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def modelled_work(frames: StepFrames) -> pl.LazyFrame:
     """One row an operator's name, by device time, longest first, then by name; work of no operator has none."""
     operators = operator_work(frames)
     time = pl.col("device_sum_ns")
-    share = pl.when(time > 0).then(pl.col("modelled_device_ns") / time).alias("modelled_share")
+    share = pl.when(time > 0).then(quotient(pl.col("modelled_device_ns"), time)).alias("modelled_share")
     return (
         operators.lazy()
         .with_columns(share, *rates_and_roof())

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.energy import power_series
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.steps import StepMode
@@ -70,8 +71,8 @@ def energy(frames: StepFrames) -> pl.LazyFrame:
         frames.combine(rows, _KEYS, _SUMS)
         .lazy()
         .with_columns(
-            pl.when(covered > 0).then(pl.col("energy_j") * _NS_PER_S / covered).alias("mean_power_w"),
-            pl.when(pl.col("time_ns") > 0).then(covered / pl.col("time_ns")).alias("covered_share"),
+            pl.when(covered > 0).then(quotient(pl.col("energy_j") * _NS_PER_S, covered)).alias("mean_power_w"),
+            pl.when(pl.col("time_ns") > 0).then(quotient(covered, pl.col("time_ns"))).alias("covered_share"),
         )
         .sort(*frames.by, pl.col("scope") != "model", *LAYER_KEY, nulls_last=True)
         .with_columns(pl.col(pl.Categorical).cast(pl.String))

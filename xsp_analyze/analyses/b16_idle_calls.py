@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_time import DEVICE, device_time
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def idle_calls(frames: StepFrames) -> pl.LazyFrame:
         .join(windows, on=keys, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
             pl.col("cause").str.strip_prefix("idle_").str.strip_suffix("_ns"),
-            pl.when(window > 0).then(pl.col("idle_ns") / window).alias("idle_share"),
+            pl.when(window > 0).then(quotient(pl.col("idle_ns"), window)).alias("idle_share"),
         )
         .drop("window_ns")
         .sort(

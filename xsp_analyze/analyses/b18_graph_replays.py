@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.graph_replays import GRAPH_LABELS, REPLAY_MEASURES, graph_replays
 
 if TYPE_CHECKING:
@@ -61,6 +62,6 @@ def replayed_graphs(frames: StepFrames) -> pl.LazyFrame:
         frames.combine(rows, ("graph",), REPLAY_MEASURES)
         .lazy()
         .join(labels.lazy(), on="graph", how="left", maintain_order="left")
-        .with_columns(pl.when(total > 0).then(pl.col("attributed_ns") / total).alias("attributed_share"))
+        .with_columns(pl.when(total > 0).then(quotient(pl.col("attributed_ns"), total)).alias("attributed_share"))
         .sort(*frames.by, -total, "graph")
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.serving_time import NS_PER_S, serving_time
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def serving_steps(frames: StepFrames) -> pl.LazyFrame:
         frames.once(serving_time)
         .lazy()
         .with_columns(
-            pl.when(pl.col("duration_ns") > 0).then(tokens * NS_PER_S / pl.col("duration_ns")).alias("token_per_s"),
-            pl.when(window > 0).then(pl.col("busy_ns") / window).alias("device_busy_share"),
+            pl.when(pl.col("duration_ns") > 0)
+            .then(quotient(tokens * NS_PER_S, pl.col("duration_ns")))
+            .alias("token_per_s"),
+            pl.when(window > 0).then(quotient(pl.col("busy_ns"), window)).alias("device_busy_share"),
         )
     )

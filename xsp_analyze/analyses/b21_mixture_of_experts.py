@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.classification.experts import ExpertPart
 from xsp_analyze.columns import COUNT, DURATION, MODEL_SHARE, STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.formulas import share_of_sum
+from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.expert_parts import PARTS, expert_parts
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def mixture_of_experts(frames: StepFrames) -> pl.LazyFrame:
         frames.with_model(of_all)
         .with_columns(
             *(
-                pl.when(pl.col(f"{of}_ns") > 0).then(pl.col("duration_ns") / pl.col(f"{of}_ns")).alias(f"{of}_share")
+                pl.when(pl.col(f"{of}_ns") > 0)
+                .then(quotient(pl.col("duration_ns"), pl.col(f"{of}_ns")))
+                .alias(f"{of}_share")
                 for of in ("device", "model")
             ),
         )

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
 from xsp_model import XspError
 
@@ -104,11 +105,11 @@ def _of_model(frames: StepFrames, layers: pl.DataFrame) -> pl.DataFrame:
 
 def _shares() -> list[pl.Expr]:
     time = pl.col("time_ns")
-    share = pl.when(pl.col("product_ns") > 0).then(pl.col("counted_ns") / pl.col("product_ns"))
+    share = pl.when(pl.col("product_ns") > 0).then(quotient(pl.col("counted_ns"), pl.col("product_ns")))
     counts = (time > 0) & (share >= _MIN_COUNTED)
     return [
-        pl.when(counts).then(pl.col("model_peak_ns") / time).alias("mfu"),
-        pl.when(counts).then(pl.col("hardware_peak_ns") / time).alias("hfu"),
+        pl.when(counts).then(quotient(pl.col("model_peak_ns"), time)).alias("mfu"),
+        pl.when(counts).then(quotient(pl.col("hardware_peak_ns"), time)).alias("hfu"),
         pl.col("hardware_peak_ns").alias("peak_ns"),
         share.alias("counted_share"),
         time.cast(pl.Float64),

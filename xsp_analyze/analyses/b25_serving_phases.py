@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
-from xsp_analyze.formulas import share_of_sum
+from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.serving_time import NS_PER_S, serving_time
 
 if TYPE_CHECKING:
@@ -92,4 +92,4 @@ def _sums() -> list[pl.Expr]:
 
 
 def _over(amount: pl.Expr, of: pl.Expr) -> pl.Expr:
-    return pl.when(of > 0).then(amount / of)
+    return pl.when(of > 0).then(quotient(amount, of))

@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.columns import LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.compared_calls import compared_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
@@ -74,10 +75,10 @@ def measured_work(frames: StepFrames) -> pl.LazyFrame:
     return (
         rows.lazy()
         .with_columns(
-            pl.when(modelled > 0).then(measured / modelled).alias("bytes_ratio"),
+            pl.when(modelled > 0).then(quotient(measured, modelled)).alias("bytes_ratio"),
             (measured - modelled).alias("excess_bytes"),
-            pl.when(spent > 0).then(measured * _NS_PER_S / spent).alias("byte_per_s"),
-            pl.when(pl.col("modelled_flop") > 0).then(pl.col("measured_flop") / pl.col("modelled_flop"))
+            pl.when(spent > 0).then(quotient(measured * _NS_PER_S, spent)).alias("byte_per_s"),
+            pl.when(pl.col("modelled_flop") > 0).then(quotient(pl.col("measured_flop"), pl.col("modelled_flop")))
             .alias("flop_ratio"),
             *(_share(amount) for amount in ("bytes", "flop")),
             pl.col("count", "device_sum_ns").cast(pl.Float64 if frames.averaged else pl.Int64),
@@ -89,4 +90,4 @@ def measured_work(frames: StepFrames) -> pl.LazyFrame:
 
 def _share(amount: str) -> pl.Expr:
     spent = pl.col("device_sum_ns")
-    return pl.when(spent > 0).then(pl.col(f"{amount}_compared_ns") / spent).alias(f"{amount}_share")
+    return pl.when(spent > 0).then(quotient(pl.col(f"{amount}_compared_ns"), spent)).alias(f"{amount}_share")

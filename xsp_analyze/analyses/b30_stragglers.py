@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.rank_time import mean_waiting
 from xsp_analyze.frames.rank_waits import GROUP
 
@@ -52,7 +53,7 @@ def stragglers(frames: StepFrames) -> pl.LazyFrame:
     Over the ranks of an operation and group, what is waited for them is what they wait. Matched as in B08; of a mean
     step all are means over its steps, of which none is trimmed.
     """
-    share = pl.when(pl.col("matched_count") > 0).then(pl.col("last_count") / pl.col("matched_count"))
+    share = pl.when(pl.col("matched_count") > 0).then(quotient(pl.col("last_count"), pl.col("matched_count")))
     return (
         mean_waiting(frames, GROUP)
         .lazy()

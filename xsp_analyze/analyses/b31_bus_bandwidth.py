@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.collectives import bus_factor, operations, sized
 from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
@@ -55,7 +56,7 @@ def bus_bandwidth(frames: StepFrames) -> pl.LazyFrame:
     Calls of unknown size, and those that took no time, are left out.
     """
     size = pl.col("message_bytes")
-    bus = size * bus_factor(pl.col("operation"), pl.col("ranks")) * _NS_PER_S / pl.col("transfer_ns")
+    bus = quotient(size * bus_factor(pl.col("operation"), pl.col("ranks")) * _NS_PER_S, pl.col("transfer_ns"))
     power = pl.lit(2, pl.Int64).pow(size.log(2).floor().cast(pl.Int64)).cast(pl.Int64)
     keys = [*frames.by, *GROUP, "from_bytes"]
     rate = size.sum() * _NS_PER_S / pl.col("transfer_ns").sum()

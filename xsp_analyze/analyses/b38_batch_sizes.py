@@ -11,6 +11,7 @@ from xsp_analyze.analyses.a01_model_information import model_information
 from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
 from xsp_analyze.columns import BATCH_SIZE, KERNEL_DURATION, LATENCY_BASIS, PRECISION, ROOF_COLUMNS, STEP, WORK_BASIS
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
+from xsp_analyze.formulas import quotient
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames
@@ -88,7 +89,7 @@ def batch_sizes(frames: StepFrames) -> pl.LazyFrame:
 def _with_gain(latencies: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     doubled = latencies.select(*keys[:-1], pl.col("batch_size") // 2, pl.col("throughput_per_s").alias("doubled_per_s"))
     even = doubled.filter(latencies["batch_size"] % 2 == 0)
-    gain = (pl.col("doubled_per_s") / pl.col("throughput_per_s") - 1).alias("doubling_gain")
+    gain = (quotient(pl.col("doubled_per_s"), pl.col("throughput_per_s")) - 1).alias("doubling_gain")
     return latencies.join(even, on=keys, how="left", maintain_order="left").with_columns(gain)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import device_time
 from xsp_analyze.frames.device_peaks import agreed_peaks
 
@@ -45,11 +46,11 @@ def _fp32(frames: StepFrames) -> tuple[float | None, float | None]:
     if "flop_count" not in work.columns:
         return None, None
     counted = work.filter(pl.col("flop_count").is_not_null())
-    active, total = float(counted["duration_ns"].sum()), float(work["duration_ns"].sum())
+    active, total = total_of(counted["duration_ns"]), total_of(work["duration_ns"])
     if not active:
         return None, None
     peak = agreed_peaks(frames).filter(pl.col("quantity") == "fp32")["peak"]
     coverage = active / total
     if peak.is_empty():
         return None, coverage
-    return float(counted["flop_count"].sum()) / (float(peak[0]) * active / _NS_PER_S), coverage
+    return total_of(counted["flop_count"]) / (float(peak[0]) * active / _NS_PER_S), coverage

@@ -30,6 +30,7 @@ from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
 from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.compare.waterfall import leading
+from xsp_analyze.formulas import total_of
 from xsp_analyze.merge.kernels import match_kernels
 from xsp_model import XspError
 
@@ -224,7 +225,7 @@ def _moved(one: Side, two: Side, partner: Mapping[str, str]) -> tuple[dict[str, 
     cells = one.cells(), two.cells().with_columns(pl.col("kernel").replace(replaced))
     by_level = {level: moves(*cells, level) for level in ("layer_type", "operator", "kernel")}
     _, classes = by_level["operator"]
-    min_ns = _WORTH_TELLING * float(cells[0]["ns"].sum())
+    min_ns = _WORTH_TELLING * total_of(cells[0]["ns"])
     large = [c for c in classes if -sum(ns for _, ns in c.losses) >= min_ns]
     return {level: moved for level, (moved, _) in by_level.items()}, large
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.counted_operators import operator_work
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.known_peaks import BANDWIDTH
@@ -92,10 +93,10 @@ def _by_class(one: Side, memory: Bound, compute: Bound) -> tuple[float | None, f
         return None, None
     work = operator_work(frames).filter(pl.col("device_sum_ns") > 0)
     modelled = work.filter(pl.col("modelled_device_ns") > 0, pl.col("modelled_bytes") > 0)
-    time, total = modelled["modelled_device_ns"].sum(), float(frames.executions["duration_ns"].sum() or 0)
+    time, total = modelled["modelled_device_ns"].sum(), total_of(frames.executions["duration_ns"])
     if not time or not total:
         return None, None
     below = modelled["modelled_flop"].fill_null(0) / modelled["modelled_bytes"] < compute.before / memory.before
-    in_memory = float(modelled.filter(below)["modelled_device_ns"].sum())
+    in_memory = total_of(modelled.filter(below)["modelled_device_ns"])
     after = in_memory * memory.ratio + (float(time) - in_memory) * compute.ratio
     return after / float(time), float(time) / total

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_analyze.compare import levels
 from xsp_analyze.compare.waterfall import Waterfall, waterfall
+from xsp_analyze.formulas import quotient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ def _host_work(side: Side) -> pl.DataFrame:
     latency = measured.labels.select(
         pl.col("key").alias("layer_index"), "layer_type", pl.Series("whole", measured.mean_ns)
     )
-    inside = levels.operators_by_layer(frames).with_columns(pl.col("ns") / side.per)
+    inside = levels.operators_by_layer(frames).with_columns(quotient(pl.col("ns"), side.per))
     left = (
         latency.join(inside.group_by("layer_index").agg(pl.col("ns").sum().alias("inside")), on="layer_index",
                      how="left")

@@ -12,6 +12,7 @@ import polars as pl
 from xsp_analyze.compare import device_levels, levels
 from xsp_analyze.compare.facts import Facts, facts
 from xsp_analyze.compare.layer_pairs import family
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.merge.kernels import kernel_work, template
 from xsp_model import Attribution, XspError
@@ -74,7 +75,7 @@ class Side:
 
     def cells(self) -> pl.DataFrame:
         """Device time of the first capture by operator, class and kernel, see `device_levels.cells`."""
-        return device_levels.cells(self.views[0]).with_columns(pl.col("ns") / self.per)
+        return device_levels.cells(self.views[0]).with_columns(quotient(pl.col("ns"), self.per))
 
     def device_time(self) -> list[Measured]:
         """Sum of all device work in each capture: one row."""
@@ -107,7 +108,7 @@ class Side:
             pl.when(inside).then("layer_index").alias("layer_index"),
             *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase", "kernel_class")),
             pl.col("kernel_name").cast(pl.String).alias("name"),
-            (pl.col("duration_ns").cast(pl.Float64) * share / self.per).alias("ns"),
+            quotient(pl.col("duration_ns").cast(pl.Float64) * share, self.per).alias("ns"),
         )
 
     def check_steps(self, other: Side) -> None:

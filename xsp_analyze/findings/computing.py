@@ -11,6 +11,7 @@ from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import TENSOR_RATES, Circumstance
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import duration, share
@@ -133,7 +134,7 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
     names = product_names(facts.work["name"], "fp32")
     rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
-    time = float(rows["ns"].sum())
+    time = total_of(rows["ns"])
     if factor is None or facts.device_share(time) < least.FP32_SHARE:
         return
     precision, part = factor

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.device_peaks import device_peaks
 from xsp_model import Attribution, Kind, LayerSource, Phase
@@ -100,8 +101,8 @@ class Context:
             | (rows["attribution"].cast(pl.String) == str(Attribution.GRAPH_REPLAY))
             | calls.str.contains(_GRAPH_LAUNCH).fill_null(value=False)
         )
-        total = float(rows["duration_ns"].sum())
-        return float(rows.filter(is_replayed)["duration_ns"].sum()) / total if total else 0.0
+        total = total_of(rows["duration_ns"])
+        return total_of(rows.filter(is_replayed)["duration_ns"]) / total if total else 0.0
 
     @cached_property
     def is_inference(self) -> bool:

@@ -11,6 +11,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.host_time import HostTime
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.kernel_waves import launch_configurations, ran_alone
@@ -113,7 +114,7 @@ class Facts:
     @cached_property
     def device_ns(self) -> float:
         """Device time of a step, summed over devices."""
-        return float(self.work["ns"].sum())
+        return total_of(self.work["ns"])
 
     @cached_property
     def host(self) -> HostTime:
@@ -127,7 +128,7 @@ class Facts:
 
     def per_step(self, column: pl.Series) -> float:
         """The sum over the steps chosen, as a mean over them."""
-        return float(column.sum() or 0) / self.step_count
+        return total_of(column) / self.step_count
 
     def longest(self, rows: pl.DataFrame, column: str = "ns") -> float:
         """The column's sum on the device where it is largest: devices work side by side, so a step saves no more.

@@ -11,6 +11,7 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.render.units import count, duration
 from xsp_model import Kind
@@ -50,13 +51,13 @@ def unfused_chains(facts: Facts) -> Iterator[Observation]:
     if chains.is_empty():
         return
     saved = facts.longest(chains)
-    if facts.device_share(float(chains["ns"].sum())) < least.CHAIN_SHARE:
+    if facts.device_share(total_of(chains["ns"])) < least.CHAIN_SHARE:
         return
-    number, length = chains.height / facts.step_count, float(chains["length"].sum()) / chains.height
+    number, length = chains.height / facts.step_count, total_of(chains["length"]) / chains.height
     yield Observation(
         f"{count(round(number, 1))} chains of {count(round(length, 1))} elementwise kernels on average take"
-        f" {duration(float(chains['all_ns'].sum()))} of device time.",
-        (Evidence("in chains", float(chains["all_ns"].sum())), Evidence("saved if fused", saved)),
+        f" {duration(total_of(chains['all_ns']))} of device time.",
+        (Evidence("in chains", total_of(chains["all_ns"])), Evidence("saved if fused", saved)),
         saved,
         "A10",
         "elementwise",

@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.formulas import mean_of
 from xsp_analyze.render.units import count, duration, share, size
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def unbalanced_pipeline(facts: Facts) -> Iterator[Observation]:
     if not passing or passing < sum(row["duration_ns"] for row in rows) / 2:
         return
     devices = facts.devices.with_columns(pl.col("compute_ns").cast(pl.Float64)).sort("compute_ns", descending=True)
-    longest, mean = float(devices["compute_ns"][0]), float(devices["compute_ns"].mean())  # type: ignore[arg-type]
+    longest, mean = float(devices["compute_ns"][0]), mean_of(devices["compute_ns"])
     if not longest or longest < (1 + least.STAGE_IMBALANCE) * mean:
         return
     yield Observation(
@@ -201,7 +202,7 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
     if facts.devices.is_empty():
         return
     columns = ("communication_ns", "exposed_communication_ns")
-    every, time = (float(facts.devices[column].mean() or 0) for column in columns)  # type: ignore[arg-type]
+    every, time = (mean_of(facts.devices[column]) for column in columns)
     if facts.share(time) < least.EXPOSED_SHARE:
         return
     waits = sum(float(row["wait_ns"] or 0) for row in _operations(facts))

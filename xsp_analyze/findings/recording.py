@@ -11,6 +11,7 @@ import polars as pl
 
 from xsp_analyze.classification.experts import expert_matcher
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.render.units import count, counted, share
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, LedgerKind
@@ -93,8 +94,8 @@ class _Names:
 
     def device_share(self, rows: pl.DataFrame, column: str = "ns") -> float:
         """What the rows have of all device time."""
-        total = float(self.device["ns"].sum())
-        return float(rows[column].sum()) / total if total else 0.0
+        total = total_of(self.device["ns"])
+        return total_of(rows[column]) / total if total else 0.0
 
     @cached_property
     def host(self) -> Mapping[str, Mapping[str, int]]:

@@ -10,6 +10,7 @@ from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.shapes import wide_types
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.filled_counters import MEASURED
 from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import share
@@ -66,7 +67,7 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
         .unique("execution", keep="first", maintain_order=True)
     )
     low = best.filter(pl.col("roof_share") < least.BELOW_ROOF)
-    time = float(low["duration_ns"].sum())
+    time = total_of(low["duration_ns"])
     if facts.device_share(time) < least.ROOF_TIME_SHARE:
         return
     lost = pl.col("duration_ns") * (1 - pl.col("roof_share").clip(0, 1))
@@ -75,7 +76,7 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
         f"Kernels with {share(facts.device_share(time))} of device time reach less than {share(least.BELOW_ROOF)} of"
         " their roof.",
         [Evidence(short_name(name), value) for name, value in worst.head(_MAX_EVIDENCE).iter_rows()],
-        float(low.select(lost.sum()).item()),
+        total_of(low.select(lost).to_series()),
         "A09",
     )
 
@@ -110,7 +111,7 @@ def memory_bound(facts: Facts) -> Iterator[Observation]:
         yield from wide_types(facts)
         return
     bound = main.filter(pl.col("bound") == "memory")
-    time = float(bound["kernel_duration_ns"].sum())
+    time = total_of(bound["kernel_duration_ns"])
     if facts.device_share(time) < least.MEMORY_BOUND_SHARE:
         return
     left = pl.col("kernel_duration_ns") * (1 - pl.col("roof_share").fill_null(1).clip(0, 1))
@@ -119,7 +120,7 @@ def memory_bound(facts: Facts) -> Iterator[Observation]:
         f"{bound.height} of {main.height} layers are memory bound; they take {share(facts.device_share(time))} of"
         " device time.",
         [Evidence(str(n), t) for n, t in worst.select("layer_name", "kernel_duration_ns").iter_rows()],
-        float(bound.select(left.sum()).item()),
+        total_of(bound.select(left).to_series()),
         "A14",
-        coverage=facts.device_share(float(main["kernel_duration_ns"].sum())),
+        coverage=facts.device_share(total_of(main["kernel_duration_ns"])),
     )

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.render.calls import short_call, spelled_call
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import duration, share
@@ -31,7 +32,7 @@ def _operators(facts: Facts) -> pl.DataFrame:
     if table is None:
         return pl.DataFrame(schema={"spent_ns": pl.Float64, "gain_ns": pl.Float64, "modelled_flop": pl.Float64})
     share_of = pl.col("roof_share")
-    spent = pl.when(share_of > 0).then(pl.col("roof_ns") / share_of).otherwise("gain_ns")
+    spent = pl.when(share_of > 0).then(quotient(pl.col("roof_ns"), share_of)).otherwise("gain_ns")
     return table.drop_nulls("gain_ns").with_columns(spent.alias("spent_ns"))
 
 
@@ -59,7 +60,7 @@ def far_from_peak(facts: Facts) -> Iterator[Observation]:
         return
     rows = _operators(facts)
     products = rows.filter(pl.col("modelled_flop") > 0)
-    time, lost = float(products["spent_ns"].sum()), float(products["gain_ns"].sum())
+    time, lost = total_of(products["spent_ns"]), total_of(products["gain_ns"])
     gain = lost / max(len(facts.context.runs), 1)
     if not time or 1 - lost / time >= least.FAR_FROM_PEAK or facts.share(gain) < least.FAR_SHARE:
         return
@@ -72,7 +73,7 @@ def far_from_peak(facts: Facts) -> Iterator[Observation]:
         gain,
         "B23",
         str(first["operator"]),
-        coverage=facts.device_share(float(rows["spent_ns"].sum())),
+        coverage=facts.device_share(total_of(rows["spent_ns"])),
     )
 
 
@@ -93,7 +94,7 @@ def wide_types(facts: Facts) -> Iterator[Observation]:
         pl.col("bound") == "memory",
         pl.col("roof_share") >= least.AT_BANDWIDTH,
     ).sort("spent_ns", descending=True, maintain_order=True)
-    time = float(bound["spent_ns"].sum())
+    time = total_of(bound["spent_ns"])
     gain = time / 2 / max(len(facts.context.runs), 1)
     if facts.share(gain) < least.TYPE_SHARE:
         return
@@ -104,6 +105,6 @@ def wide_types(facts: Facts) -> Iterator[Observation]:
         [Evidence(short_call(row, _MAX_LABEL), row["spent_ns"]) for row in worst],
         gain,
         "B23",
-        coverage=facts.device_share(float(rows["spent_ns"].sum())),
+        coverage=facts.device_share(total_of(rows["spent_ns"])),
         basis=Basis.MODELLED,
     )

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.known_peaks import BANDWIDTH
 from xsp_analyze.render.units import count, share
 
@@ -47,14 +48,14 @@ def excess_traffic(facts: Facts) -> Iterator[Observation]:
         return
     compared = pl.col("device_sum_ns") * pl.col("bytes_share")
     rows = table.with_columns(compared.alias("compared_ns")).with_columns(
-        (pl.col("compared_ns") * pl.col("excess_bytes") / pl.col("measured_bytes")).alias("lost_ns")
+        quotient(pl.col("compared_ns") * pl.col("excess_bytes"), pl.col("measured_bytes")).alias("lost_ns")
     )
     is_waiting = pl.col("byte_per_s") >= least.EXCESS_BANDWIDTH * bandwidth
     above = rows.filter(pl.col("bytes_ratio") >= least.EXCESS_RATIO, is_waiting).sort(-pl.col("lost_ns"), "operator")
-    gain = float(above["lost_ns"].sum()) / max(len(facts.context.runs), 1)
+    gain = total_of(above["lost_ns"]) / max(len(facts.context.runs), 1)
     if facts.share(gain) < least.EXCESS_SHARE:
         return
-    time = float(above["compared_ns"].sum())
+    time = total_of(above["compared_ns"])
     rest = f"operators with {share(facts.device_share(time))} of device time move {least.EXCESS_RATIO:g} times or more"
     worst = list(above.head(_MAX_EVIDENCE).iter_rows(named=True))
     yield Observation(
@@ -63,7 +64,7 @@ def excess_traffic(facts: Facts) -> Iterator[Observation]:
         gain,
         "B27",
         worst[0]["operator"],
-        coverage=facts.device_share(float(rows["compared_ns"].sum())),
+        coverage=facts.device_share(total_of(rows["compared_ns"])),
     )
 
 

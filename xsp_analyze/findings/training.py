@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.formulas import total_of
 from xsp_analyze.render.units import count, duration, quantity, share
 from xsp_model import Kind, Phase
 
@@ -31,7 +32,7 @@ __all__ = ["many_optimizer_kernels", "recompute", "small_batch"]
 def recompute(facts: Facts) -> Iterator[Observation]:
     """Device work of phase recompute."""
     rows = facts.work.filter(pl.col("phase") == str(Phase.RECOMPUTE))
-    time = float(rows["ns"].sum())
+    time = total_of(rows["ns"])
     if facts.device_share(time) < least.RECOMPUTE_SHARE:
         return
     yield Observation(

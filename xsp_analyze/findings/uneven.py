@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
@@ -98,7 +99,7 @@ def ramp_up(facts: Facts) -> Iterator[Observation]:
     left_out = facts.frames.worked_steps.join(steps, on=["run_id", "step"], how="anti")
     if left_out.is_empty():
         return
-    first = float(left_out["duration_ns"].mean() or 0)  # type: ignore[arg-type]
+    first = mean_of(left_out["duration_ns"])
     middle = float(steps["duration_ns"].median() or 0)  # type: ignore[arg-type]
     number = left_out.height
     which = "The first step takes" if number == 1 else f"{number} steps at the begin take on average"

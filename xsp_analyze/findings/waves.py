@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.formulas import total_of
 from xsp_analyze.render.shown import short_name
 from xsp_analyze.render.units import duration, share
 
@@ -95,8 +96,8 @@ def _with_value(facts: Facts, column: str) -> tuple[pl.DataFrame, float]:
     """The lone kernels of which the column is known, and of what part of their time it is."""
     kernels = facts.lone_kernels
     rows = kernels.drop_nulls(column)
-    total = float(kernels["ns"].sum())
-    return rows, float(rows["ns"].sum()) / total if total else 1.0
+    total = total_of(kernels["ns"])
+    return rows, total_of(rows["ns"]) / total if total else 1.0
 
 
 def _worst(lost: pl.DataFrame) -> list[Evidence]:

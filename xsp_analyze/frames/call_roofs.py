@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.classification import by_name, learn, precision_of
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.call_labels import tensor_labels
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.known_peaks import BANDWIDTH, DEVICE, peaks_of
@@ -186,4 +187,4 @@ def _longer(one: pl.Expr, other: pl.Expr) -> pl.Expr:
 
 def _over(amount: pl.Expr, rate: pl.Expr) -> pl.Expr:
     """The time in ns; none for no amount, whatever the rate; null where either is not known."""
-    return pl.when(amount == 0).then(0.0).otherwise(amount * _NS_PER_S / rate)
+    return pl.when(amount == 0).then(0.0).otherwise(quotient(amount * _NS_PER_S, rate))

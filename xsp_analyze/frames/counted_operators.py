@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import known_sum
+from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.call_labels import case_labels, place_labels
@@ -84,10 +84,10 @@ def rates_and_roof() -> list[pl.Expr]:
     roof, spent = pl.col("roof_ns"), pl.col("roofed_device_ns")
     moved, busy = pl.col("modelled_bytes"), pl.col("modelled_device_ns")
     return [
-        pl.when(moved > 0).then(pl.col("modelled_flop") / moved).alias("modelled_intensity"),
-        pl.when(busy > 0).then(pl.col("device_flop") * _NS_PER_S / busy).alias("modelled_flop_per_s"),
-        pl.when(busy > 0).then(pl.col("device_bytes") * _NS_PER_S / busy).alias("modelled_byte_per_s"),
-        pl.when(spent > 0).then(roof / spent).alias("roof_share"),
+        pl.when(moved > 0).then(quotient(pl.col("modelled_flop"), moved)).alias("modelled_intensity"),
+        pl.when(busy > 0).then(quotient(pl.col("device_flop") * _NS_PER_S, busy)).alias("modelled_flop_per_s"),
+        pl.when(busy > 0).then(quotient(pl.col("device_bytes") * _NS_PER_S, busy)).alias("modelled_byte_per_s"),
+        pl.when(spent > 0).then(quotient(roof, spent)).alias("roof_share"),
         pl.when(roof.is_not_null()).then((spent - roof).clip(lower_bound=0.0)).alias("gain_ns"),
     ]
 

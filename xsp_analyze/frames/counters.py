@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from xsp_analyze import formulas
+from xsp_analyze.formulas import quotient
 from xsp_model.counters import FLOP_COUNTS
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def derived(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
 def ideal_intensity(trace: Trace) -> float | None:
     """Peak flop/s over peak byte/s where all devices that did work agree on it; null: unknown or they differ."""
     used = trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
-    ratio = pl.col("fp32_flop_per_s") / pl.col("dram_byte_per_s")
+    ratio = quotient(pl.col("fp32_flop_per_s"), pl.col("dram_byte_per_s"))
     devices = trace.scan("devices").join(used, on=["run_id", "device_id"], how="semi")
     values = devices.select(ratio.alias("ideal")).collect()["ideal"].unique().to_list()
     return values[0] if len(values) == 1 else None

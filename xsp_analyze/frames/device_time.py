@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.idle import CAUSES, idle_time
 from xsp_analyze.frames.step_windows import StepBasis
@@ -68,9 +69,9 @@ def utilisation(frames: StepFrames) -> Utilisation:
     """How much of the time of the devices that worked at all they were busy, over the steps chosen."""
     parts = frames.once(device_time).parts
     if frames.of_trace.is_one_by_one:
-        return Utilisation(float(parts["busy_ns"].sum()), 0.0, 0)
+        return Utilisation(total_of(parts["busy_ns"]), 0.0, 0)
     devices = parts.select(DEVICE).n_unique() if parts.height else 0
-    return Utilisation(float(parts["busy_ns"].sum()), float(parts["window_ns"].sum()), devices)
+    return Utilisation(total_of(parts["busy_ns"]), total_of(parts["window_ns"]), devices)
 
 
 def device_time(frames: StepFrames) -> DeviceTime:
@@ -96,7 +97,7 @@ def _answer(frames: StepFrames, parts: pl.DataFrame, calls: pl.DataFrame) -> Dev
     if frames.averaged:
         number = calls.join(sums.select(*by, "windows"), on=by, how="left", maintain_order="left")["windows"]
         calls = calls.with_columns(pl.col("idle_ns", "gap_count") / number)
-        sums = sums.with_columns(pl.col(measures) / pl.col("windows"))
+        sums = sums.with_columns(quotient(pl.col(each), pl.col("windows")) for each in measures)
     return DeviceTime(
         sums.drop("windows").sort(by, nulls_last=True),
         calls.sort(*by, "idle_ns", "cause", "call", descending=[False, False, True, False, False], nulls_last=True),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import ordered_mean
+
 if TYPE_CHECKING:
     from xsp_model.arrays import Floats, Ints
 
@@ -47,7 +49,7 @@ def power_series(counters: pl.DataFrame) -> dict[tuple[int, int | None], Energy]
     first = pl.col("counter") == pl.col("counter").min().over("run_id", "device_id")
     energies: dict[tuple[int, int | None], Energy] = {}
     for (run, device), rows in power.filter(first).group_by("run_id", "device_id", maintain_order=True):
-        series = rows.group_by("time_ns").agg(pl.col("value").mean()).sort("time_ns")
+        series = rows.group_by("time_ns").agg(ordered_mean(pl.col("value"))).sort("time_ns")
         if series.height >= _MIN_SAMPLES:
             energies[run, device] = Energy(series["time_ns"].to_numpy(), series["value"].to_numpy())
     return energies

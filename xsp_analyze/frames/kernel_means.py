@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import trimmed_count
+from xsp_analyze.formulas import quotient, trimmed_count
 from xsp_analyze.frames.counters import are_known, counter_columns, summed_columns
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, positions_in, run_starts, sort_by
 from xsp_analyze.frames.steps import step_counts
@@ -40,7 +40,7 @@ def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     number, kept = _executions_of(inside)
     present = np.bincount(number)[number]
     dropped = trimmed_count(pl.col("present"))
-    weight = pl.col("present") / (pl.col("step_count") * (pl.col("present") - 2 * dropped))
+    weight = quotient(pl.col("present"), pl.col("step_count") * (pl.col("present") - 2 * dropped))
     return (
         inside.hstack(
             [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, groups, numbered, running_max
 from xsp_analyze.frames.multiprocessors import device_sizes
@@ -93,20 +94,20 @@ def _filled(kernels: pl.DataFrame) -> pl.DataFrame:
     blocks, count = pl.col("blocks"), pl.col("multiprocessor_count")
     at_once = count * pl.col("resident_blocks")
     last = blocks % at_once
-    empty = pl.when(last > 0).then(1 - last / at_once).when(last == 0).then(0.0)
+    empty = pl.when(last > 0).then(1 - quotient(last, at_once)).when(last == 0).then(0.0)
     begun = pl.col("full_waves") + (last > 0)
-    tail = pl.when(pl.col("full_waves") > 0).then(empty / begun).when(pl.col("full_waves") == 0).then(0.0)
+    tail = pl.when(pl.col("full_waves") > 0).then(quotient(empty, begun)).when(pl.col("full_waves") == 0).then(0.0)
     limited_by = pl.when(blocks < at_once).then(pl.lit("grid")).when(blocks >= at_once).then("limits")
     return kernels.with_columns(
         pl.col("grid_x").mul(pl.col("grid_y")).mul(pl.col("grid_z")).alias("blocks")
     ).with_columns(
-        (blocks / count).alias("blocks_per_multiprocessor"),
-        (blocks / at_once).alias("waves"),
+        quotient(blocks, count).alias("blocks_per_multiprocessor"),
+        quotient(blocks, at_once).alias("waves"),
         (blocks // at_once).alias("full_waves"),
     ).with_columns(
         empty.alias("last_wave_empty_share"),
         tail.alias("tail_share"),
-        (1 - blocks / count).clip(lower_bound=0).alias("unused_share"),
+        (1 - quotient(blocks, count)).clip(lower_bound=0).alias("unused_share"),
         limited_by.alias("limited_by"),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.rank_units import rank_units
@@ -60,7 +61,9 @@ def _waiting(frames: StepFrames) -> pl.DataFrame:
         return waiting_by_rank(rows, tuple(frames.by)).select(*frames.by, "rank", "wait_ns", "last_count")
     kept = kept_steps(frames.steps)
     of_kept = waiting_by_rank(rows.join(kept.select("run_id", "step"), on=["run_id", "step"], how="semi"))
-    wait = of_kept.join(_step_counts(frames, kept), on="rank").select("rank", pl.col("wait_ns") / pl.col("steps"))
+    wait = of_kept.join(_step_counts(frames, kept), on="rank").select(
+        "rank", quotient(pl.col("wait_ns"), pl.col("steps"))
+    )
     last = mean_waiting(frames).select("rank", "last_count")
     return last.join(wait, on="rank", how="left")
 
@@ -71,7 +74,7 @@ def mean_waiting(frames: StepFrames, keys: tuple[str, ...] = ()) -> pl.DataFrame
     if not frames.averaged:
         return rows
     sums = [name for name in rows.columns if name not in (*keys, "rank")]
-    per_step = (pl.col(name) / pl.col("steps") for name in sums)
+    per_step = (quotient(pl.col(name), pl.col("steps")) for name in sums)
     return rows.join(_step_counts(frames, frames.steps), on="rank", maintain_order="left").select(
         *keys, "rank", *per_step
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze import formulas
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.counters import Moved, counted_time, moved_bytes
 from xsp_analyze.frames.known_peaks import BANDWIDTH
 from xsp_model import XspError
@@ -112,7 +113,7 @@ def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = (
             formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
             formulas.flop_per_s(pl.col("flop_count"), pl.col("counted_ns")).alias("flop_per_s"),
             formulas.flop_per_s(moved, moved_ns).alias("byte_per_s"),
-            (pl.col("peak") / pl.col("bandwidth")).alias("ideal_intensity"),
+            quotient(pl.col("peak"), pl.col("bandwidth")).alias("ideal_intensity"),
         )
         .with_columns(_bound())
         .with_columns(*_roof())
@@ -146,7 +147,8 @@ def _roof() -> list[pl.Expr]:
     return [
         pl.when(memory).then(pl.col("arithmetic_intensity") * bandwidth).when(compute).then(peak)
         .alias("roof_flop_per_s"),
-        pl.when(memory).then(pl.col("byte_per_s") / bandwidth).when(compute).then(pl.col("flop_per_s") / peak)
+        pl.when(memory).then(quotient(pl.col("byte_per_s"), bandwidth))
+        .when(compute).then(quotient(pl.col("flop_per_s"), peak))
         .alias("roof_share"),
         pl.when(memory).then(pl.col("bandwidth_words")).when(compute).then(pl.col("words")).otherwise(unknown)
         .alias("roof"),

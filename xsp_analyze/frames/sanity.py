@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.counters import are_known, summed_columns
 from xsp_analyze.frames.device_peaks import device_peaks
 from xsp_analyze.frames.known_peaks import DEVICE
@@ -101,7 +102,9 @@ def _beside_model(frames: StepFrames) -> pl.DataFrame:
     """One row a layer (and step) all of whose forward kernels were measured: per call, its counters and its work."""
     keys = [*frames.by, *LAYER_KEY]
     calls = frames.layers.select(*keys, "call_count").filter(pl.col("call_count") > 0)
-    per_call = (pl.col(c) / pl.col("call_count") for c in ("dram_read_bytes", "dram_write_bytes", "measured_flop"))
+    per_call = (
+        quotient(pl.col(c), pl.col("call_count")) for c in ("dram_read_bytes", "dram_write_bytes", "measured_flop")
+    )
     return (
         _forward(frames, keys)
         .join(calls, on=keys, how="inner", nulls_equal=True, maintain_order="left")
@@ -161,7 +164,7 @@ def _sums(frames: StepFrames) -> Iterator[Finding]:
     """Device time must be the same before and after kernels are matched over steps; whole steps match none."""
     if not frames.averaged:
         return
-    device, tables = float(frames.activities["mean_ns"].sum()), float(frames.executions["duration_ns"].sum())
+    device, tables = total_of(frames.activities["mean_ns"]), total_of(frames.executions["duration_ns"])
     if abs(device - tables) > _ROUNDING * device:
         detail = f"device time is {device:.0f} ns in the trace's steps, but {tables:.0f} ns in the tables over kernels"
         yield Finding(LedgerKind.SANITY_SUMS, detail)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import ordered_mean
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -81,7 +83,7 @@ def system_series(counters: pl.DataFrame) -> dict[tuple[int, str], Series]:
     for (run,), of_run in rows.group_by("run_id", maintain_order=True):
         moments = of_run["time_ns"].unique().sort().to_numpy()
         for (counter,), samples in of_run.group_by("counter", maintain_order=True):
-            table = samples.group_by("time_ns").agg(pl.col("value").mean()).sort("time_ns")
+            table = samples.group_by("time_ns").agg(ordered_mean(pl.col("value"))).sort("time_ns")
             if len(moments) >= _MIN_SAMPLES:
                 taken = QUANTITIES[str(counter)].taken
                 times, values = table["time_ns"].to_numpy(), table["value"].to_numpy()

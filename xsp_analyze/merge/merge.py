@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import ordered_mean
 from xsp_analyze.frames.roles import EAGER_KERNELS, in_other_batch
 from xsp_analyze.frames.steps import marked_steps
 from xsp_analyze.merge.batch_sizes import main_batch_size
@@ -205,7 +206,7 @@ def _carried_over(
         trace.frame("metrics")
         .join(execution, on="span_id", how="inner")
         .group_by("execution", "metric", "unit", "source")
-        .agg(pl.col("value").mean())
+        .agg(ordered_mean(pl.col("value")))
     )
     targets = work.select("execution", "span_id")
     return targets.join(measured, on="execution", how="inner").drop("execution")

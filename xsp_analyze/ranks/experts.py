@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.formulas import ratio
+from xsp_analyze.formulas import ordered_mean, quotient, ratio
 
 if TYPE_CHECKING:
     from xsp_analyze.ranks.job import Job
@@ -61,15 +61,15 @@ def experts_by_block(job: Job) -> pl.DataFrame:
     )
     of_step = rows.group_by(_ONE).agg(
         pl.len().alias("ranks"),
-        products.mean().alias("mean_ns"),
+        ordered_mean(products).alias("mean_ns"),
         products.max().alias("longest_ns"),
-        pl.col("wait_ns").mean(),
+        ordered_mean(pl.col("wait_ns")),
     )
     blocks = of_step.group_by(_BLOCK).agg(
         pl.col("ranks").max().cast(pl.Int64).alias("rank_count"),
         pl.len().cast(pl.Int64).alias("step_count"),
-        pl.col("mean_ns", "longest_ns").cast(pl.Float64).mean(),
-        pl.col("wait_ns").mean(),
+        *(ordered_mean(pl.col(each).cast(pl.Float64)) for each in ("mean_ns", "longest_ns")),
+        ordered_mean(pl.col("wait_ns")),
     )
     lost = pl.col("longest_ns") - pl.col("mean_ns")
     return (
@@ -87,6 +87,6 @@ def experts_by_rank(job: Job) -> pl.DataFrame:
     Waiting is null where of any block it is not known.
     """
     steps = pl.col("step").n_unique()
-    wait = pl.when(pl.col("wait_ns").null_count() == 0).then(pl.col("wait_ns").sum() / steps)
-    rows = _complete(job).group_by("rank").agg((pl.col("products_ns").sum() / steps), wait.alias("wait_ns"))
+    wait = pl.when(pl.col("wait_ns").null_count() == 0).then(quotient(pl.col("wait_ns").sum(), steps))
+    rows = _complete(job).group_by("rank").agg(quotient(pl.col("products_ns").sum(), steps), wait.alias("wait_ns"))
     return rows.sort("rank")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.formulas import ratio, trimmed_mean
+from xsp_analyze.formulas import quotient, ratio, trimmed_mean
 from xsp_analyze.frames.rank_waits import CALL, GROUP, waiting_by_rank, with_waits
 from xsp_analyze.ranks.rank_facts import TABLES
 from xsp_model import XspError, bundle
@@ -81,7 +81,7 @@ class Job:
 
     def _waits_by_rank(self) -> pl.DataFrame:
         steps = self.scan("steps").select(pl.col("step").n_unique()).collect().item()
-        waits = waiting_by_rank(self.waits).select("rank", pl.col("wait_ns") / max(steps, 1), "last_count")
+        waits = waiting_by_rank(self.waits).select("rank", quotient(pl.col("wait_ns"), max(steps, 1)), "last_count")
         return waits.drop_nulls("wait_ns")
 
     def by_step(self) -> pl.DataFrame:
@@ -134,7 +134,7 @@ class Job:
                 duration.max().alias("most_of_a_rank_ns"),
                 (duration.max() / duration.mean() - 1).alias("imbalance_share"),
             )
-            .with_columns((duration / duration.sum()).alias("share"))
+            .with_columns(quotient(duration, duration.sum()).alias("share"))
             .sort(-duration, "kernel_name", "kind")
             .collect(engine="streaming")
         )

@@ -14,6 +14,7 @@ import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.viewer_columns import unpacked_rows
+from xsp.view.questions import TraceAnswers
 from xsp.view.serving import served
 from xsp_model import TraceBuilder, XspError
 
@@ -270,3 +271,17 @@ def _raw(server: PrivateServer, text: str) -> bytes:
         while part := connection.recv(65_536):
             parts.append(part)
     return b"".join(parts)
+
+
+def test_an_answer_that_cannot_be_made_is_a_sentence(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> bytes:
+        raise XspError("the bundle is damaged", path="a.xsp")
+
+    monkeypatch.setattr(TraceAnswers, "answered", fails)
+    with served(trace, None, 0, perfetto=False) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        reply = _ask(server, f"/{server.token}/about")
+        server.shutdown()
+        thread.join()
+    assert (reply.status, reply.content) == (500, b"a.xsp: the bundle is damaged\n")

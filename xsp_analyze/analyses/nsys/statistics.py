@@ -8,6 +8,7 @@ import polars as pl
 import polars.selectors as cs
 
 from xsp_analyze.core import Column, Role
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.timed_runs import timed_runs
 
 if TYPE_CHECKING:
@@ -63,13 +64,13 @@ def deviation(value: pl.Expr) -> pl.Expr:
     total = wide.sum()
     squares = (count * (wide * wide).sum() - total * total).cast(pl.Float64)
     pairs = value.count().cast(pl.Float64) * (value.count().cast(pl.Float64) - 1)
-    return pl.when(pairs > 0).then((squares / pairs).sqrt()).otherwise(0.0)
+    return pl.when(pairs > 0).then(quotient(squares, pairs).sqrt()).otherwise(0.0)
 
 
 def share() -> pl.Expr:
     """Each row's part of all rows' total, 0..1; null where that is nothing."""
     total = pl.col("total_ns").sum()
-    return pl.when(total != 0).then(pl.col("total_ns") / total).alias("share")
+    return pl.when(total != 0).then(quotient(pl.col("total_ns"), total)).alias("share")
 
 
 def summary(rows: pl.LazyFrame, by: Sequence[str], value: str = "duration_ns") -> pl.LazyFrame:

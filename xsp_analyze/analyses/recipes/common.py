@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.statistics import name_column
+from xsp_analyze.analyses.nsys.statistics import deviation, name_column
 from xsp_analyze.core import Column, Role
+from xsp_analyze.formulas import ordered_mean, quotient
 from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.frames.timed_runs import timed
 
@@ -70,7 +71,7 @@ def described(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
         value.sum().alias("total_ns"),
         value.min().alias("min_ns"),
         value.max().alias("max_ns"),
-        value.std().alias("std_ns"),
+        pl.when(pl.len() > 1).then(deviation(value)).alias("std_ns"),
         *(
             value.quantile(part, "linear").alias(name)
             for name, part in (("q1_ns", 0.25), ("median_ns", 0.5), ("q3_ns", 0.75))
@@ -81,9 +82,9 @@ def described(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
         pl.col("min_ns", "q1_ns").min(),
         pl.col("max_ns", "q3_ns").max(),
         pl.col("median_ns").median(),
-        pl.col("std_ns").mean(),
+        ordered_mean(pl.col("std_ns")),
     )
-    return several.with_columns((pl.col("total_ns") / pl.col("count")).alias("mean_ns")).sort(by)
+    return several.with_columns(quotient(pl.col("total_ns"), pl.col("count")).alias("mean_ns")).sort(by)
 
 
 def described_columns(name: Column, what: str) -> tuple[Column, ...]:

@@ -72,7 +72,7 @@ function fetchedSource(about) {
   const kept = new Map();
   const get = async (path, params) => {
     const answer = await fetch(`${path}?${new URLSearchParams(params)}`);
-    if (!answer.ok) throw new Error(`xsp view: ${answer.status}`);
+    if (!answer.ok) throw new Error(`xsp view: ${answer.status} ${await answer.text()}`);
     return answer.json();
   };
 

@@ -8,7 +8,12 @@ function drawViewer(block) {
   if (!block.served) new Viewer(node, embeddedSource(block)).begin();
   else {
     node.append(make("p", { class: "missing", role: "status" }, "Reading the trace."));
-    fetch("about").then((answer) => answer.json()).then((about) => { node.replaceChildren(); new Viewer(node, fetchedSource(about)).begin(); });
+    fetch("about").then(async (answer) => {
+      if (!answer.ok) { node.firstChild.textContent = await answer.text(); return; }
+      const about = await answer.json();
+      node.replaceChildren();
+      new Viewer(node, fetchedSource(about)).begin();
+    });
   }
   return node;
 }

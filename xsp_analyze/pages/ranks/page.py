@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Result
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.rank_waits import CALL
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import beside, folded, heat_map, mean_steps
@@ -110,7 +111,7 @@ def _uneven_experts(job: Job) -> Iterator[str]:
     if ranks.height < 2 or ranks["wait_ns"].null_count():  # noqa: PLR2004 (one rank waits for nobody)
         return
     heaviest = ranks.sort("products_ns", descending=True).row(0, named=True)
-    over = heaviest["products_ns"] / float(ranks["products_ns"].sum()) * ranks.height - 1
+    over = heaviest["products_ns"] / total_of(ranks["products_ns"]) * ranks.height - 1
     others = ranks.filter(pl.col("rank") != heaviest["rank"])["wait_ns"]
     step, wait = median(job.by_rank()["step_ns"]), median(others)
     if not step or wait is None or wait < WORTH * step or over < WORTH or heaviest["wait_ns"] > wait:

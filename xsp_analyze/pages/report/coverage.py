@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import share
 
@@ -42,7 +43,7 @@ def coverage_of(answers: Answers) -> Coverage | None:
     if isinstance(result, str) or not result.table["modelled_count"].sum():
         return None
     table = result.table
-    of_operators = float(table["device_sum_ns"].sum() or 0)
+    of_operators = total_of(table["device_sum_ns"])
     total = max(float(answers.first("A15").get("kernel_duration_ns") or 0), of_operators)
     if not total:
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Result
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
@@ -49,7 +50,7 @@ def _table(
     if joined.height > _MAX_PARTS:
         order = pl.col(by).rank("ordinal", descending=True)
         kept = joined.filter(order <= _MAX_PARTS)
-        part = share(float(kept[by].sum()) / (float(joined[by].sum()) or 1.0))
+        part = share(total_of(kept[by]) / (total_of(joined[by]) or 1.0))
         note = (
             f"Of all layers together the {count(_MAX_PARTS)} longest of {count(joined.height)} parts"
             f" are here, {part} of their"

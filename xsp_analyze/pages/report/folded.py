@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, Result, Role
-from xsp_analyze.formulas import known_sum
+from xsp_analyze.formulas import known_sum, quotient, total_of
 from xsp_analyze.frames.folded_layers import folded_layers, layer_times, standing_out
 from xsp_analyze.pages import blocks
 from xsp_analyze.render.names import cut
@@ -34,8 +34,8 @@ def folded(answers: Answers) -> Section | None:
     if isinstance(answer, str) or answer.table.is_empty():
         return None
     rows = _rows(answers)
-    total_ns = float(rows.filter(pl.col("depth") == 0)["latency_ns"].sum() or 0)
-    held_ns = float(answer.table["latency_ns"].sum() or 0)
+    total_ns = total_of(rows.filter(pl.col("depth") == 0)["latency_ns"])
+    held_ns = total_of(answer.table["latency_ns"])
     of_blocks = (pl.col("block", "repetition_count").first(), pl.col("latency_ns").sum())
     parts = answer.table.group_by("block_index", maintain_order=True).agg(of_blocks).sort(-pl.col("latency_ns"))
     named = [
@@ -63,7 +63,7 @@ def _rows(answers: Answers) -> pl.DataFrame:
     outside = layer_times(frames).join(members.select(keys), on=keys, how="anti", nulls_equal=True)
     parts = (_blocks(members), _positions(members), _layers(members, 2), _layers(outside, 0))
     rows = pl.concat(parts, how="diagonal_relaxed").sort(*_ORDER, nulls_last=[True, False, False, False])
-    return rows.with_columns((pl.col("latency_ns") / model).alias("model_share"))
+    return rows.with_columns(quotient(pl.col("latency_ns"), model).alias("model_share"))
 
 
 def _blocks(members: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, Role
-from xsp_analyze.formulas import known_sum
+from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
@@ -78,7 +78,7 @@ def _summed(work: pl.DataFrame) -> pl.DataFrame:
             pl.col("count").sum(),
             pl.col("duration_ns").sum(),
             *(known_sum(pl.col(c)) for c in _COUNTED),
-            pl.when(time_counted > 0).then(weighted / time_counted).alias("achieved_occupancy"),
+            pl.when(time_counted > 0).then(quotient(weighted, time_counted)).alias("achieved_occupancy"),
         )
         .drop("number")
     )
@@ -147,9 +147,9 @@ def host_parts(frames: StepFrames) -> pl.DataFrame:
         )
         .group_by(*LAYER_KEY, "operator", maintain_order=True)
         .agg(
-            (pl.len() / steps).alias("count"),
-            (pl.col("duration_ns").sum() / steps).alias("host_ns"),
-            (pl.col("self_ns").sum() / steps).alias("self_ns"),
+            quotient(pl.len(), steps).alias("count"),
+            quotient(pl.col("duration_ns").sum(), steps).alias("host_ns"),
+            quotient(pl.col("self_ns").sum(), steps).alias("self_ns"),
         )
         .filter(pl.col("layer_index").is_not_null())
         .sort(*LAYER_KEY, -pl.col("self_ns"), "operator", nulls_last=True)

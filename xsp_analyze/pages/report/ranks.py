@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded, heat_map, mean_steps, rank_name
 from xsp_analyze.pages.ranks.sentences import exposed, last_to_come, median, slowest
@@ -75,7 +76,7 @@ def _matched_calls(answers: Answers) -> float:
     if isinstance(result, str):
         return 0
     per_group = result.table.group_by("operation", "process_group").agg(pl.col("matched_count").max())
-    return float(per_group["matched_count"].sum())
+    return total_of(per_group["matched_count"])
 
 
 def _waiting(answers: Answers) -> Iterator[str]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information, listed, listed_order
 from xsp_analyze.core import Role, run
+from xsp_analyze.formulas import total_of
 from xsp_analyze.render.shown import heading
 from xsp_analyze.render.units import count, share
 
@@ -58,7 +59,7 @@ def _longest(values: pl.Series, max_rows: int) -> pl.Series:
 
 
 def _sentence(kept: Result, rank: Column, values: pl.Series, max_rows: int) -> str:
-    total, held = float(values.sum() or 0), float(kept.table[rank.name].sum() or 0)
+    total, held = total_of(values), total_of(kept.table[rank.name])
     part = f", {share(held / total)} of all {heading(rank)}" if total else ""
     return f"The {count(max_rows)} rows of {count(len(values))} with most {heading(rank)}{part}. {_where(kept)}"
 

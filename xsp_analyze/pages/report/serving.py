@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.serving_steps import STEADY_LOAD
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.row_limits import cut
@@ -101,7 +102,7 @@ def _steady_state(steps: pl.DataFrame) -> str:
 
 def _output(steady: pl.DataFrame) -> tuple[int, float] | None:
     """Output tokens of these steps, and the time from the first's begin to the last's end; None where unknown."""
-    took = float(steady["duration_ns"].sum()) + float(steady["gap_ns"].head(steady.height - 1).sum())
+    took = total_of(steady["duration_ns"]) + float(steady["gap_ns"].head(steady.height - 1).sum())
     output = int(steady["decode_tokens"].sum())
     return (output, took) if steady["decode_tokens"].null_count() == 0 and output and took else None
 

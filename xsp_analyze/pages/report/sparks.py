@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_windows
 from xsp_analyze.frames.roles import Roles
@@ -38,7 +39,7 @@ def busy_by_step(answers: Answers) -> pl.DataFrame:
     windows = device_windows(each).group_by("step").agg((pl.col("end_ns") - pl.col("begin_ns")).sum().alias("window"))
     busy = each.once(class_time).group_by("step").agg(pl.col("time_ns").sum())
     shares = windows.filter(pl.col("window") > 0).join(busy, on="step", how="left")
-    return shares.select("step", (pl.col("time_ns").fill_null(0) / pl.col("window")).alias("value"))
+    return shares.select("step", quotient(pl.col("time_ns").fill_null(0), pl.col("window")).alias("value"))
 
 
 def coverage_by_step(answers: Answers) -> pl.DataFrame:
@@ -50,7 +51,7 @@ def coverage_by_step(answers: Answers) -> pl.DataFrame:
         .group_by("step")
         .agg(time.sum().alias("all"), time.filter(in_layer).sum().alias("tied"))
         .filter(pl.col("all") > 0)
-        .select("step", (pl.col("tied") / pl.col("all")).alias("value"))
+        .select("step", quotient(pl.col("tied"), pl.col("all")).alias("value"))
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.b35_stages import NO_STAGE, SEVERAL_STAGES, UNKNOWN_LAUNCH
 from xsp_analyze.classification.stages import Stage
+from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.render.units import duration, share
 
@@ -41,7 +42,7 @@ def stages(answers: Answers) -> Section | None:
 
 def _sentence(table: pl.DataFrame) -> str:
     part = dict(table.select("stage", "share").iter_rows())
-    time = float(table["exclusive_ns"].sum())
+    time = total_of(table["exclusive_ns"])
     alone = [f"{stage} alone {'takes ' if n == 0 else ''}{share(part[stage])}" for n, stage in enumerate(_first(part))]
     rest = f"{share(part[NO_STAGE])} none"
     if SEVERAL_STAGES in part:

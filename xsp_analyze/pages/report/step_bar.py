@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import polars as pl
 
 from xsp_analyze.classification import KernelClass
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.class_time import COMMUNICATION, MEMORY, class_time
 from xsp_analyze.frames.device_time import DEVICE, device_windows
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
@@ -153,7 +154,7 @@ def _mean_classes(answers: Answers, row: Mapping[str, Any]) -> pl.DataFrame:
     time = _windows_of(each.once(class_time), row).join(windows.select(keys), on=keys, how="semi", nulls_equal=True)
     return (
         time.group_by("part", "kernel_class")
-        .agg(pl.col("time_ns").sum() / max(windows.height, 1))
+        .agg(quotient(pl.col("time_ns").sum(), max(windows.height, 1)))
         .sort("part", -pl.col("time_ns"), "kernel_class")
     )
 
@@ -196,7 +197,7 @@ def _sums_of_classes(answers: Answers) -> Block | None:
     """Device time by class where only sums are known: of kernels that ran one by one, or of reports without times."""
     result = answers.of("B17")
     rows = pl.DataFrame() if isinstance(result, str) else result.table.drop_nulls("duration_ns")
-    total = float(rows["duration_ns"].sum() or 0) if rows.height else 0.0
+    total = total_of(rows["duration_ns"]) if rows.height else 0.0
     if not total:
         return None
     parts = [
@@ -218,7 +219,7 @@ def _types_of_layers(answers: Answers) -> Block | None:
     rows = pl.DataFrame() if isinstance(result, str) else result.table.filter(pl.col("latency_ns") > 0)
     if rows.is_empty():
         return None
-    total = float(rows["latency_ns"].sum())
+    total = total_of(rows["latency_ns"])
     latency = answers.of_model().get("latency_ns") if answers.step_count else None
     parts = list(_types(rows.sort("latency_ns", descending=True, maintain_order=True)))
     about = "No device work was recorded: this is the time of layers on the host, each without the layers inside it."
@@ -237,7 +238,7 @@ def _types(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     for i, (name, time) in enumerate(rows.select("layer_type", "latency_ns").head(_MAX_TYPES).iter_rows()):
         text = clean(str(name))
         yield _part(text, f"t-g{i}", time, f"Layers of type {text}.", _link("layers", q=str(name)))
-    rest = float(rows["latency_ns"][_MAX_TYPES:].sum())
+    rest = total_of(rows["latency_ns"][_MAX_TYPES:])
     if rest:
         number = rows.height - _MAX_TYPES
         yield _part(f"{number} more types", "c-other", rest, "The types with least time.", "types")

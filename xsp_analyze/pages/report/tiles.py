@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.load_tests import load_test
 from xsp_analyze.pages.report import serving, sparks
 from xsp_analyze.pages.report.coverage import coverage_of
@@ -99,7 +100,7 @@ def _throughput(answers: Answers) -> Iterator[_Tile]:
         rates = (
             sparks.latency_by_step(answers)
             .filter(of_step > 0)
-            .select("step", (rate * latency / of_step).alias("value"))
+            .select("step", quotient(rate * latency, of_step).alias("value"))
         )
         line = sparks.spark(answers, rates, runs, _inputs)
     yield _tile("throughput", "Throughput", value, f"{rate} inputs/s", note, "model", line)

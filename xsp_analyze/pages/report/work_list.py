@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.coverage import coverage_of, unknown_peaks
 from xsp_analyze.render.calls import spelled_call
@@ -56,7 +57,7 @@ def work_list(answers: Answers) -> Section | None:
 def _left_out(rows: pl.DataFrame) -> str | None:
     if rows.height <= _MAX_ROWS:
         return None
-    part = float(rows["gain_ns"].head(_MAX_ROWS).sum()) / float(rows["gain_ns"].sum())
+    part = total_of(rows["gain_ns"].head(_MAX_ROWS)) / total_of(rows["gain_ns"])
     return (
         f"The first {_MAX_ROWS} of {count(rows.height)} rows, with {share(part)} of the time to gain."
         " B23 under Every analysis has them all."
@@ -71,7 +72,7 @@ def in_short(answers: Answers) -> str | None:
     if result.table["gain_ns"].null_count() == result.table.height:
         return unknown_peaks(answers, "How far operators are from what the device can do is unknown")
     rows = result.table.drop_nulls("gain_ns")
-    gain, first = float(rows["gain_ns"].sum()), rows.row(0, named=True)
+    gain, first = total_of(rows["gain_ns"]), rows.row(0, named=True)
     mfu = answers.first("B24").get("mfu")
     lead = f", most at {spelled_call(first)} ({duration(first['gain_ns'])})" if first["gain_ns"] else ""
     return (
@@ -88,19 +89,21 @@ def reached_share(answers: Answers) -> float | None:
         return None
     rows = result.table.drop_nulls("gain_ns")
     spent = _spent(rows)
-    return 1 - float(rows["gain_ns"].sum()) / spent if spent else None
+    return 1 - total_of(rows["gain_ns"]) / spent if spent else None
 
 
 def _spent(rows: pl.DataFrame) -> float:
     """Device time of calls that have a roof: their least time over its share of it."""
-    spent = pl.when(pl.col("roof_share") > 0).then(pl.col("roof_ns") / pl.col("roof_share")).otherwise("gain_ns")
-    return float(rows.select(spent.sum()).item())
+    spent = (
+        pl.when(pl.col("roof_share") > 0).then(quotient(pl.col("roof_ns"), pl.col("roof_share"))).otherwise("gain_ns")
+    )
+    return total_of(rows.select(spent).to_series())
 
 
 def _sentences(answers: Answers, result: Result) -> Iterator[str]:
     """What all of them take and would take, and what they are of."""
     rows = result.table.drop_nulls("gain_ns")
-    spent, gain = _spent(rows), float(rows["gain_ns"].sum())
+    spent, gain = _spent(rows), total_of(rows["gain_ns"])
     yield (
         f"{duration(spent)} of device time would be {duration(spent - gain)} at the roof, {share(1 - gain / spent)} of"
         f" it: {duration(gain)} to gain at most."
