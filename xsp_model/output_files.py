@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -20,7 +21,8 @@ __all__ = ["check_output", "replace_folder", "unwritable", "write_file", "writin
 _PAGE_MARK = b'<meta name="generator" content="XSP'
 _HEAD_BYTES = 1024
 _OF_A_BUNDLE = ("manifest.json", "spans.parquet")
-_OF_THE_SYSTEM = (("dev",), ("proc",))  # /dev/stdout, which may lead to a file that others write, too
+# May lead to a file that others write, too: so it is written into, as a device is.
+_STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|thread-self|\d+)(/task/\d+)?/fd/\d+")
 
 
 @contextmanager
@@ -85,9 +87,11 @@ def check_output(path: Path, inputs: Iterable[Path]) -> None:
     Two paths are one file by whatever spelling, link or hard link. A new file in an input folder is no harm, unless the
     folder is a bundle, nor is a page that we wrote there earlier.
     """
-    if _is_device(path):
-        return
     inputs = list(inputs)
+    if _is_device(path):
+        if path.is_file():
+            _refuse_inputs(path, inputs)
+        return
     _refuse_bundles(path, inputs)
     if os.path.lexists(path):
         _refuse_inputs(path, inputs)
@@ -104,13 +108,13 @@ def unwritable(path: Path, error: OSError) -> XspError:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether there is something that is neither file nor folder, or a stream of this process by a name of its own."""
+    """Whether there is something that is neither file nor folder, or a stream of a process by a name of its own."""
     try:
         mode = path.stat().st_mode
     except OSError:
         return False
     is_other = not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-    return is_other or Path(os.path.abspath(path)).parts[1:2] in _OF_THE_SYSTEM  # noqa: PTH100 (links stay)
+    return is_other or _STREAM.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100 (links stay)
 
 
 def _refuse_inputs(path: Path, inputs: Iterable[Path]) -> None:

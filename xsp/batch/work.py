@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from xsp.cache.key import Seen
     from xsp_model import Trace
 
-__all__ = ["BUNDLE", "FACTS", "REPORT", "location_of", "process"]
+__all__ = ["BUNDLE", "FACTS", "JOBS", "REPORT", "TRACES", "UNIT", "location_of", "process"]
 
+TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
 _KIB = 1024
 _SMALL_SPANS = 200_000
@@ -41,8 +42,8 @@ _DISK_FULL = 28  # ENOSPC
 def location_of(unit: Unit, output: str) -> str:
     """Where the unit's results go."""
     if unit.job is not None:
-        return joined(output, "jobs", unit.job, "ranks", unit.name)
-    return joined(output, "traces", unit.name)
+        return joined(output, JOBS, unit.job, "ranks", unit.name)
+    return joined(output, TRACES, unit.name)
 
 
 def process(unit: Unit, settings: Settings) -> Outcome:
@@ -113,7 +114,7 @@ def _kept(unit: Unit, settings: Settings) -> Outcome | None:
 
 def _done(unit: Unit, settings: Settings) -> Outcome:
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="unit-", dir=settings.scratch))
+        folder = Path(tempfile.mkdtemp(prefix=UNIT, dir=settings.scratch))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         inputs: Inputs = {}
         seen = look([Path(name) for name in unit.inputs if not is_url(name)])

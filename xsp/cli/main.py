@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ __all__ = ["main"]
 _OUTPUT_LOST = 1  # as cat has it
 _USER_ERROR = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_REFUSALS = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
@@ -97,10 +99,12 @@ def _for_users(error: BaseException) -> str | None:
 
 def _of_a_file(error: BaseException) -> str | None:
     """What a file system did not let us do with a file or folder, where nobody has said it better; else null."""
-    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+    if not isinstance(error, OSError) or error.strerror is None or not (error.filename or error.errno in _REFUSALS):
         return None
     from xsp_model.errors import XspError  # noqa: PLC0415 (--help must not wait for it)
 
+    if not error.filename:
+        return str(XspError(f"the system refuses to read or write any more ({error.strerror})"))
     what = f"cannot be read or written ({error.strerror})"
     return str(XspError(what, path=os.fsdecode(error.filename), advice="Check it and the folder that it lies in"))
 

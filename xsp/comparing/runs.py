@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.frames.step_frames import StepFrames
-    from xsp_model import Trace
+    from xsp_model.plain_text import readable
+from xsp_model import Trace
 
 __all__ = ["ALONE", "Request", "comparisons", "of_traces"]
 
@@ -146,9 +147,9 @@ def _layer_sources(frames: StepFrames) -> Sequence[str]:
 
 
 def _names(inputs: tuple[str, str], baseline: str | None) -> tuple[str, str]:
-    before, after = (Path(text).name or text for text in inputs)
+    before, after = (readable(Path(text).name or text) for text in inputs)
     if before == after:
-        before, after = (str(Path(text)) for text in inputs)
+        before, after = (readable(str(Path(text))) for text in inputs)
     return (before if baseline is None else f"baseline {baseline}"), after
 
 

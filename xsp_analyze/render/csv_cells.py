@@ -6,7 +6,8 @@ import polars as pl
 
 __all__ = ["guarded", "written"]
 
-_ACTS = r"^[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001 (of full width: some spreadsheets take these as well)
+_SKIPPED = r"\s\x00\u{a0}\u{200b}-\u{200f}\u{2060}\u{feff}"  # what some spreadsheets take for nothing
+_ACTS = rf"^(?:[\t\r\n]|[{_SKIPPED}]*[=+\-@＝＋－＠])"  # noqa: RUF001 (of full width: some take these as well)
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*%?$"
 """OWASP, "CSV injection": how formulas begin; a number that begins so is none."""
 

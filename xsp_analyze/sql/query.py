@@ -12,7 +12,7 @@ from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
 from xsp_analyze.sql.limits import Limits, within
-from xsp_analyze.sql.text import LOOK, checked, columns_in
+from xsp_analyze.sql.text import LOOK, checked, columns_in, without_comments
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 
@@ -44,6 +44,7 @@ def query(
     the trace. XspError in one sentence where the query is no SELECT, names what is not there, cannot be computed, or
     takes more time or memory than it may.
     """
+    text = without_comments(text)
     identifiers = checked(text)
     columns = columns_in(text)
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}

@@ -6,7 +6,7 @@ import re
 
 from xsp_model import XspError
 
-__all__ = ["LOOK", "checked", "columns_in"]
+__all__ = ["LOOK", "checked", "columns_in", "without_comments"]
 
 LOOK = "`xsp schema` lists tables and columns"
 
@@ -15,7 +15,7 @@ _PARTS = re.compile(
     (?P<text>'(?:[^']|'')*')                            # text: nothing in it counts
     | (?P<comment>--[^\n]* | /\*.*?\*/)
     | (?P<quoted>"(?:[^"]|"")*" | `[^`]*`)              # an identifier, which quoting does not make another one
-    | (?P<mark>[eE]'(?:\\.|[^'\\])*' | [uU]&['"] | \$\w*\$)   # other ways to quote, which polars may take some day
+    | (?P<mark>\b(?:[a-zA-Z]|[bB][rR]|[rR][bB]|[uU]&)['"] | \$\w*\$)   # other ways to quote
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -25,10 +25,22 @@ _STARTS = {"select", "with", "from"}
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ANY_COLUMN = re.compile(r"\*|\b(?:natural|columns|table)\b|(?:^|\(|\bselect)\s*from\b", re.IGNORECASE)
 _SELECTS = re.compile(r"\b(?:select|union|intersect|except|join)\b", re.IGNORECASE)
-_OPERATORS = re.compile(r"[-+*/%<>=|]|\b(?:and|or|not|like|case|between)\b", re.IGNORECASE)
+_COMMENT = re.compile(r"--|/\*|\*/")
+_OPERATORS = re.compile(r"[^\w\s,()]|(?<![,(.\s])\s+\w+")  # signs, and words behind others: not what commas part
 _MAX_SELECTS = 200
 _MAX_OPERATORS = 2_000
 _MAX_CHARACTERS = 200_000
+
+
+def without_comments(text: str) -> str:
+    """The query as it is to be run: what stands in a comment is decided here alone, as readers differ in that.
+
+    XspError where what is left could be taken for a comment, or text in it is quoted as no trace needs it.
+    """
+    run = _PARTS.sub(lambda match: " " if match["comment"] else match.group(), text)
+    if mark := _COMMENT.search(_bare(run)):
+        raise XspError(f"the query has a {mark.group()} that belongs to no comment", advice=LOOK)
+    return run
 
 
 def checked(text: str) -> set[str]:

@@ -31,6 +31,7 @@ __all__ = ["batch"]
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _LOCK = ".lock"
+_UNFINISHED = ".unfinished-"
 _SOME_FAILED = 1
 
 
@@ -119,6 +120,7 @@ def batch(
             stack.callback(end)
         settings = Settings(location, reading, reports, redo, scratch, own_version())
         discovered = discover(inputs, location, ranks=ranks, format_name=reading.format)
+        _check_kept_apart(discovered, location)
         outcomes = summary.ordered(_all(discovered, settings, scheduler, jobs, memory))
         traces, left_out = _sorted_out(discovered, outcomes)
         document = summary.summary(traces, left_out, settings)
@@ -190,6 +192,7 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
     Nothing is held at a URL, and unfinished work is then kept where the system keeps temporary files.
     """
     from xsp.batch.locations import is_url  # noqa: PLC0415
+    from xsp.batch.work import UNIT  # noqa: PLC0415
     from xsp_model import XspError, bundle  # noqa: PLC0415
 
     if is_url(output):
@@ -202,13 +205,33 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
     _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _held(folder):
-        for stale in folder.glob(".unfinished-*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        scratch = tempfile.mkdtemp(prefix=".unfinished-", dir=folder)
+        for stale in folder.glob(f"{_UNFINISHED}*"):
+            if all(inside.name.startswith(UNIT) for inside in stale.iterdir()):  # and nothing of anybody else's
+                shutil.rmtree(stale, ignore_errors=True)
+        scratch = tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder)
         try:
             yield str(folder), scratch
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check_kept_apart(discovered: Discovered, location: str) -> None:
+    """XspError where an input lies where the batch puts its results: it would be replaced by them."""
+    from xsp.batch.locations import is_url  # noqa: PLC0415
+    from xsp.batch.summary import COSTS, INDEX, SUMMARY  # noqa: PLC0415
+    from xsp.batch.work import JOBS, TRACES  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if is_url(location):
+        return
+    folder = Path(os.path.realpath(location))
+    ours = {folder / name for name in (COSTS, INDEX, SUMMARY, JOBS, TRACES)}
+    for name in (each for unit in discovered.units for each in unit.inputs if not is_url(each)):
+        path = Path(os.path.realpath(name))
+        if not ours.isdisjoint({path, *path.parents}):
+            raise XspError(
+                f"lies where the results of a batch in {location} go", path=name, advice="Choose another folder with -o"
+            )
 
 
 def _check_own(folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ class Events:
     foreign: int = 0
     not_utf8: int = 0
     _numbers: dict[str, int] = field(default_factory=dict)
-    _open: dict[tuple[object, ...], list[tuple[str, str | None, int, int]]] = field(default_factory=dict)
-    _open_count: int = 0
+    _marks: BeginsAndEnds = field(default_factory=BeginsAndEnds)
 
     def read(self, path: Path, key: bytes | None) -> None:
         """Takes the file's events; XspError where it is cut off or no JSON."""
@@ -47,9 +47,12 @@ class Events:
         for batch in entries(path, TraceEvent, seen, key=key):
             for event in batch:
                 self._take(event)
-            if self._open_count > _MAX_OPEN:
+            if self._marks.open > _MAX_OPEN:
                 raise XspError("more than a million events of the trace begin and do not end", path=path)
-        self.unpaired += self._open_count
+        for (phase, *_), begin, end in self._marks.pairs():
+            process, thread = end.what
+            self._add(begin.what, end.time_ns, process, thread, _THREAD if phase == "B" else _ASYNC)
+        self.unpaired += self._marks.unpaired
         self.foreign += seen.foreign
         self.not_utf8 = seen.not_utf8
 
@@ -81,22 +84,10 @@ class Events:
                 self._add(begun, time + duration, process, thread, _THREAD)
         elif phase in "Bb":
             begun = (text(event.name) or "", text(event.cat), time, self._number(event.tid))
-            self._open.setdefault(self._key(event, phase), []).append(begun)
-            self._open_count += 1
+            self._marks.add(self._key(event, phase), Mark(time, is_end=False, what=begun))
         else:
-            self._end(event, {"E": "B", "e": "b"}[phase], time)
-
-    def _end(self, event: TraceEvent, phase: str, time: int) -> None:
-        waiting = self._open.get(key := self._key(event, phase))
-        if not waiting:
-            self.unpaired += 1
-            return
-        begun = waiting.pop()
-        if not waiting:
-            del self._open[key]
-        self._open_count -= 1
-        style = _THREAD if phase == "B" else _ASYNC
-        self._add(begun, time, self._number(event.pid), self._number(event.tid), style)
+            ended = self._number(event.pid), self._number(event.tid)
+            self._marks.add(self._key(event, {"E": "B", "e": "b"}[phase]), Mark(time, is_end=True, what=ended))
 
     def _key(self, event: TraceEvent, phase: str) -> tuple[object, ...]:
         if phase == "B":

@@ -10,6 +10,7 @@ import polars as pl
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark, Pair
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class _Reading:
     profile: Profile
     spans: list[tuple[object, ...]] = field(default_factory=list)
     samples: list[tuple[object, ...]] = field(default_factory=list)
-    begun: dict[_Key, list[tuple[str | None, int]]] = field(default_factory=dict)
-    open: int = 0
+    marks: BeginsAndEnds = field(default_factory=BeginsAndEnds)
 
 
 def load(path: Path) -> Profile:
@@ -78,9 +78,11 @@ def load(path: Path) -> Profile:
         profile.spans.extend(pl.DataFrame(reading.spans, schema=_SPANS, orient="row"))
         profile.samples.extend(pl.DataFrame(reading.samples, schema=_SAMPLES, orient="row"))
         reading.spans, reading.samples = [], []
-        if reading.open > _MAX_OPEN:
+        if reading.marks.open > _MAX_OPEN:
             raise XspError("more than a million events of the profile begin and do not end", path=path)
-    profile.unpaired += reading.open
+    pairs = [(pair.begin.what, *_span_of(pair)) for pair in reading.marks.pairs()]
+    profile.spans.extend(pl.DataFrame(pairs, schema=_SPANS, orient="row"))
+    profile.unpaired += reading.marks.unpaired
     profile.foreign += seen.foreign
     profile.not_utf8 = seen.not_utf8
     return profile
@@ -97,10 +99,9 @@ def _take(event: TraceEvent, reading: _Reading) -> None:
         elif phase == "X":
             _complete(event, time, reading)
         elif phase in _ENDS:
-            reading.begun.setdefault(_key(event, phase), []).append((text(event.cat), time))
-            reading.open += 1
+            reading.marks.add(_key(event, phase), Mark(time, is_end=False, what=text(event.cat)))
         else:
-            _end(event, _BEGINS[phase], time, reading)
+            reading.marks.add(_key(event, _BEGINS[phase]), Mark(time, is_end=True, what=None))
     elif phase == "C":
         _sample(event, reading)
     elif phase in {"i", "I", "n", "R"}:
@@ -113,19 +114,9 @@ def _key(event: TraceEvent, style: str) -> _Key:
     return _number(event.pid), _number(event.tid), style, text(event.name) or ""
 
 
-def _end(event: TraceEvent, style: str, time: int, reading: _Reading) -> None:
-    """Of the begins that wait for this end it closes the last."""
-    key = _key(event, style)
-    waiting = reading.begun.get(key)
-    if not waiting:
-        reading.profile.unpaired += 1
-        return
-    category, start = waiting.pop()
-    if not waiting:
-        del reading.begun[key]
-    reading.open -= 1
-    lane, thread, _, name = key
-    reading.spans.append((category, name, style, lane, thread, start, time))
+def _span_of(pair: Pair) -> tuple[object, ...]:
+    lane, thread, style, name = pair.key
+    return name, style, lane, thread, pair.begin.time_ns, pair.end.time_ns
 
 
 def _complete(event: TraceEvent, time: int, reading: _Reading) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxRuntime"]
 
-_FIRST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|Node)"\s*,')
+_FIRST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"cat"\s*:\s*"(Session|Node|Kernel|Api)"\s*,')
+_SAYS_SO = re.compile(rb'"(?:cat"\s*:\s*"(?:Session|Node)|op_name)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,9 @@ class OnnxRuntime(Ingester):
     title: str = "ONNX Runtime profile JSON, plain or gzip; seen: 1.31 on a CPU"
 
     def sniff(self, probe: Probe) -> Match:
-        """A JSON list whose first event is one of a session or of a node."""
-        return Match.exact_if(_FIRST.match(probe.text))
+        """A JSON list whose first event is one of a session, of a node, or of what a node of the profile launched."""
+        first = _FIRST.match(probe.text)
+        return Match.exact_if(first and (first[1] in {b"Session", b"Node"} or _SAYS_SO.search(probe.text)))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a profile has no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds neither a run nor a node."""
