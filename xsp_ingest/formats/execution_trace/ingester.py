@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.execution_trace.nodes import read_nodes
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -41,6 +40,8 @@ class _ExecutionTrace(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Never: the file has no times."""
+        from xsp_ingest.formats.execution_trace.nodes import read_nodes
+
         del options
         read_nodes(path)  # a file that is damaged says so first
         raise XspError(
@@ -51,6 +52,8 @@ class _ExecutionTrace(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with shapes, types and callers in the one whose operators have the same record function ids."""
+        from xsp_ingest.formats.execution_trace.nodes import read_nodes
+
         nodes = read_nodes(path)
         fits = [_fit(run, nodes) for run in runs]
         best = max(fits, default=0.0)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
-from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
@@ -43,6 +41,9 @@ class _MemorySnapshot(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Memory in use over time; XspError for a pickle, which is never opened."""
+        from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
+        from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
+
         text = Probe(path).text
         if _PICKLE.match(text):
             raise XspError(

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.mxnet.shape import shape
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -37,4 +36,6 @@ class MxNet(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, no JSON, or holds no operator."""
+        from xsp_ingest.formats.mxnet.shape import shape
+
         return shape(path, options)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.nvprof_names import NVPROF
 from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
 from xsp_ingest.ingester import Ingester, Match
@@ -55,6 +54,8 @@ class NvprofMetrics(Ingester):
 
 
 def _shape(rows: Rows) -> RawTrace:
+    from xsp_ingest.counters.nvprof_names import NVPROF
+
     kernels = pl.DataFrame(rows.kernels).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
     spans = kernels.with_columns(
         pl.lit("kernel").alias("level"), pl.lit("kernel").alias("kind"), pl.lit(0, pl.Int64).alias("start_ns")

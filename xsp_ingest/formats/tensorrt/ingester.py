@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.tensorrt.profile import read_profile
-from xsp_ingest.formats.tensorrt.times import read_times
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -36,4 +34,7 @@ class TensorRt(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (the files have no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds no time that can be used."""
+        from xsp_ingest.formats.tensorrt.profile import read_profile
+        from xsp_ingest.formats.tensorrt.times import read_times
+
         return read_profile(path) if _PROFILE.match(Probe(path).text) else read_times(path)

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.tf_timeline.shape import shape
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -35,4 +34,6 @@ class TfTimeline(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a timeline has no ranges to choose from)
         """The file's rows; XspError where it is no timeline or holds no operator."""
+        from xsp_ingest.formats.tf_timeline.shape import shape
+
         return shape(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.compiled_code.join import joined
 from xsp_ingest.formats.compiled_code.log.artifacts import HEAD, read_log
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
@@ -43,6 +42,8 @@ class _TorchTraceLog(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers and sources of their compiled kernels."""
+        from xsp_ingest.formats.compiled_code.join import joined
+
         return joined(path, read_log(path), runs)
 
 

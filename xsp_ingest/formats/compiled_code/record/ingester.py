@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.compiled_code.join import joined
 from xsp_ingest.formats.compiled_code.record.mapping import HEAD, read_mapping
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
@@ -43,6 +42,8 @@ class _CompiledCode(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers of their compiled kernels."""
+        from xsp_ingest.formats.compiled_code.join import joined
+
         return joined(path, read_mapping(path), runs)
 
 
