@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -26,7 +26,6 @@ _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"\d+\.\d+[^"\n]*
 _ENOUGH = 0.5  # of the numbered operators of a run must be in its execution trace
 
 
-@dataclass(frozen=True, slots=True)
 class _ExecutionTrace(Ingester):
     name: str = "execution_trace"
     title: str = (

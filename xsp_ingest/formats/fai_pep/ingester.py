@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ _REPORT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:data|meta)"\s*:\s*\{')
 _ENTRY = re.compile(rb'"(?:NET|ID_\d+_[^"\n]*) latency"\s*:\s*\{')
 
 
-@dataclass(frozen=True, slots=True)
 class _FaiPep(Ingester):
     name: str = "fai_pep"
     title: str = (

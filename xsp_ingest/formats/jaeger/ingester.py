@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -33,7 +32,6 @@ _HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Jaeger(Ingester):
     """The ingester of Jaeger JSON; each trace in a file is a run, or several where it tells of several levels."""
 

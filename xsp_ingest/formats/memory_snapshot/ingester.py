@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -27,7 +26,6 @@ _EVENTS = re.compile(rb"\A\s*\[\s*\[\s*-?\d+\s*,\s*[0-4]\s*,\s*-?\d+\s*,\s*\d{1,
 _SIZES = re.compile(rb"\A\s*\[\s*\[\s*-?\d{1,17}\s*(?:,\s*\d{15,17}\s*){1,}")
 
 
-@dataclass(frozen=True, slots=True)
 class _MemorySnapshot(Ingester):
     name: str = "memory_snapshot"
     title: str = (

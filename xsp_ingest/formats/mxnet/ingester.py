@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -23,7 +22,6 @@ _FIRST = re.compile(  # the lane of the first processor comes first in every pro
 )
 
 
-@dataclass(frozen=True, slots=True)
 class MxNet(Ingester):
     """The ingester of `mxnet.profiler.dump()`, and of `mx.profiler.dump_profile()` before MXNet 1.2."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -24,7 +24,6 @@ __all__ = ["NVML_SAMPLES"]
 _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,256}?"format"\s*:\s*"xsp nvml samples"')
 
 
-@dataclass(frozen=True, slots=True)
 class _NvmlSamples(Ingester):
     name: str = "nvml_samples"
     title: str = (

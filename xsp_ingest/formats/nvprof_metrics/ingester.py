@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -26,7 +25,6 @@ __all__ = ["NvprofMetrics"]
 _AGAIN = "Copy or print it again: nvprof --metrics all --csv --log-file FILE PROGRAM"
 
 
-@dataclass(frozen=True, slots=True)
 class NvprofMetrics(Ingester):
     """The ingester of nvprof's metrics as CSV."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -20,7 +19,6 @@ __all__ = ["OnnxRuntime"]
 _FIRST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"cat"\s*:\s*"(?:Session|Node)"\s*,')
 
 
-@dataclass(frozen=True, slots=True)
 class OnnxRuntime(Ingester):
     """The ingester of what `InferenceSession.end_profiling()` names."""
 

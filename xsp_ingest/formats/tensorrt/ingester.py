@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
@@ -21,7 +20,6 @@ _PROFILE = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"count"\s*:')
 _TIMES = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"(?:start(?:Enq|In|H2d|Compute)|latency|compute)Ms"\s*:')
 
 
-@dataclass(frozen=True, slots=True)
 class TensorRt(Ingester):
     """The ingester of trtexec's exports."""
 

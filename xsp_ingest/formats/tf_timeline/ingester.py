@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -21,7 +20,6 @@ _OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"traceEvents"\s*:\s*\[')
 _ALLOCATORS = re.compile(rb'"name"\s*:\s*"Allocators"')  # the first process of every timeline
 
 
-@dataclass(frozen=True, slots=True)
 class TfTimeline(Ingester):
     """The ingester of `timeline.Timeline(step_stats).generate_chrome_trace_format()`."""
 

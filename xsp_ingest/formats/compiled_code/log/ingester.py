@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.compiled_code.log.artifacts import HEAD, read_log
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["TORCH_TRACE_LOG"]
 
 
-@dataclass(frozen=True, slots=True)
 class _TorchTraceLog(Ingester):
     name: str = "torch_trace_log"
     title: str = "PyTorch compiler log (TORCH_TRACE with INDUCTOR_PROVENANCE=1), together with its torch.profiler trace"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.compiled_code.record.mapping import HEAD, read_mapping
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["COMPILED_CODE"]
 
 
-@dataclass(frozen=True, slots=True)
 class _CompiledCode(Ingester):
     name: str = "compiled_code"
     title: str = "compiled_code.json of our torch runner, together with its trace: the layers of compiled kernels"

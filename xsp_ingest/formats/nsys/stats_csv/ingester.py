@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +25,6 @@ __all__ = ["NsysStatsCsv"]
 _ADVICE = "Give the .nsys-rep file or its SQLite export; or a report of single events: cuda_gpu_trace, cuda_api_trace"
 
 
-@dataclass(frozen=True, slots=True)
 class NsysStatsCsv(Ingester):
     """The ingester of `nsys stats --format csv` and of the Parquet files of `nsys recipe`."""
 
