@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.experiment import Experiment
 
 _SIZES_MB = (1, 10, 100, 1_000)
+_TOP_MB = (1, 240)
 _PLOT = "memory.svg"
 
 
@@ -89,6 +90,7 @@ def _experiments(arguments: argparse.Namespace, inputs: Inputs) -> dict[str, Cal
     sizes = (*_SIZES_MB, *((10_000,) if arguments.ten_gb or arguments.write_only else ()))
     return {
         "start": lambda: traces.start(inputs, 100),
+        **{f"top-{size:05d}": partial(traces.top, inputs, size) for size in _TOP_MB},
         "kineto": lambda: traces.kineto(inputs, arguments.size_mb),
         **{f"size-{size:05d}": partial(traces.size, inputs, size) for size in sizes},
         "gzip": lambda: traces.packed(inputs, arguments.large_mb),

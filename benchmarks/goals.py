@@ -118,7 +118,9 @@ def _seconds(store: Mapping[str, Measured]) -> Iterator[Verdict]:
         ("bundle", "in process", "open a bundle of a 1 GB trace and answer A10", 0.5, "open and A10"),
         ("analyses", "analyses", "A01 to A15 and B01 to B06 on 4.9 M kernels", 30.0, "A01 to A15 and B01 to B06"),
         ("analyses", "report", "`xsp report` on 4.9 M kernels", 20.0, None),
-        ("start", "help", "`xsp --help`", 0.3, None),
+        ("start", "help", "`xsp --help`", 0.15, None),
+        ("top-00001", "xsp top", "`xsp top` on a 1 MB trace", 0.6, None),
+        ("top-00240", "xsp top", "`xsp top` on a 240 MB trace", 1.3, None),
         ("start", "report, 1 MB", "`xsp report` on a 1 MB trace", 1.5, None),
     )
     for key, way, path, max_s, part in rows:

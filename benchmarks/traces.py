@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarks.environments import Environment
     from benchmarks.inputs import Inputs
 
-__all__ = ["PEERS", "batch", "bundle", "kineto", "packed", "size", "start"]
+__all__ = ["PEERS", "batch", "bundle", "kineto", "packed", "size", "start", "top"]
 
 PEERS = (HTA, TENSORBOARD, PANDAS)
 _COPY = (
@@ -141,6 +141,20 @@ def start(inputs: Inputs, large_mb: int) -> Experiment:
             prepare=copy),
     )  # fmt: skip
     return Experiment("start", "Start-up", f"traces of 1 MB and {large_mb} MB", ways)
+
+
+def top(inputs: Inputs, size_mb: int) -> Experiment:
+    """What one looks at first, of one size; peers once, with the answers they have nearest to it."""
+    trace = inputs.kineto(size_mb)
+    command = (*XSP, "top", str(trace.path))
+    ways = (
+        Way("xsp top", "`xsp top FILE --no-cache`", lambda _: [(*command, "--no-cache")]),
+        Way("xsp top, the second time", "the same command again: what it keeps is used", lambda _: [command],
+            prepare=lambda _: [command]),
+        *(way for way in _peers(inputs, trace.path, max_runs=1) if size_mb <= _LARGEST_MB[way.name]),
+    )  # fmt: skip
+    what = f"{trace.path.stat().st_size / 1e6:.1f} MB of JSON, {trace.events} events"
+    return Experiment(f"top-{size_mb:05d}", f"`xsp top`: {size_mb} MB", what, ways, peers=PEERS)
 
 
 def batch(inputs: Inputs, count: int) -> Experiment:

@@ -142,7 +142,7 @@ class OpenTrace:
     @fault_told()
     def report(self, path: str | os.PathLike[str] = "report.html", *, serving_phase: str | None = None) -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""
-        from xsp_analyze.pages.report import render  # noqa: PLC0415
+        from xsp_analyze.pages.report.page import render  # noqa: PLC0415
 
         target = Path(path).expanduser()
         write_file(target, render(self.trace, serving_phase).encode())

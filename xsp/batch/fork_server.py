@@ -34,7 +34,7 @@ _NEEDED = (
     "xsp_ingest.formats.torch_profiler.shape",
     "xsp_ingest.formats.torch_profiler.compiled.columns",
     "xsp_analyze.cohort.facts",
-    "xsp_analyze.pages.report",
+    "xsp_analyze.pages.report.page",
     "xsp_ingest.machine.native",
     "pyarrow.compute",
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from xsp_analyze.classification.kernel_class import KernelClass
-from xsp_analyze.classification.matching import Matcher
+from xsp_analyze.classification.matching import Matcher, Pattern
 
 __all__ = [
     "Entry",
@@ -27,7 +26,7 @@ __all__ = [
 class Entry:
     """A pattern over names of kernels, or types of operators, and what has it; kernels.toml says what fields mean."""
 
-    pattern: re.Pattern[str]
+    pattern: Pattern
     kernel_class: KernelClass
     collective: str | None
     label: str | None
@@ -39,7 +38,7 @@ class Entry:
 class PrecisionEntry:
     """A pattern over names of kernels, and the precision that it tells."""
 
-    pattern: re.Pattern[str]
+    pattern: Pattern
     precision: str
     example: str
 
@@ -60,7 +59,7 @@ def operator_entries() -> tuple[Entry, ...]:
 def precision_entries() -> tuple[PrecisionEntry, ...]:
     """Over kernels' names, likewise."""
     return tuple(
-        PrecisionEntry(re.compile(row["pattern"]), row["precision"], row["example"]) for row in _rows("precisions.toml")
+        PrecisionEntry(Pattern(row["pattern"]), row["precision"], row["example"]) for row in _rows("precisions.toml")
     )
 
 
@@ -85,7 +84,7 @@ def precision_matcher() -> Matcher[PrecisionEntry]:
 def _entries(file: str) -> tuple[Entry, ...]:
     return tuple(
         Entry(
-            re.compile(row["pattern"], re.IGNORECASE),
+            Pattern(f"(?i){row['pattern']}"),
             KernelClass(row["class"]),
             row.get("collective"),
             row.get("label"),

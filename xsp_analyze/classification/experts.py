@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
 
-from xsp_analyze.classification.matching import Matcher
+from xsp_analyze.classification.matching import Matcher, Pattern
 
 __all__ = ["ExpertEntry", "ExpertPart", "expert_entries", "expert_matcher", "module_entries", "module_matcher"]
 
@@ -31,7 +30,7 @@ class ExpertPart(StrEnum):
 class ExpertEntry:
     """A pattern, and what has it; experts.toml says what fields mean."""
 
-    pattern: re.Pattern[str]
+    pattern: Pattern
     part: ExpertPart | None
     example: str
     source: str
@@ -46,13 +45,13 @@ class ExpertEntry:
 @cache
 def expert_entries() -> tuple[ExpertEntry, ...]:
     """Over kernels' names, in order: the first that is found decides."""
-    return _entries("kernel", re.IGNORECASE)
+    return _entries("kernel", "(?i)")
 
 
 @cache
 def module_entries() -> tuple[ExpertEntry, ...]:
     """Over paths of layers, likewise."""
-    return _entries("module", re.RegexFlag(0))
+    return _entries("module", "")
 
 
 @cache
@@ -67,11 +66,11 @@ def module_matcher() -> Matcher[ExpertEntry]:
     return Matcher(module_entries())
 
 
-def _entries(table: str, flags: re.RegexFlag) -> tuple[ExpertEntry, ...]:
+def _entries(table: str, flags: str) -> tuple[ExpertEntry, ...]:
     text = resources.files("xsp_analyze.classification").joinpath("experts.toml").read_text(encoding="utf-8")
     return tuple(
         ExpertEntry(
-            re.compile(row["pattern"], flags),
+            Pattern(flags + row["pattern"]),
             ExpertPart(row["part"]) if "part" in row else None,
             row["example"],
             row["source"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import polars as pl
@@ -10,16 +12,31 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Matcher"]
+__all__ = ["Matcher", "Pattern"]
 
 _FEW = 4  # texts for which making 85 automata costs more than trying each pattern
 _LOOKAROUND = re.compile(r"\(\?<?[!=][^()]*\)")
 _ASCII = ((r"\w", "[0-9A-Za-z_]"), (r"\d", "[0-9]"), (r"\b", r"(?-u:\b)"))  # the Unicode of polars' classes is slow
 
 
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern of a data file. Python compiles it, which takes a millisecond, when it is first tried: few ever are."""
+
+    text: str
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Where the pattern is found first."""
+        return self._compiled.search(text)
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.text)
+
+
 class _HasPattern(Protocol):
     @property
-    def pattern(self) -> re.Pattern[str]: ...
+    def pattern(self) -> Pattern: ...
 
 
 E = TypeVar("E", bound=_HasPattern)
@@ -52,6 +69,8 @@ class Matcher(Generic[E]):
             return
         left = pl.Series(unknown, dtype=pl.String)
         for entry in self._entries:
+            if left.is_empty():
+                return
             hits = left.filter(left.str.contains(_superset(entry.pattern)))
             taken = [text for text in hits if entry.pattern.search(text)]
             self._taken.update(dict.fromkeys(taken, entry))
@@ -60,9 +79,9 @@ class Matcher(Generic[E]):
         self._taken.update(dict.fromkeys(left))
 
 
-def _superset(pattern: re.Pattern[str]) -> str:
+def _superset(pattern: Pattern) -> str:
     """The pattern as polars knows it, found wherever the pattern is."""
-    text = _LOOKAROUND.sub("", pattern.pattern)
+    text = _LOOKAROUND.sub("", pattern.text)
     for python, ascii_class in _ASCII:
         text = text.replace(python, ascii_class)
-    return f"(?i){text}" if pattern.flags & re.IGNORECASE else text
+    return text

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from xsp_analyze.pages import report
+from xsp_analyze.pages.report import page as report
 from xsp_analyze.pages.shell import Packed, drawn, safe_json
 
 _BOUND = re.compile(r"^(?:async )?(?:function\*?|const|let|class) +(\w+|\{[^}]*\}|\[[^\]]*\])", re.MULTILINE)

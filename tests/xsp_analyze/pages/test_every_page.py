@@ -27,7 +27,7 @@ from xsp_analyze.compare.rules import check, parse
 from xsp_analyze.pages.cohort.page import render as cohort_page
 from xsp_analyze.pages.compare.page import page as compare_page
 from xsp_analyze.pages.ranks.page import render as ranks_page
-from xsp_analyze.pages.report import render as report_page
+from xsp_analyze.pages.report.page import render as report_page
 from xsp_analyze.ranks.job import open_job
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -15,7 +15,7 @@ from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.profile_trace import profile
 from tests.helpers.report_trace import small_trace
 from tests.helpers.serving_trace import serving_trace
-from xsp_analyze.pages.report import render
+from xsp_analyze.pages.report.page import render
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
-from xsp_analyze.pages.report import render
 from xsp_analyze.pages.report.module_rows import module_rows
+from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import TimeTree, pruned, time_tree
 from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.pages.shell import safe_json

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.browser import Browser, opened
 from tests.helpers.large_trace import large_trace
-from xsp_analyze.pages.report import render
+from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.viewer import block
 
 if TYPE_CHECKING:

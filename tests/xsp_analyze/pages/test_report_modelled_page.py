@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.shaped_trace import shaped
-from xsp_analyze.pages.report import render
+from xsp_analyze.pages.report.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

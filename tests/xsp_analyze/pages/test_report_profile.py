@@ -15,8 +15,8 @@ from xsp_analyze.analyses.nsys.cuda_gpu_kern_sum import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.pages.report import render
 from xsp_analyze.pages.report.nested import longest, nested_timelines
+from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import time_tree
 from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.render import terminal

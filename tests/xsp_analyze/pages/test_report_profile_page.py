@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.profile_trace import profile
 from tests.helpers.report_trace import HOSTILE
-from xsp_analyze.pages.report import render
+from xsp_analyze.pages.report.page import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

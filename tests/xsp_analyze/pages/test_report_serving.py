@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.browser import Browser, opened
 from tests.helpers.report_trace import small_trace
 from tests.helpers.serving_trace import serving_trace
-from xsp_analyze.pages.report import render
+from xsp_analyze.pages.report.page import render
 
 if TYPE_CHECKING:
     from pathlib import Path

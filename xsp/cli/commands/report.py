@@ -33,7 +33,7 @@ def report(
 
     Examples: `xsp report trace.json.gz`, `xsp report 'rank*.json.gz' -o job.html`.
     """
-    from xsp_analyze.pages.report import render  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.pages.report.page import render  # noqa: PLC0415 (--help must not wait for polars)
 
     check_output(output, [*inputs, *reading.files])
     with Progress() as progress:

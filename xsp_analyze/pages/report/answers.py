@@ -9,7 +9,6 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.findings import advise
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
@@ -46,6 +45,8 @@ class Answers:
     @cached_property
     def advice(self) -> Sequence[Advice]:
         """What rules found, the most promising first, doubts about the numbers last."""
+        from xsp_analyze.findings import advise  # noqa: PLC0415 (`xsp top` asks for none)
+
         return advise(self.per_step, self.of)
 
     @property

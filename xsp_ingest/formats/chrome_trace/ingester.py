@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -22,7 +21,6 @@ _EVENTS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class ChromeTrace(Ingester):
     """The ingester of trace events of which no other format knows the tool."""
 

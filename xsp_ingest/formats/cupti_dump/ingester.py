@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -26,7 +25,6 @@ __all__ = ["CUPTI_DUMP"]
 _PARQUET_MAGIC = b"PAR1"
 
 
-@dataclass(frozen=True, slots=True)
 class _CuptiDump(Ingester):
     name: str = "cupti_dump"
     title: str = "CUPTI activity records as JSON lines (plain or gzip) or Parquet; our own format, version 1"

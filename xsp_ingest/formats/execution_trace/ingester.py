@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.execution_trace.nodes import read_nodes
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -27,7 +26,6 @@ _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"\d+\.\d+[^"\n]*
 _ENOUGH = 0.5  # of the numbered operators of a run must be in its execution trace
 
 
-@dataclass(frozen=True, slots=True)
 class _ExecutionTrace(Ingester):
     name: str = "execution_trace"
     title: str = (
@@ -41,6 +39,8 @@ class _ExecutionTrace(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Never: the file has no times."""
+        from xsp_ingest.formats.execution_trace.nodes import read_nodes
+
         del options
         read_nodes(path)  # a file that is damaged says so first
         raise XspError(
@@ -51,6 +51,8 @@ class _ExecutionTrace(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with shapes, types and callers in the one whose operators have the same record function ids."""
+        from xsp_ingest.formats.execution_trace.nodes import read_nodes
+
         nodes = read_nodes(path)
         fits = [_fit(run, nodes) for run in runs]
         best = max(fits, default=0.0)

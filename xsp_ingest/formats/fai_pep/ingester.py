@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.fai_pep.delays import read_delays
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
@@ -27,7 +25,6 @@ _REPORT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:data|meta)"\s*:\s*\{')
 _ENTRY = re.compile(rb'"(?:NET|ID_\d+_[^"\n]*) latency"\s*:\s*\{')
 
 
-@dataclass(frozen=True, slots=True)
 class _FaiPep(Ingester):
     name: str = "fai_pep"
     title: str = (
@@ -48,6 +45,8 @@ class _FaiPep(Ingester):
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run of the net's delays, and one of the operators', which were taken in other iterations."""
+        from xsp_ingest.formats.fai_pep.delays import read_delays
+
         del options
         (path,) = paths
         delays = read_delays(path)

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.jaeger.document import load
-from xsp_ingest.formats.jaeger.evaluations import evaluations
-from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
-from xsp_ingest.formats.jaeger.leveled import with_levels
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -37,7 +32,6 @@ _HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Jaeger(Ingester):
     """The ingester of Jaeger JSON; each trace in a file is a run, or several where it tells of several levels."""
 
@@ -57,6 +51,8 @@ class Jaeger(Ingester):
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each trace that holds spans and each level in it; XspError where none does."""
+        from xsp_ingest.formats.jaeger.document import load
+
         (path,) = paths
         traces = [trace for trace in load(path) if trace.spans]
         if not traces:
@@ -68,6 +64,9 @@ class Jaeger(Ingester):
 
 
 def _runs(traces: Sequence[JaegerTrace], options: Options, path: Path) -> Sequence[RawTrace]:
+    from xsp_ingest.formats.jaeger.evaluations import evaluations
+    from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
+    from xsp_ingest.formats.jaeger.leveled import with_levels
     from xsp_ingest.formats.jaeger.mlmodelscope import read_mlmodelscope
 
     exported = [facts_of_export(trace) for trace in traces]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -35,7 +34,6 @@ class _Log(Enum):
     SUMMARY = IS_SUMMARY
 
 
-@dataclass(frozen=True, slots=True)
 class _LoadGen(Ingester):
     name: str = "loadgen"
     title: str = "MLPerf LoadGen logs: summary, detail and trace of a test, any of them; seen: LoadGen 4.0 and 4.1"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
-from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
@@ -29,7 +26,6 @@ _EVENTS = re.compile(rb"\A\s*\[\s*\[\s*-?\d+\s*,\s*[0-4]\s*,\s*-?\d+\s*,\s*\d{1,
 _SIZES = re.compile(rb"\A\s*\[\s*\[\s*-?\d{1,17}\s*(?:,\s*\d{15,17}\s*){1,}")
 
 
-@dataclass(frozen=True, slots=True)
 class _MemorySnapshot(Ingester):
     name: str = "memory_snapshot"
     title: str = (
@@ -43,6 +39,9 @@ class _MemorySnapshot(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Memory in use over time; XspError for a pickle, which is never opened."""
+        from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
+        from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
+
         text = Probe(path).text
         if _PICKLE.match(text):
             raise XspError(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.mxnet.shape import shape
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ _FIRST = re.compile(  # the lane of the first processor comes first in every pro
 )
 
 
-@dataclass(frozen=True, slots=True)
 class MxNet(Ingester):
     """The ingester of `mxnet.profiler.dump()`, and of `mx.profiler.dump_profile()` before MXNet 1.2."""
 
@@ -37,4 +34,6 @@ class MxNet(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, no JSON, or holds no operator."""
+        from xsp_ingest.formats.mxnet.shape import shape
+
         return shape(path, options)

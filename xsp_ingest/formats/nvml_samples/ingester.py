@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nvml_samples.samples import read_samples
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.sampled import joined, overlapping
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ __all__ = ["NVML_SAMPLES"]
 _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,256}?"format"\s*:\s*"xsp nvml samples"')
 
 
-@dataclass(frozen=True, slots=True)
 class _NvmlSamples(Ingester):
     name: str = "nvml_samples"
     title: str = (
@@ -40,6 +37,8 @@ class _NvmlSamples(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The samples alone, as a run without spans."""
+        from xsp_ingest.formats.nvml_samples.samples import read_samples
+
         del options
         samples = read_samples(path)
         first = _number(samples.rows["time_ns"].min())
@@ -49,6 +48,9 @@ class _NvmlSamples(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted, a device's in the first run that used it."""
+        from xsp_ingest.formats.nvml_samples.samples import read_samples
+        from xsp_ingest.staging.sampled import joined, overlapping
+
         samples = read_samples(path)
         windows = overlapping(runs, samples.rows, path)
         used = {index: _devices(runs[index]) for index in windows}

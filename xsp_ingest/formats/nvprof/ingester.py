@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite.database import MAGIC, table_names
@@ -28,7 +27,6 @@ _LOG = re.compile(r"^==\d+== ", re.MULTILINE)
 _JSON = (b"{", b"[", b"<")
 
 
-@dataclass(frozen=True, slots=True)
 class Nvprof(Ingester):
     """The ingester of nvprof's databases and printed tables of times."""
 

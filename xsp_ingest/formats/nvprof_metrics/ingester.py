@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.nvprof_names import NVPROF
 from xsp_ingest.files.text import decoded, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
 from xsp_ingest.ingester import Ingester, Match
@@ -27,7 +25,6 @@ __all__ = ["NvprofMetrics"]
 _AGAIN = "Copy or print it again: nvprof --metrics all --csv --log-file FILE PROGRAM"
 
 
-@dataclass(frozen=True, slots=True)
 class NvprofMetrics(Ingester):
     """The ingester of nvprof's metrics as CSV."""
 
@@ -55,6 +52,8 @@ class NvprofMetrics(Ingester):
 
 
 def _shape(rows: Rows) -> RawTrace:
+    from xsp_ingest.counters.nvprof_names import NVPROF
+
     kernels = pl.DataFrame(rows.kernels).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
     spans = kernels.with_columns(
         pl.lit("kernel").alias("level"), pl.lit("kernel").alias("kind"), pl.lit(0, pl.Int64).alias("start_ns")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.onnxruntime.shape import shape
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ _FIRST = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"cat"\s*:\s*"(Session|Nod
 _SAYS_SO = re.compile(rb'"(?:cat"\s*:\s*"(?:Session|Node)|op_name)"')
 
 
-@dataclass(frozen=True, slots=True)
 class OnnxRuntime(Ingester):
     """The ingester of what `InferenceSession.end_profiling()` names."""
 
@@ -36,4 +33,6 @@ class OnnxRuntime(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a profile has no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds neither a run nor a node."""
+        from xsp_ingest.formats.onnxruntime.shape import shape
+
         return shape(path)

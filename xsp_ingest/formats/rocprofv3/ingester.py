@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,6 @@ class _Output(IntEnum):
     PERFETTO = 3
 
 
-@dataclass(frozen=True, slots=True)
 class _RocprofV3(Ingester):
     name: str = "rocprofv3"
     title: str = "rocprofv3 (ROCprofiler-SDK): JSON, rocpd database, CSV traces and counters, Perfetto trace"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.system_samples.samples import read_samples
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.sampled import joined, overlapping
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ __all__ = ["SYSTEM_SAMPLES"]
 _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,256}?"format"\s*:\s*"xsp system samples"')
 
 
-@dataclass(frozen=True, slots=True)
 class _SystemSamples(Ingester):
     name: str = "system_samples"
     title: str = (
@@ -40,6 +37,8 @@ class _SystemSamples(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The samples alone, as a run without spans."""
+        from xsp_ingest.formats.system_samples.samples import read_samples
+
         del options
         samples = read_samples(path)
         first = int(samples.rows.select(pl.col("time_ns").min()).item())
@@ -49,6 +48,9 @@ class _SystemSamples(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted."""
+        from xsp_ingest.formats.system_samples.samples import read_samples
+        from xsp_ingest.staging.sampled import joined, overlapping
+
         samples = read_samples(path)
         windows = overlapping(runs, samples.rows, path)
         with_samples = list(runs)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.tensorrt.profile import read_profile
-from xsp_ingest.formats.tensorrt.times import read_times
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -23,7 +20,6 @@ _PROFILE = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"count"\s*:')
 _TIMES = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"(?:start(?:Enq|In|H2d|Compute)|latency|compute)Ms"\s*:')
 
 
-@dataclass(frozen=True, slots=True)
 class TensorRt(Ingester):
     """The ingester of trtexec's exports."""
 
@@ -36,4 +32,7 @@ class TensorRt(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (the files have no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds no time that can be used."""
+        from xsp_ingest.formats.tensorrt.profile import read_profile
+        from xsp_ingest.formats.tensorrt.times import read_times
+
         return read_profile(path) if _PROFILE.match(Probe(path).text) else read_times(path)

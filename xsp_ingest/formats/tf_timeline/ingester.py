@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.tf_timeline.shape import shape
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ _OBJECT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"traceEvents"\s*:\s*\[')
 _ALLOCATORS = re.compile(rb'"name"\s*:\s*"Allocators"')  # the first process of every timeline
 
 
-@dataclass(frozen=True, slots=True)
 class TfTimeline(Ingester):
     """The ingester of `timeline.Timeline(step_stats).generate_chrome_trace_format()`."""
 
@@ -35,4 +32,6 @@ class TfTimeline(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a timeline has no ranges to choose from)
         """The file's rows; XspError where it is no timeline or holds no operator."""
+        from xsp_ingest.formats.tf_timeline.shape import shape
+
         return shape(path)

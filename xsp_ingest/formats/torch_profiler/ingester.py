@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.torch_profiler import scan_plain
@@ -34,7 +33,6 @@ _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
 )
 
 
-@dataclass(frozen=True, slots=True)
 class _TorchProfiler(Ingester):
     name: str = "torch_profiler"
     title: str = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.varint import varint
@@ -29,7 +29,6 @@ _KNOWN_FIELDS = range(1, 7)
 _PLANE_NAMES = ("/host:", "/device:", "Task Environment", "#Chip", "/megascale", "CUSTOM:")
 
 
-@dataclass(frozen=True, slots=True)
 class XPlane(Ingester):
     """The ingester of `*.xplane.pb`."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.compiled_code.join import joined
 from xsp_ingest.formats.compiled_code.log.artifacts import HEAD, read_log
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["TORCH_TRACE_LOG"]
 
 
-@dataclass(frozen=True, slots=True)
 class _TorchTraceLog(Ingester):
     name: str = "torch_trace_log"
     title: str = "PyTorch compiler log (TORCH_TRACE with INDUCTOR_PROVENANCE=1), together with its torch.profiler trace"
@@ -43,6 +40,8 @@ class _TorchTraceLog(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers and sources of their compiled kernels."""
+        from xsp_ingest.formats.compiled_code.join import joined
+
         return joined(path, read_log(path), runs)
 
 

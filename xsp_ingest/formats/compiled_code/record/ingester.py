@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.compiled_code.join import joined
 from xsp_ingest.formats.compiled_code.record.mapping import HEAD, read_mapping
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["COMPILED_CODE"]
 
 
-@dataclass(frozen=True, slots=True)
 class _CompiledCode(Ingester):
     name: str = "compiled_code"
     title: str = "compiled_code.json of our torch runner, together with its trace: the layers of compiled kernels"
@@ -43,6 +40,8 @@ class _CompiledCode(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers of their compiled kernels."""
+        from xsp_ingest.formats.compiled_code.join import joined
+
         return joined(path, read_mapping(path), runs)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -22,7 +21,6 @@ __all__ = ["Otlp"]
 _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"resource_?[sS]pans"\s*:\s*\[')
 
 
-@dataclass(frozen=True, slots=True)
 class Otlp(Ingester):
     """The ingester of OTLP JSON: one run of what foreign programs wrote, a run each of what `xsp export` did."""
 

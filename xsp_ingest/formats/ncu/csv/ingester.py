@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.text import decoded, open_text
@@ -26,7 +26,6 @@ _AGAIN = "Copy or export it again"
 _DENIED = "ERR_NVGPUCTRPERM"
 
 
-@dataclass(frozen=True, slots=True)
 class NcuCsv(Ingester):
     """The ingester of `ncu --csv` output."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.ncu.csv.ingester import read_text
@@ -22,7 +21,6 @@ __all__ = ["NcuReport"]
 _MAGIC = b"NVR\0"
 
 
-@dataclass(frozen=True, slots=True)
 class NcuReport(Ingester):
     """The ingester of `.ncu-rep` files."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.nsys.export.files import ArrowFile, ParquetFile, streams_of
@@ -28,7 +28,6 @@ _STREAM_START = b"\xff\xff\xff\xff"
 _NAMED = b"table_name"
 
 
-@dataclass(frozen=True, slots=True)
 class NsysExport(Ingester):
     """The ingester of `nsys export --type parquetdir | arrowdir | arrow | json | jsonlines`."""
 

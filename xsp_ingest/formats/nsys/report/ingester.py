@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,6 @@ _HEAD_BYTES = 64
 _VERSION = re.compile(rb"Report (\d+)@(\d+)@(\d+)@")
 
 
-@dataclass(frozen=True, slots=True)
 class NsysReport(Ingester):
     """The ingester of Nsight Systems' report files."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite.database import MAGIC, Database, check_header, table_names
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["NsysSqlite"]
 
 
-@dataclass(frozen=True, slots=True)
 class NsysSqlite(Ingester):
     """The ingester of `nsys export --type sqlite` files."""
 

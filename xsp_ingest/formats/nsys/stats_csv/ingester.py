@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.formats.nsys.stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
 from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section, known_in, report_of, sections
-from xsp_ingest.formats.nsys.tables.rows import join
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, XspError
@@ -28,7 +25,6 @@ __all__ = ["NsysStatsCsv"]
 _ADVICE = "Give the .nsys-rep file or its SQLite export; or a report of single events: cuda_gpu_trace, cuda_api_trace"
 
 
-@dataclass(frozen=True, slots=True)
 class NsysStatsCsv(Ingester):
     """The ingester of `nsys stats --format csv` and of the Parquet files of `nsys recipe`."""
 
@@ -56,6 +52,8 @@ class NsysStatsCsv(Ingester):
         return [self._read_together(paths, options)]
 
     def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+        from xsp_ingest.formats.nsys.tables.rows import join
+
         by_report: dict[Report, Section] = {}
         for path in paths:
             for section in sections(path):
@@ -81,6 +79,8 @@ def _is_recipe(path: Path) -> bool:
 
 
 def _parts(sections: Mapping[Report, Section], options: Options) -> Iterator[Part]:
+    from xsp_ingest.formats.nsys.stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
+
     has_traces = Report.GPU in sections or Report.API in sections
     if Report.API in sections:
         yield numbered_calls(api_calls(sections[Report.API]), Report.API)

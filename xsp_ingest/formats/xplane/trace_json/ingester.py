@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
@@ -24,7 +24,6 @@ _OBJECT = re.compile(
 _PROCESS = re.compile(rb'"name"\s*+:\s*+"/(?:host|device):')
 
 
-@dataclass(frozen=True, slots=True)
 class XlaTraceJson(Ingester):
     """The ingester of `*.trace.json.gz`."""
 
