@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FIXTURES = Path("fixtures")
 _OF_THE_SOURCE = ("source_sha256", "source_bytes")
-# Not ONNX Runtime's with CUDA, whose kernels stand behind their node, nor MXNet's, where an end is of the last begin.
+# Not ONNX Runtime's with CUDA, whose kernels stand behind their node.
 _SMALL = (
     "torch_profiler/serving_synthetic/trace.json.gz",
     "torch_profiler/old_categories/trace.json",
@@ -27,6 +27,8 @@ _SMALL = (
     "nsys_sqlite/graphs_synthetic/trace.sqlite",
     "onnxruntime/loop_cpu/profile.json.gz",
     "tf_timeline/gpu_synthetic/timeline.json",
+    "chrome_trace/loader_synthetic/trace.json",
+    "mxnet/old_synthetic/profile.json",
 )
 _LARGE = (
     "torch_profiler/transformer_train_gpu_synthetic/trace.json.gz",

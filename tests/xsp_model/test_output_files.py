@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_model import XspError
-from xsp_model.output_files import check_output, write_file, writing
+from xsp_model.output_files import check_output, replace_folder, write_file, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,41 @@ def test_an_input_is_refused_by_whatever_name(folder: Path, spelt: Callable[[Pat
     with pytest.raises(XspError, match=r"inputs"):
         check_output(spelt(folder), [folder / source])
     assert (folder / "run" / "trace.json").read_bytes() == _RECORDED
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system names no streams")
+def test_a_stream_that_leads_to_an_input_is_refused_and_to_another_file_written(folder: Path) -> None:
+    trace = folder / "run" / "trace.json"
+    with trace.open("rb") as source, (folder / "out.txt").open("w") as out:
+        for path in (
+            f"/dev/fd/{source.fileno()}",
+            f"/proc/self/fd/{source.fileno()}",
+            f"/proc/self/cwd/{os.path.relpath(trace)}",
+        ):
+            with pytest.raises(XspError, match="inputs"):
+                check_output(Path(path), [trace])
+        check_output(Path(f"/dev/fd/{out.fileno()}"), [trace])
+        write_file(Path(f"/dev/fd/{out.fileno()}"), b"through")
+    assert (folder / "out.txt").read_bytes() == b"through"
+    assert trace.read_bytes() == _RECORDED
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this system keeps no files below /dev")  # noqa: S108
+def test_a_file_below_dev_is_a_file() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        trace = Path(folder, "trace.json")
+        trace.write_bytes(_RECORDED)
+        with pytest.raises(XspError, match="inputs"):
+            check_output(trace, [trace])
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "mine").write_bytes(b"x")
+    with pytest.raises(OSError, match="No such file"):
+        replace_folder(tmp_path / "kept", tmp_path / "nothing")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept" / "mine").read_bytes() == b"x"
 
 
 def test_a_new_file_and_a_page_of_ours_in_an_input_folder_are_no_harm(folder: Path) -> None:

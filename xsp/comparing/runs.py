@@ -11,13 +11,13 @@ from xsp.cache.cache import Cache
 from xsp.comparing.batches import is_batch, pairing
 from xsp.opening import load
 from xsp.reading import LayerSource, Reading
+from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.frames.step_frames import StepFrames
-    from xsp_model.plain_text import readable
 from xsp_model import Trace
 
 __all__ = ["ALONE", "Request", "comparisons", "of_traces"]

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.generate import grow
 from tests.helpers.batches import trace_of
+from xsp import opening
 from xsp.batch import pool, work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
@@ -144,11 +145,10 @@ def test_want_of_memory_is_told_from_a_fault(tmp_path: Path, monkeypatch: pytest
 def test_an_input_that_changes_while_it_is_read_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "one.json"
     path.write_bytes(trace_of(100).to_bytes())
-    read = work.load
 
     def load(*arguments: Any) -> Any:  # noqa: ANN401 (those of load)
         path.write_bytes(trace_of(200).to_bytes())
-        return read(*arguments)
+        return opening.load(*arguments)
 
     monkeypatch.setattr(work, "load", load)
     outcome = work.process(Unit("one", (str(path),)), Settings(str(tmp_path / "out")))

@@ -92,6 +92,29 @@ def test_a_batch_replaces_only_what_a_batch_wrote(tmp_path: Path, capsys: pytest
     assert (tmp_path / "site" / "index.html").read_text() == "my page"
 
 
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        (".unfinished-run7/mine.json.gz", None),
+        ("summary.json", 2),
+        ("traces/mine/mine.json.gz", 2),
+        ("jobs/j/t.json.gz", 2),
+    ],
+)
+def test_a_batch_never_replaces_its_input(
+    tmp_path: Path, source: str, kept: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / source
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_FIXTURE, path)
+    (path.parent / "done.json").write_text("{}")
+    status = main(["batch", str(path), "-o", str(tmp_path), "--no-reports", "--jobs", "1"])
+    assert path.read_bytes() == _FIXTURE.read_bytes()
+    assert status == (kept or 0)
+    if kept:
+        assert "lies where the results of a batch in" in capsys.readouterr().err
+
+
 def test_a_device_is_written_into(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -48,6 +48,11 @@ def trace(tmp_path: Path) -> Trace:
         "read_csv('file://{file}')",
         "read_csv('http://127.0.0.1:9/{file}')",
         "read_csv('{folder}/*.csv')",
+        "/* /* */ ' */ read_csv(--'\n'{file}')",
+        "/* /* */ */ read_csv('{file}')",
+        "spans -- /*\n, read_csv('{file}') -- */",
+        "spans where name = r'\\' union all select * from read_csv('{file}') -- '",
+        "spans where name = b'\\' union all select * from read_csv('{file}') -- '",
     ],
 )
 def test_no_file_is_read_by_whatever_quoting(trace: Trace, tmp_path: Path, from_: str) -> None:
@@ -91,6 +96,19 @@ def test_files_of_a_bundle_are_the_trace_s_own(trace: Trace, tmp_path: Path) -> 
 def test_depth_has_a_limit(trace: Trace, text: str) -> None:
     with pytest.raises(XspError):
         query(trace, text)
+
+
+@pytest.mark.parametrize(
+    "link", [" is null", " in (1)", " & 1", " xor true", "::bigint", "^ 1", " || 1", " div 2", "\nis null"]
+)
+def test_a_chain_of_any_operator_has_a_limit(link: str) -> None:
+    with pytest.raises(XspError, match="more than 2000 operators"):
+        checked("select span_id" + link * 2_001 + " from spans")
+
+
+def test_many_columns_with_names_of_their_own_are_no_depth() -> None:
+    columns = ", ".join(f"s.start_ns as a{n}" for n in range(400))
+    assert "a399" in checked(f"select {columns} from spans s")
 
 
 def test_a_list_of_many_values_is_no_depth() -> None:

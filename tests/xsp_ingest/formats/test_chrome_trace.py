@@ -48,6 +48,11 @@ def test_an_end_ends_what_its_thread_began_last(tmp_path: Path) -> None:
     assert _rows(trace) == [("outer", 0, 3000, 1, None), ("other", 1000, 7000, 2, None), ("inner", 1001, 999, 1, 0)]
 
 
+def test_an_end_may_stand_before_its_begin(tmp_path: Path) -> None:
+    begin, end = {"ph": "B", "name": "read", "ts": 1, **_ON}, {"ph": "E", "ts": 3, **_ON}
+    assert _rows(_read(tmp_path, end, begin)) == _rows(_read(tmp_path, begin, end)) == [("read", 0, 2000, 1, None)]
+
+
 def test_what_overlaps_by_its_id_is_paired_by_it(tmp_path: Path) -> None:
     events = [
         {"ph": ph, "cat": "rpc", "name": "call", "id": i, "ts": ts, **_ON}

@@ -53,8 +53,15 @@ class Events:
             process, thread = end.what
             self._add(begin.what, end.time_ns, process, thread, _THREAD if phase == "B" else _ASYNC)
         self.unpaired += self._marks.unpaired
+        self._number_by_name()
         self.foreign += seen.foreign
         self.not_utf8 = seen.not_utf8
+
+    def _number_by_name(self) -> None:
+        """Gives processes and threads that are texts the numbers that they have in any order of the events."""
+        numbers: dict[object, int] = {self._numbers[n]: -1 - i for i, n in enumerate(sorted(self._numbers))}
+        if any(before != after for before, after in numbers.items()):
+            self.ranges = [(*each[:5], *(numbers.get(one, one) for one in each[5:])) for each in self.ranges]
 
     def _take(self, event: TraceEvent) -> None:
         phase = event.ph if isinstance(event.ph, str) else ""

@@ -29,6 +29,9 @@ def shape(path: Path, options: Options) -> RawTrace:
     if not events.ranges:
         raise XspError("no event of the trace has a start and an end", path=path, advice="Record the trace again")
     ranges = pl.DataFrame(events.ranges, schema=dict(RANGE_COLUMNS), orient="row")
+    ranges = ranges.sort(
+        "start_ns", "process_id", "thread_id", -pl.col("duration_ns"), "name", "domain", "style", "end_thread_id"
+    )
     unsound = ~pl.col("duration_ns").is_between(0, MAX_DURATION_NS)
     sound = ranges.with_columns(pl.when(unsound).then(0).otherwise("duration_ns").alias("duration_ns"))
     samples = pl.DataFrame(
