@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ONE_THREAD", "begin", "context", "cores", "end"]
 
 ONE_THREAD = dict.fromkeys(("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-"""What has a process's libraries compute in one thread, unless the user has said it otherwise.
-
-More would get in each other's way, and polars' sums of fractions depend on their number in the last digit, so that
-results would differ with the number of processes.
-"""
+"""What has a process's libraries compute in one thread, unless the user has said it otherwise: more would get in each
+other's way."""
 
 _NEEDED = (
     "xsp.cli.main",
