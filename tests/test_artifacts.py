@@ -32,7 +32,9 @@ def fixture_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(_REPO / name, checkout)
     (checkout / "xsp" / "COMMIT").write_text(f"{_COMMIT}\n")  # as `git archive` leaves it
     _run(["-c", _BUILD.format("sdist")], checkout)
-    shutil.unpack_archive(next((checkout / "dist").glob("*.tar.gz")), checkout / "unpacked", filter="data")
+    (checkout / "unpacked").mkdir()
+    archive = next((checkout / "dist").glob("*.tar.gz"))
+    subprocess.run(["tar", "-xzf", archive, "-C", checkout / "unpacked"], check=True)
     (source,) = (checkout / "unpacked").iterdir()
     _run(["-c", _BUILD.format("wheel")], source)
     return next((source / "dist").glob("*.whl"))

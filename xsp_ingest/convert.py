@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.digests import Digests, files_of, sha256
+from xsp_ingest.files.digests import Digests, files_of, sha256, unchanged
 from xsp_ingest.files.known_others import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
@@ -121,7 +121,7 @@ def _read(
         path = paths[0]
         say(f"reading {path.name}")
         try:
-            with Digests() as digests:
+            with Digests() as digests, unchanged(paths):
                 digest = digests.of(path)
                 found_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
                 source = Source(ingester.name, overrides.named(path.name), digest.result(), _size(path))
@@ -178,7 +178,7 @@ def _captures(
                 begun |= any(map(holds_capture, own))
                 continue
             say(f"reading {paths[0].name}")
-            with Digests() as digests:
+            with Digests() as digests, unchanged(paths):
                 digest = digests.of(paths[0])
                 runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
                 name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name

@@ -48,12 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException as error:
-        sentence = _for_users(error) or _of_a_bundle(error) or _of_a_file(error)
-        if sentence is None:
+        if not _told(error):
             raise
-        note(f"error: {' '.join(sentence.split())}")
         return _USER_ERROR
     return status if isinstance(status, int) else 0
+
+
+def _told(error: BaseException) -> bool:
+    """Tells the user of it; false where it is ours."""
+    try:
+        sentence = _for_users(error) or _of_a_bundle(error) or _of_a_file(error)
+        if sentence is not None:
+            note(f"error: {' '.join(sentence.split())}")
+    except MemoryError:
+        os.abort()  # there is no room for a sentence: where memory is limited, whoever watches us says it
+    return sentence is not None
 
 
 def _is_limited(command_line: list[str]) -> bool:

@@ -15,6 +15,7 @@ from xsp_analyze.pages.viewer.counter_lanes import thinned
 from xsp_analyze.pages.viewer.ranges import range_statistics
 from xsp_analyze.pages.viewer.search import matching_spans
 from xsp_analyze.pages.viewer.windows import Windows
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ _COUNTER_CELLS = 2_000
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
-class BadQuestionError(Exception):
+class BadQuestionError(XspError):
     """A query that says nothing that can be answered; its text is one sentence."""
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING, Self
 
 from xsp_ingest.files.safe_files import inside
+from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
-__all__ = ["Digests", "files_of", "sha256"]
+__all__ = ["Digests", "files_of", "sha256", "unchanged"]
 
 _READ_BYTES = 1 << 20
 
@@ -50,6 +52,21 @@ def sha256(path: Path, left: Event | None = None) -> str:
                     raise CancelledError
                 digest.update(chunk)
     return digest.hexdigest()
+
+
+@contextmanager
+def unchanged(paths: Sequence[Path]) -> Iterator[None]:
+    """XspError at the end of `with` where one of the files was written to meanwhile: rows and digest may not agree."""
+    before = {path: _stamps(path) for path in paths}
+    yield
+    for path, stamps in before.items():
+        if _stamps(path) != stamps:
+            raise XspError("it changed while it was read", path=path, advice="Read it again once it is written")
+
+
+def _stamps(path: Path) -> list[tuple[int, int, int]]:
+    statuses = [file.stat() for file in files_of(path)]
+    return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in statuses]
 
 
 def files_of(path: Path) -> Sequence[Path]:

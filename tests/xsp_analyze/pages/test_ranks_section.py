@@ -279,16 +279,15 @@ def test_ranks_fit_every_width_light_dark_and_printed(
 
 def _assert_fits(page: Page, section: str) -> None:
     """Nothing but what scrolls by itself reaches beyond the section, and what one presses is large enough."""
-    beyond = page.evaluate(
+    page.wait_for_function(  # charts are drawn anew once they have heard of the width
         """section => {
           const root = document.querySelector(section);
           const right = root.getBoundingClientRect().right + 1;
-          return [...root.querySelectorAll("*")].filter((e) => !e.parentElement.closest(".scroll")
-            && e.getBoundingClientRect().right > right).map((e) => e.outerHTML.slice(0, 80));
+          return [...root.querySelectorAll("*")].every((e) => e.parentElement.closest(".scroll")
+            || e.getBoundingClientRect().right <= right);
         }""",
-        section,
+        arg=section,
     )
-    assert beyond == []
     heights = page.evaluate(
         "section => [...document.querySelectorAll(`${section} .heat-switches button, ${section} .folded > summary`)]"
         ".map((e) => e.getBoundingClientRect().height)",
