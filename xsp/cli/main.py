@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException as error:
-        if not _told(error):
+        if not _is_explained(error):
             raise
         return _USER_ERROR
     return status if isinstance(status, int) else 0
 
 
-def _told(error: BaseException) -> bool:
+def _is_explained(error: BaseException) -> bool:
     """Tells the user of it; false where it is ours."""
     try:
         sentence = _for_users(error) or _of_a_bundle(error) or _of_a_file(error)
