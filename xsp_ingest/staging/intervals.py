@@ -11,7 +11,7 @@ __all__ = ["MAX_DURATION_NS", "timed"]
 MAX_DURATION_NS = 24 * 3600 * 10**9
 """A day: no capture is longer, nor anything in one."""
 
-_MAX_NS = 1 << 62  # beyond, differences overflow
+_MAX_NS = 1 << 61  # beyond, sums and differences overflow
 
 
 def timed(
@@ -20,7 +20,7 @@ def timed(
     """The rows that have a `start`, with `start_ns` and `duration_ns`, and findings on the times of the others.
 
     `zeros_unknown`: the tool writes 0 for start and end where it could not take them, as CUPTI does. An end before the
-    start gives 0 for device work, whose duration must be known, and unknown for the host's.
+    start, or over a day behind it, gives 0 for device work, whose duration must be known, and unknown for the host's.
     """
     start, end = (_plausible(name) for name in ("start", "end"))
     rows = rows.with_columns(start.alias("start"), end.alias("end"))
@@ -30,12 +30,15 @@ def timed(
     rows = rows.filter(~unknown)
     backwards = rows.filter(pl.col("end") < pl.col("start")).height
     endless = rows["end"].null_count()
-    length = pl.when(pl.col("end") >= pl.col("start")).then(pl.col("end") - pl.col("start"))
+    elapsed = pl.col("end") - pl.col("start")
+    absurd = rows.filter(elapsed > MAX_DURATION_NS).height
+    length = pl.when(elapsed.is_between(0, MAX_DURATION_NS)).then(elapsed)
     findings = [
         Finding(LedgerKind.MISSING_TIME, f"{what} without a start; left out", missing),
         Finding(
             LedgerKind.NEGATIVE_DURATION, f"{what} that end before they start; kept, their duration not used", backwards
         ),
+        Finding(LedgerKind.ABSURD_DURATION, f"{what} longer than a day; kept, their duration not used", absurd),
         Finding(LedgerKind.MISSING_END, f"{what} without an end; kept, their duration not known", endless),
     ]
     duration = length.fill_null(0) if device else length

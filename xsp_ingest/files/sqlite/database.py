@@ -80,8 +80,10 @@ def table_names(path: Path) -> frozenset[str]:
 def _damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: of SQLite's own message, which repeats the file
-        raise XspError(f"the SQLite database is damaged ({error})", path=path, advice=_DAMAGED) from error
+    # UnicodeDecodeError: of SQLite's own message, which repeats the file. MemoryError: of sizes that are none.
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+        what = error if str(error) else "it asks for more memory than there is"
+        raise XspError(f"the SQLite database is damaged ({what})", path=path, advice=_DAMAGED) from error
 
 
 @dataclass
