@@ -72,7 +72,8 @@ def fault_behind(error: BaseException) -> XspError | None:
     Where nothing can be found it is said that it may be our fault. None: no bundle was read, or a disk is to blame.
     """
     suspects = list(_in_use)
-    if not suspects or isinstance(error, OSError):
+    is_fault = isinstance(error, Exception) or type(error).__name__ == "PanicException"  # which polars ends with
+    if not suspects or not is_fault or isinstance(error, OSError):
         return None
     for each in suspects:
         path = each.trace.origin or Path()
@@ -98,8 +99,6 @@ def fault_told() -> Iterator[None]:
     except XspError:
         raise
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # which polars ends with
-            raise
         fault = fault_behind(error)
         if fault is None:
             raise

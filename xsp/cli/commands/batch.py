@@ -206,7 +206,8 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
     folder.mkdir(parents=True, exist_ok=True)
     with _held(folder):
         for stale in folder.glob(f"{_UNFINISHED}*"):
-            if all(inside.name.startswith(UNIT) for inside in stale.iterdir()):  # and nothing of anybody else's
+            # What holds anything else is somebody else's.
+            if stale.is_dir() and all(inside.name.startswith(UNIT) for inside in stale.iterdir()):
                 shutil.rmtree(stale, ignore_errors=True)
         scratch = tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder)
         try:
