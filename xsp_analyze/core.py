@@ -229,8 +229,7 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
     if missing:
         what, advice = advice_on(missing[0])
         raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)
-    table = analysis.function(frames).collect()
-    table = table.select(c.name for c in analysis.columns if c.name in table.columns)
+    table = _declared(analysis, analysis.function(frames)).collect()
     if not frames.of_trace.has_times:
         table = _without_times(table, analysis.columns)
     _check(analysis, table, averaged=analysis.by_step and frames.averaged)
@@ -248,6 +247,12 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
         return coverage.provenance(about(), on_layers=analysis.about_layers)
 
     return Result(analysis, table, columns, ledger, provenance)
+
+
+def _declared(analysis: Analysis, answer: pl.LazyFrame) -> pl.LazyFrame:
+    """The declared columns in their order: what else an analysis worked with is no part of its answer, nor computed."""
+    names = set(answer.collect_schema().names())
+    return answer.select(c.name for c in analysis.columns if c.name in names)
 
 
 def _without_times(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:

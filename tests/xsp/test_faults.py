@@ -213,7 +213,7 @@ class _Faults(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_faults_lose_no_input_leave_no_half_output_and_give_no_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT_VARIABLE, "1G")
-    runs, steps = {"all": (60, 20), None: (8, 8)}.get(os.environ.get("XSP_THOROUGH"), (30, 20))
+    runs, steps = {"all": (60, 20), None: (8, 8)}.get(os.environ.get("XSP_THOROUGH"), (15, 20))
     _Faults.forker = Forker()
     _Faults.TestCase.settings = settings(max_examples=runs, stateful_step_count=steps, deadline=None)
     try:
