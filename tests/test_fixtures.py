@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fixtures.make.catalog import CASES
-from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase, facts, golden_text, trace_of
+from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase, every, facts, golden_text, trace_of
 from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.ingester import Options, claimants_of
@@ -48,7 +48,7 @@ def test_exactly_one_ingester_claims_each_file(case: FixtureCase) -> None:
         assert [i.name for i in claimants_of(Probe(file), INGESTERS)] == [expected], file.name
 
 
-@sound
+@every(SOUND)
 def test_the_result_does_not_depend_on_file_names(case: FixtureCase, tmp_path: Path) -> None:
     renamed = [shutil.copyfile(file, tmp_path / f"{n}.mp3") for n, file in enumerate(case.raw_files)]
     trace = convert(renamed, Options())
@@ -57,7 +57,7 @@ def test_the_result_does_not_depend_on_file_names(case: FixtureCase, tmp_path: P
         assert before.drop("source_path", strict=False).equals(after.drop("source_path", strict=False)), name
 
 
-@sound
+@every(SOUND)
 def test_reading_twice_gives_the_same(case: FixtureCase) -> None:
     again = convert(case.raw_files, Options())
     assert all(trace_of(case).table(name).equals(again.table(name)) for name in TABLES)
@@ -74,7 +74,7 @@ def test_the_trace_is_sound_and_device_time_is_conserved(case: FixtureCase) -> N
     assert sum(v for v in facts(trace)["device_ns"].values() if isinstance(v, int)) == device["duration_ns"].sum()
 
 
-@sound
+@every(SOUND)
 def test_the_bundle_gives_the_trace_back(case: FixtureCase, tmp_path: Path) -> None:
     bundle.write(trace_of(case), tmp_path / "case.xsp")
     after = bundle.read(tmp_path / "case.xsp")
@@ -90,7 +90,7 @@ def test_what_is_found_is_what_was_found(case: FixtureCase, request: pytest.Fixt
     assert tomllib.loads(text) == case.expected
 
 
-@sound
+@every(SOUND)
 def test_a_file_cut_short_is_refused_in_one_sentence(case: FixtureCase, tmp_path: Path) -> None:
     for file in case.raw_files:
         content = file.read_bytes()

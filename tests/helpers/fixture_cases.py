@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pytest
 
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from xsp_model import Trace
 
-__all__ = ["DAMAGED", "RUN_SETS", "SOUND", "FixtureCase", "facts", "golden_text", "trace_of"]
+__all__ = ["DAMAGED", "RUN_SETS", "SOUND", "FixtureCase", "every", "facts", "golden_text", "trace_of"]
 
 _ROOT = Path(__file__).resolve().parents[2] / "fixtures"
 _OURS = {"case.toml", "expected.toml", "run.json"}
@@ -56,6 +57,18 @@ def _all() -> list[FixtureCase]:
 DAMAGED = [case for case in _all() if "/bad/" in case.name]
 RUN_SETS = [case for case in _all() if case.name.startswith("run_set/")]
 SOUND = [case for case in _all() if case not in DAMAGED and case not in RUN_SETS]
+
+
+def every(cases: Iterable[FixtureCase]) -> pytest.MarkDecorator:
+    """The cases as `case`, by name: the first of each format in the quick tier, the others in the slow one."""
+    formats: set[str] = set()
+    parameters = []
+    for case in cases:
+        format_name = case.name.partition("/")[0]
+        marks = [pytest.mark.slow] if format_name in formats else []
+        formats.add(format_name)
+        parameters.append(pytest.param(case, id=case.name, marks=marks))
+    return pytest.mark.parametrize("case", parameters)
 
 
 @cache

@@ -20,7 +20,6 @@ from xsp_runners.torch_profiler import capture
 from xsp_runners.torch_transformers import Bert, Gpt
 from xsp_runners.torch_zoo import Mlp
 
-
 _CASES = (("resnet", False), ("resnet", True), ("bert", False), ("gpt", True))  # model, and whether it trains
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, every, trace_of
 from tests.helpers.hand import paper_trace
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, ContractError, Role, analysis, run
@@ -90,7 +90,7 @@ def test_declarations_name_what_there_is(one: Analysis) -> None:
     assert set(one.key or ()) <= names
 
 
-@pytest.mark.parametrize("case", [*SOUND, *DAMAGED], ids=lambda case: case.name)
+@every([*SOUND, *DAMAGED])
 def test_every_answer_over_every_fixture_is_as_declared(case: FixtureCase) -> None:
     try:
         trace = trace_of(case)

@@ -48,6 +48,7 @@ def test_a_batch_and_its_traces_give_the_same_tables(
     ]
 
 
+@pytest.mark.slow
 def test_files_of_one_name_in_several_inputs_are_a_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder, scale in (("a", 100), ("b", 200)):
         (tmp_path / folder).mkdir()

@@ -481,6 +481,7 @@ def _on_terminal(columns: int, *arguments: str | Path, **environment: str) -> st
     return shown.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [50, 80])
 @pytest.mark.parametrize("command", [["analyze", "-a", "A10", "-a", "A02"], ["info"], ["top"]])
 def test_what_is_shown_fits_the_terminal(bundled: Path, columns: int, command: list[str]) -> None:

@@ -188,6 +188,7 @@ def fixture_batches(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     return str(work / "one"), str(work / "two")
 
 
+@pytest.mark.slow
 def test_batches_are_compared_model_by_model(
     batches: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 
-_ANSWERS = (
-    ("--help",),
+_ANSWERS = (("--help",), ("top", "TRACE"))
+_MORE_ANSWERS = (
     ("--version",),
     ("top", "--help"),
     ("schema",),
     ("formats",),
-    ("top", "TRACE"),
     ("info", "TRACE", "-f", "json"),
     ("analyze", "TRACE", "-a", "A10", "-f", "csv"),
     ("query", "TRACE", "select * from spans"),
@@ -51,7 +50,11 @@ def _shell(command: Sequence[str], redirections: str, trace: Path, out: Path) ->
     )
 
 
-@pytest.mark.parametrize("command", _ANSWERS, ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [*_ANSWERS, *(pytest.param(command, marks=pytest.mark.slow) for command in _MORE_ANSWERS)],
+    ids=" ".join,
+)
 def test_an_answer_that_is_lost_is_said_in_a_sentence(command: Sequence[str], trace: Path, tmp_path: Path) -> None:
     done = _shell(command, ">/dev/full", trace, tmp_path / "full")
     assert done.returncode == 1

@@ -20,6 +20,7 @@ def test_a_slowdown_of_five_percent_fails_and_none_does_not(percent: float, expe
     assert verdicts(_CAPTURES, percent, 20) == [expected] * 20  # each of five captures a side, drawn from forty
 
 
+@pytest.mark.slow
 def test_the_ratio_of_a_slowdown_is_told(tmp_path: Path) -> None:
     before, after = opened(_CAPTURES[:5]), opened(_CAPTURES[5:10])
     slower = opened([stretched(each, 1.05, tmp_path / each.name) for each in _CAPTURES[5:10]])

@@ -34,6 +34,7 @@ def _printed(code: str, threads: int) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_facts_do_not_depend_on_the_number_of_threads() -> None:
     assert _printed(_CODE, 1) == _printed(_CODE, 4) != ""
 

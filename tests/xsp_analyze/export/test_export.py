@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.exported import small, with_texts
-from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from xsp_analyze.export import EXPORTERS, Exporter, export, find, part_of
 from xsp_model import XspError, integrity
 from xsp_model.vocabulary import LEVELS
@@ -32,7 +32,7 @@ def test_a_step_keeps_its_spans_their_times_and_their_layers(tmp_path: Path) -> 
     assert part["parent_id"].null_count() == 1
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@every(SOUND)
 @pytest.mark.parametrize("levels", [["kernel"], ["model", "layer", "kernel"], [str(level) for level in LEVELS]])
 def test_a_part_is_a_sound_trace_with_the_same_device_time(case: FixtureCase, levels: list[str]) -> None:
     trace = trace_of(case)

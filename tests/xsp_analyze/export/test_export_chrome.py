@@ -12,11 +12,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import pytest
 
 from fixtures.make.catalog import CASES
 from tests.helpers.exported import small, with_texts, written
-from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from xsp_analyze.export import rows as export_rows
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -26,6 +25,8 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import pytest
 
     from xsp_model import Trace
 
@@ -58,14 +59,14 @@ def _check(events: Sequence[dict[str, Any]]) -> None:
     assert {e["pid"] for e in events} == {e["pid"] for e in events if e["name"] == "process_name"}
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@every(SOUND)
 def test_every_fixture_keeps_the_format(case: FixtureCase, tmp_path: Path) -> None:
     events = _events(trace_of(case), tmp_path)
     _check(events)
     assert sum(e["ph"] in {"X", "B", "b"} for e in events) == trace_of(case).row_count
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@every(SOUND)
 def test_times_are_exact(case: FixtureCase, tmp_path: Path) -> None:
     times = sorted(
         (int(e["ts"] * 1000), int(e["dur"] * 1000)) for e in _events(trace_of(case), tmp_path) if e["ph"] == "X"

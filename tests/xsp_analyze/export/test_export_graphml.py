@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from tests.helpers.exported import small, written
-from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from xsp_analyze.export import graphml, part_of
 from xsp_model import XspError
 
@@ -32,7 +32,7 @@ def _edges(graph: nx.DiGraph[int]) -> set[tuple[int, int, str]]:
     return {(a, b, str(graph.edges[a, b]["edge"])) for a, b in graph.edges}
 
 
-@pytest.mark.parametrize("case", [c for c in SOUND if c.name != "torch_profiler/odd_names"], ids=lambda case: case.name)
+@every(case for case in SOUND if case.name != "torch_profiler/odd_names")
 def test_networkx_reads_the_same_graph_back(case: FixtureCase, tmp_path: Path) -> None:
     before, after = trace_of(case).to_networkx(), _back(trace_of(case), tmp_path)
     assert {node: after.nodes[node] for node in after} == {node: before.nodes[node] for node in before}

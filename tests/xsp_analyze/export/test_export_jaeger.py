@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fixtures.make.jaeger import leveled
 from tests.helpers.examples import examples
 from tests.helpers.exported import small, with_texts, written
-from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from tests.helpers.run_sets import merged, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
@@ -64,7 +64,7 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     _assert_same(trace, _back(trace, tmp_path))
 
 
-@pytest.mark.parametrize("case", _WITH_SPANS, ids=lambda case: case.name)
+@every(_WITH_SPANS)
 def test_every_fixture_comes_back_as_it_was(case: FixtureCase, tmp_path: Path) -> None:
     _assert_same(trace_of(case), _back(trace_of(case), tmp_path))
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.exported import small, written
-from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from xsp_analyze.export.stacks import device_stacks
 from xsp_model import Trace, TraceBuilder, XspError
 
@@ -95,7 +95,7 @@ def _shows(case: FixtureCase) -> bool:
     return bool(((spans["level"] != "kernel") | (spans["duration_ns"] > 0)).any())
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@every(SOUND)
 def test_every_fixture_keeps_the_format_or_has_nothing_to_show(case: FixtureCase, tmp_path: Path) -> None:
     if not _shows(case):
         with pytest.raises(XspError):
@@ -108,7 +108,7 @@ def test_every_fixture_keeps_the_format_or_has_nothing_to_show(case: FixtureCase
         (_check_evented if profile["type"] == "evented" else _check_sampled)(profile, frames)
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@every(SOUND)
 def test_stacks_add_up_to_the_device_time(case: FixtureCase) -> None:
     _, weights = device_stacks(trace_of(case))
     device = trace_of(case).frame("spans").filter(pl.col("level") == "kernel")

@@ -82,6 +82,7 @@ def test_fonts_of_a_pdf_are_embedded_and_of_no_type_that_publishers_refuse(train
     assert b"/FontFile2" in content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("analysis", [a for a in ANALYSES if a.figure], ids=lambda a: a.id)
 def test_every_figure_that_the_page_draws_can_be_printed(
     training: Answers, counted: Answers, analysis: Analysis

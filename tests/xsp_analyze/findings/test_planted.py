@@ -17,7 +17,12 @@ from xsp_analyze.findings import RULES
 if TYPE_CHECKING:
     from tests.helpers.synth import KinetoTrace
 
-_CASES = [pytest.param(kind, index, id=f"{kind.rule}-{index}") for kind in KINDS for index in range(3)]
+_STRONGEST = 2
+_CASES = [  # the strongest in the quick tier, the others in the slow one
+    pytest.param(kind, index, id=f"{kind.rule}-{index}", marks=[pytest.mark.slow] if index < _STRONGEST else [])
+    for kind in KINDS
+    for index in range(_STRONGEST + 1)
+]
 _CLEAN = list(dict.fromkeys(strength.clean for kind in KINDS for strength in kind.strengths))
 _PAGE = Path(__file__).parents[3] / "docs" / "planted-bottlenecks.md"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from tests.helpers.profile_trace import profile
 from tests.helpers.rank_traces import rank_trace, write_rank
 from tests.helpers.report_trace import US, small_trace
@@ -53,7 +53,7 @@ def fixture_small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 # The bar
 
 
-@pytest.mark.parametrize("case", SOUND, ids=lambda case: case.name)
+@every(SOUND)
 def test_the_parts_add_up_to_the_whole_on_every_fixture(case: FixtureCase) -> None:
     first = _first(trace_of(case))
     bar = first["bar"]

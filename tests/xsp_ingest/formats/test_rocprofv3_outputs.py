@@ -88,6 +88,7 @@ def test_the_perfetto_trace_has_the_spans_of_csv_without_a_list_of_agents(tmp_pa
     assert devices == {("[HIP memcpy Host-to-Device]", 1), ("[HIP memcpy Device-to-Host]", 1)}
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

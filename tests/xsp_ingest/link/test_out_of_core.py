@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from benchmarks import generate
-from tests.helpers.fixture_cases import SOUND, trace_of
+from tests.helpers.fixture_cases import SOUND, every, trace_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
@@ -55,7 +55,7 @@ def _same(actual: Trace, expected: Trace) -> None:
         assert ours.equals(theirs), name
 
 
-@pytest.mark.parametrize("case", _ON_DISK, ids=lambda case: case.name)
+@every(_ON_DISK)
 def test_fixtures_are_the_same_piece_by_piece(
     case: FixtureCase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -73,6 +73,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_grown_trace_and_its_answers_are_the_same(
     grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.fixture_cases import SOUND, FixtureCase
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every
 from tests.helpers.linked import ledger_counts
 from tests.helpers.synth import KinetoTrace
 from tests.helpers.synth_nsys import NsightFile
@@ -199,7 +199,7 @@ def test_a_part_read_by_sql_is_the_part_of_the_whole(tmp_path: Path, seed: int) 
     assert _same_as_read_whole(_random_file(tmp_path, seed)) >= 5
 
 
-@pytest.mark.parametrize("case", _NSYS, ids=lambda case: case.name)
+@every(_NSYS)
 def test_a_part_of_a_fixture_read_by_sql_is_the_part_of_the_whole(case: FixtureCase) -> None:
     for path in sorted(case.folder.glob("*.sqlite")):
         _same_as_read_whole(path)
