@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ContentWindow", "Refusals"]
 
+_BLANKS = b" \t\r\n"
+
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
@@ -76,7 +78,13 @@ class ContentWindow:
         room = min(2 * room, self._max_bytes)
         return np.zeros(room + self._padding_bytes, dtype=np.uint8), room
 
-    def peek(self, passed: bytes = b" \t\r\n") -> int | None:
+    def next_byte(self, passed: bytes = _BLANKS) -> int:
+        """The next byte that is none of these, as by `peek`; the content is refused where it ends."""
+        while (byte := self.peek(passed)) is None:
+            self.more()
+        return byte
+
+    def peek(self, passed: bytes = _BLANKS) -> int | None:
         """The next byte that is none of these, before which the offset is then; None where the content ends."""
         while True:
             text = self.text

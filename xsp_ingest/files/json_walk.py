@@ -62,7 +62,7 @@ def walk(path: Path, targets: Targets) -> Iterator[Part]:
 
 def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
     first = window.next_byte()
-    if location in targets.lists and first == b"[":
+    if location in targets.lists and first in b"[":
         for entries in _entries(window, targets.lists[location], targets):
             yield Part(location, numbers, entries)
     elif location in targets.lists:
@@ -72,9 +72,9 @@ def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], target
         )
     elif location in targets.values:
         yield Part(location, numbers, _decoded(value(window), targets.values[location], window, targets))
-    elif first == b"{":
+    elif first in b"{":
         yield from _members(window, location, numbers, targets)
-    elif first == b"[" and targets.leads((*location, EACH)):
+    elif first in b"[" and targets.leads((*location, EACH)):
         yield from _each(window, location, numbers, targets)
     else:
         skip(window)
@@ -82,9 +82,9 @@ def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], target
 
 def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
     window.offset += 1
-    while window.next_byte(b" \t\r\n,") != b"}":
+    while window.next_byte(b" \t\r\n,") not in b"}":
         key = _decoded(value(window), str, window, targets)
-        if window.next_byte() != b":":
+        if window.next_byte() not in b":":
             raise no_json(window)
         window.offset += 1
         inner = (*location, key)
@@ -98,7 +98,7 @@ def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], t
 def _each(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
     window.offset += 1
     count = 0
-    while window.next_byte(b" \t\r\n,") != b"]":
+    while window.next_byte(b" \t\r\n,") not in b"]":
         yield from _at(window, (*location, EACH), (*numbers, count), targets)
         count += 1
     window.offset += 1

@@ -63,12 +63,6 @@ class JsonWindow(ContentWindow):
             self.more()
         self.offset = match.end()
 
-    def next_byte(self, passed: bytes = _BLANKS) -> bytes:
-        """The next byte that is none of these, and stands before it; XspError where the content ends."""
-        while (char := self.peek(passed)) is None:
-            self.more()
-        return bytes([char])
-
 
 @contextmanager
 def opened(path: Path) -> Iterator[JsonWindow]:

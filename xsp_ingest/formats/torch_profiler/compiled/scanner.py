@@ -67,7 +67,7 @@ class _Scanner:
 
     def documents(self) -> Iterator[Document]:
         """The whole content."""
-        bare = self._next_byte() == _OPEN_LIST
+        bare = self._window.next_byte() == _OPEN_LIST
         if bare:
             self._window.offset += 1
             yield from self._list()
@@ -94,7 +94,7 @@ class _Scanner:
         """The members of the top-level object; their commas are checked when the rest is parsed."""
         self._take(_OPEN_OBJECT)
         has_events = False
-        while (char := self._next_byte()) != _CLOSE_OBJECT:
+        while (char := self._window.next_byte()) != _CLOSE_OBJECT:
             if char == _COMMA:
                 self._take(_COMMA)
             elif char == _QUOTE:
@@ -104,26 +104,20 @@ class _Scanner:
                     raise CannotScan
                 if key == b'"traceEvents"':
                     has_events = True
-                    if self._next_byte() != _OPEN_LIST:
+                    if self._window.next_byte() != _OPEN_LIST:
                         raise CannotScan
                     self._window.offset += 1
                     yield from self._list()
                     self._rest.append(b"[]")
                 else:
-                    self._next_byte()
+                    self._window.next_byte()
                     self._value()
             else:
                 raise CannotScan
         self._take(_CLOSE_OBJECT)
 
-    def _next_byte(self) -> int:
-        """The next byte that is no blank, before which the window is then."""
-        while (char := self._window.peek()) is None:
-            self._window.more()
-        return char
-
     def _take(self, char: int) -> None:
-        if self._next_byte() != char:
+        if self._window.next_byte() != char:
             raise CannotScan
         self._window.offset += 1
         self._rest.append(bytes([char]))
