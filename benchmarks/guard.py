@@ -37,6 +37,7 @@ from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
 from xsp_model.arrays import lookup
 from xsp_model.intervals import union_length
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,7 +114,7 @@ def _scanning(folder: Path) -> Pair:
     path = folder / "trace.json"
     grow(path, 34_000_000, lanes=2, replays=1)
     return Pair(
-        lambda: sum(1 for _ in scanner.documents(path, scanner.PIECE_ROWS)),
+        lambda: sum(1 for _ in scanner.documents(path, limits().trace_piece_rows)),
         lambda: json.loads(path.read_bytes()),
     )
 

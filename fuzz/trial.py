@@ -15,12 +15,12 @@ from fuzz.guarded import guarded_memory
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.xplane import scan
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine import sweep
 from xsp_ingest.machine.sqlite import reader as pages
 from xsp_model import XspError, integrity
+from xsp_model.limits import limited
 
 __all__ = ["Failure", "Outcome", "compiled_readers", "prepare", "tried"]
 
@@ -69,7 +69,6 @@ def compiled_readers(number: int) -> Iterator[None]:
     Its memory then ends where nothing may be read or written.
     """
     thresholds: list[tuple[object, tuple[str, ...]]] = [
-        (scanner, ("MIN_BYTES", "_COMPILE_BYTES", "_FINISH_BYTES")),
         (scan, ("_MIN_BYTES",)),
         (pages, ("MIN_BYTES", "_COMPILE_BYTES")),
         (sweep, ("_MIN_ROWS", "_COMPILE_ROWS")),
@@ -79,6 +78,9 @@ def compiled_readers(number: int) -> Iterator[None]:
             for module, names in thresholds:
                 for name in names:
                     patches.enter_context(mock.patch.object(module, name, 0))
+            patches.enter_context(
+                limited(compiled_min_bytes=0, compiled_compile_min_bytes=0, compiled_finish_min_bytes=0)
+            )
             patches.enter_context(guarded_memory())
         yield
 

@@ -9,7 +9,10 @@ import numpy as np
 if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
-__all__ = ["covered_before", "gaps", "intersection", "merge", "union_length"]
+__all__ = ["LATEST_NS", "covered_before", "gaps", "intersection", "merge", "union_length"]
+
+LATEST_NS = 1 << 61
+"""146 years; sums and differences of such times fit into 64 bits."""
 
 
 def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:

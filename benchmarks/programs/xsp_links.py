@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 
 from benchmarks.programs.stopwatch import measured
-from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.forest import grow
+from xsp_model.limits import limited
 
-if "--plain" in sys.argv:
-    scanner.MIN_BYTES = 1 << 62
-with measured("load"):
+plain = {"compiled_min_bytes": 1 << 62} if "--plain" in sys.argv else {}
+with limited(**plain), measured("load"):
     forest, _ = grow(TORCH_PROFILER.read(Path(sys.argv[1]), Options()))
 print(forest.spans.height, "spans,", forest.spans["step"].n_unique(), "steps,", (forest.parent >= 0).sum(), "links")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.gzip_members import MAGIC, inflated
-from xsp_ingest.files.safe_files import bounded
+from xsp_ingest.files.source import open_source
 from xsp_model import XspError
 from xsp_model.memory import limit_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["check_held", "cut_off", "lines", "pieces", "read_all"]
+__all__ = ["cut_off", "lines", "pieces", "read_all"]
 
 _MAX_READ_BYTES = 1 << 29  # no content longer than this is held in memory at once
 _ALWAYS_HELD_BYTES = 1 << 24
 _TIMES_CONTENT = 6  # of JSON: itself, its objects, and the columns made of them
 
-_PIECE_BYTES = 1 << 22
 _MAX_LINE_BYTES = 1 << 26
 _AGAIN = "Export or copy it again; a program that was killed leaves such files"
 
@@ -30,15 +27,10 @@ def cut_off(path: Path, why: str = "the file ends before its content does") -> X
     return XspError(f"the file is cut off: {why}", path=path, advice=_AGAIN)
 
 
-def pieces(path: Path) -> Iterator[bytes]:
-    """The content in pieces of at most 4 MiB, none of them empty; XspError where gzip is damaged or cut off."""
-    with path.open("rb") as file:
-        is_gzip = file.read(len(MAGIC)) == MAGIC
-        file.seek(0)
-        if is_gzip:
-            yield from bounded(inflated(file, _PIECE_BYTES, partial(cut_off, path)), path.stat().st_size, path)
-            return
-        while piece := file.read(_PIECE_BYTES):
+def pieces(path: Path, damaged: Callable[[Path, str], XspError] = cut_off) -> Iterator[bytes]:
+    """The content in pieces of at most 4 MiB, none of them empty; `damaged` where gzip is damaged or cut off."""
+    with open_source(path, damaged) as source:
+        while piece := source.block():
             yield piece
 
 
@@ -61,18 +53,20 @@ def lines(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def read_all(path: Path, max_bytes: int = _MAX_READ_BYTES) -> bytes:
+def read_all(
+    path: Path, max_bytes: int = _MAX_READ_BYTES, *, damaged: Callable[[Path, str], XspError] = cut_off
+) -> bytes:
     """The whole content; XspError where it is longer than `max_bytes`, which also stops a decompression bomb."""
     parts: list[bytes] = []
     total = 0
-    for piece in pieces(path):
+    for piece in pieces(path, damaged):
         total += len(piece)
-        check_held(path, total, max_bytes)
+        _check_held(path, total, max_bytes)
         parts.append(piece)
     return b"".join(parts)
 
 
-def check_held(path: Path, content_bytes: int, max_bytes: int = _MAX_READ_BYTES) -> None:
+def _check_held(path: Path, content_bytes: int, max_bytes: int) -> None:
     """XspError where content of this length is not to be held in memory: by itself, or by what memory there is."""
     if content_bytes > max_bytes:
         raise XspError(f"the file's content is longer than {max_bytes >> 20} MiB", path=path)

@@ -6,6 +6,8 @@ import zlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from xsp_model.limits import limits
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -15,14 +17,13 @@ __all__ = ["MAGIC", "inflated"]
 
 MAGIC = b"\x1f\x8b"
 _WINDOW_BITS = 16 + zlib.MAX_WBITS
-_READ_BYTES = 1 << 18
 
 
 def inflated(file: BinaryIO, block_bytes: int, damaged: Callable[[str], XspError]) -> Iterator[bytes]:
     """The content in blocks of about so many bytes, none of them empty; `damaged` is what to raise, by reason."""
     try:
         inflate = _decompressor()
-        while raw := file.read(_READ_BYTES):
+        while raw := file.read(limits().gzip_read_bytes):
             while raw := raw.lstrip(b"\0") if inflate.eof else raw:  # zero bytes may stand behind a member
                 if inflate.eof:
                     inflate = _decompressor()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from xsp_ingest.files.content import pieces
-from xsp_ingest.files.json_window import TOKEN, Window, check_depth, no_json, stretch
+from xsp_ingest.files.json_window import TOKEN, JsonWindow, check_depth, no_json, opened, stretch
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ __all__ = ["Entries", "entries"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[")
-_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{")
+_LIST = re.compile(rb"\s*+\[")
+_OBJECT = re.compile(rb"\s*+\{")
 _VALUE_LIST = re.compile(rb"\s*+:\s*+\[")
 
 
@@ -39,54 +38,54 @@ def entries(path: Path, kind: type[T], seen: Entries, *, key: bytes | None = Non
     The list is the file's content or, with `key`, what the object in the file holds under it. XspError where there is
     no such list, it is cut off or nested too deeply, or is no JSON.
     """
-    window = Window(path, pieces(path))
-    if key is None:
-        window.expect(_LIST, "the file holds no JSON list")
-    else:
-        window.expect(_OBJECT, "the file holds no JSON object")
-        _find(window, key)
     decoder = msgspec.json.Decoder(list[kind | list[Any] | str | int | float | bool | None])  # type: ignore[valid-type]
-    last = False
-    while not last:
-        text, last = stretch(window)
-        values = _decoded(decoder, text, window, seen)
-        objects = [entry for entry in values if isinstance(entry, kind)]
-        seen.foreign += len(values) - len(objects)
-        if objects:
-            yield objects
+    with opened(path) as window:
+        if key is None:
+            window.expect(_LIST, "the file holds no JSON list")
+        else:
+            window.expect(_OBJECT, "the file holds no JSON object")
+            _find(window, key)
+        last = False
+        while not last:
+            text, last = stretch(window)
+            values = _decoded(decoder, text, window, seen)
+            objects = [entry for entry in values if isinstance(entry, kind)]
+            seen.foreign += len(values) - len(objects)
+            if objects:
+                yield objects
 
 
-def _find(window: Window, key: bytes) -> None:
+def _find(window: JsonWindow, key: bytes) -> None:
     """Goes into the list under the key of the outermost object."""
-    depth, at, quoted_key = 0, window.at, b'"' + key + b'"'
+    depth, offset, quoted_key = 0, window.offset, b'"' + key + b'"'
     while True:
-        match = TOKEN.search(window.text, at)
+        match = TOKEN.search(window.text, offset)
         token = match[0] if match else b'"'
         if match is None or token == b'"':
             behind = len(window.text) if match is None else match.start()
-            window.at = behind
+            window.offset = behind
             window.more()
-            at = 0
+            offset = 0
         elif depth == 0 and token == quoted_key:
-            window.at = match.end()
+            window.offset = match.end()
             window.expect(_VALUE_LIST, f"the JSON holds no list `{key.decode()}`")
             return
         else:
-            at = match.end()
+            offset = match.end()
             depth += (token in b"[{") - (token in b"]}")
             if depth < 0:
                 raise XspError(f"the JSON holds no list `{key.decode()}`", path=window.path)
             check_depth(depth, window)
 
 
-def _decoded(decoder: msgspec.json.Decoder[list[Any]], text: bytes, window: Window, seen: Entries) -> list[Any]:
+def _decoded(decoder: msgspec.json.Decoder[list[Any]], text: bytes, window: JsonWindow, seen: Entries) -> list[Any]:
     try:
-        return decoder.decode(b"[" + text + b"]")
+        return decoder.decode(text)
     except UnicodeDecodeError:
         seen.not_utf8 += 1
     except msgspec.DecodeError as error:
         raise no_json(window) from error
     try:
-        return decoder.decode(b"[" + text.decode(errors="replace").encode() + b"]")
+        return decoder.decode(text.decode(errors="replace").encode())
     except msgspec.DecodeError as error:
         raise no_json(window) from error

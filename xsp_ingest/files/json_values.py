@@ -6,11 +6,12 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 
+from xsp_model.intervals import LATEST_NS
+
 __all__ = ["int64", "integer", "nanoseconds", "text"]
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _INTEGER = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
-_LAST_NS = 1 << 61  # beyond, sums and differences of times overflow
 
 
 def text(value: object) -> str | None:
@@ -47,4 +48,4 @@ def nanoseconds(value: object, unit_ns: int) -> int | None:
         if not digits.is_finite() or abs(digits.adjusted()) > 20:  # noqa: PLR2004 (far beyond any time)
             return 0 if digits.is_finite() and digits.adjusted() < 0 else None
         time_ns = round(digits * unit_ns)
-    return time_ns if -_LAST_NS < time_ns < _LAST_NS else None
+    return time_ns if -LATEST_NS < time_ns < LATEST_NS else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from xsp_ingest.files.json_window import Window, no_json, opened, skip, stretch, value
+from xsp_ingest.files.json_window import JsonWindow, no_json, opened, skip, stretch, value
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ def walk(path: Path, targets: Targets) -> Iterator[Part]:
     XspError where the file is cut off, nested too deeply, no JSON, or a part is not of its type. What stands twice
     comes twice.
     """
-    window = opened(path)
-    if window.peek() not in b"[{":
-        raise no_json(window)
-    yield from _at(window, (), (), targets)
+    with opened(path) as window:
+        if window.next_byte() not in b"[{":
+            raise no_json(window)
+        yield from _at(window, (), (), targets)
 
 
-def _at(window: Window, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
-    first = window.peek()
-    if location in targets.lists and first == b"[":
+def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
+    first = window.next_byte()
+    if location in targets.lists and first in b"[":
         for entries in _entries(window, targets.lists[location], targets):
             yield Part(location, numbers, entries)
     elif location in targets.lists:
@@ -72,48 +72,48 @@ def _at(window: Window, location: Location, numbers: tuple[int, ...], targets: T
         )
     elif location in targets.values:
         yield Part(location, numbers, _decoded(value(window), targets.values[location], window, targets))
-    elif first == b"{":
+    elif first in b"{":
         yield from _members(window, location, numbers, targets)
-    elif first == b"[" and targets.leads((*location, EACH)):
+    elif first in b"[" and targets.leads((*location, EACH)):
         yield from _each(window, location, numbers, targets)
     else:
         skip(window)
 
 
-def _members(window: Window, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
-    window.at += 1
-    while window.peek(b" \t\r\n,") != b"}":
+def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
+    window.offset += 1
+    while window.next_byte(b" \t\r\n,") not in b"}":
         key = _decoded(value(window), str, window, targets)
-        if window.peek() != b":":
+        if window.next_byte() not in b":":
             raise no_json(window)
-        window.at += 1
+        window.offset += 1
         inner = (*location, key)
         if key != EACH and targets.leads(inner):
             yield from _at(window, inner, numbers, targets)
         else:
             skip(window)
-    window.at += 1
+    window.offset += 1
 
 
-def _each(window: Window, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
-    window.at += 1
+def _each(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
+    window.offset += 1
     count = 0
-    while window.peek(b" \t\r\n,") != b"]":
+    while window.next_byte(b" \t\r\n,") not in b"]":
         yield from _at(window, (*location, EACH), (*numbers, count), targets)
         count += 1
-    window.at += 1
+    window.offset += 1
 
 
-def _entries(window: Window, kind: Any, targets: Targets) -> Iterator[list[Any]]:  # noqa: ANN401 (a type msgspec takes)
-    window.at += 1
+def _entries(window: JsonWindow, kind: Any, targets: Targets) -> Iterator[list[Any]]:  # noqa: ANN401 (a type msgspec takes)
+    window.offset += 1
     last = False
     while not last:
         text, last = stretch(window)
-        yield _decoded(b"[" + text + b"]", list[kind], window, targets)
-    window.at += 1
+        yield _decoded(text, list[kind], window, targets)
+    window.offset += 1
 
 
-def _decoded(text: bytes, kind: type[_T], window: Window, targets: Targets) -> _T:
+def _decoded(text: bytes, kind: type[_T], window: JsonWindow, targets: Targets) -> _T:
     try:
         return _parsed(text, kind)
     except msgspec.ValidationError as error:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_ingest.files.content import cut_off, pieces
+from xsp_ingest.files.content import cut_off
+from xsp_ingest.files.content_window import ContentWindow, Refusals
+from xsp_ingest.files.source import open_source
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,79 +21,71 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["TOKEN", "Window", "check_depth", "no_json", "opened", "skip", "stretch", "value"]
+    from xsp_ingest.files.source import Source
 
-_MAX_ENTRY_BYTES = 1 << 25
+__all__ = ["TOKEN", "JsonWindow", "check_depth", "no_json", "opened", "skip", "stretch", "value"]
+
 _MAX_BYTES = 1 << 33
 _DEEPEST = 64
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\]}]*+")
-_SPACE = b" \t\r\n"
-_BETWEEN = b" \t\r\n,"
+_MARK = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
+_BETWEEN = re.compile(rb"[ \t\r\n,]*+")
+_BACKSLASH = re.compile(rb"\\")
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_QUOTE, _COMMA = ord('"'), ord(",")
+_QUOTE, _COMMA = b'",'
 _STEPS = np.zeros(256, dtype=np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
-@dataclass(slots=True)
-class Window:
-    """The part of the file that is being looked at: from `at` on it is not used yet."""
+class JsonWindow(ContentWindow):
+    """A window over a JSON file, whose entries and short values it holds."""
 
-    path: Path
-    source: Iterator[bytes]
-    text: bytes = b""
-    at: int = 0
-    total: int = 0
+    def __init__(self, path: Path, source: Source) -> None:
+        refusals = Refusals(partial(cut_off, path, "it ends before its JSON does"), partial(_too_long, path))
+        room_bytes = 2 * limits().content_block_bytes  # a block behind what is left of the last one
+        super().__init__(source, room_bytes, limits().json_entry_max_bytes, refusals)
+        self.path = path
 
-    def more(self) -> None:
-        """Adds the next piece; XspError where there is none, or what is not used yet is too long."""
-        piece = next(self.source, None)
-        if piece is None:
-            raise cut_off(self.path, "it ends before its JSON does")
-        self.text = self.text[self.at :] + piece
-        self.at = 0
-        self.total += len(piece)
-        if len(self.text) > _MAX_ENTRY_BYTES:
-            raise XspError(f"an entry of the JSON is longer than {_MAX_ENTRY_BYTES >> 20} MiB", path=self.path)
-        if self.total > _MAX_BYTES:
+    def fill(self) -> bool:
+        """Adds the next bytes; XspError where they are too many."""
+        has_more = super().fill()
+        if self.passed_bytes + len(self.text) > _MAX_BYTES:
             raise XspError(f"the JSON is longer than {_MAX_BYTES >> 30} GiB", path=self.path)
+        return has_more
 
     def expect(self, pattern: re.Pattern[bytes], what: str) -> None:
         """Goes behind what the pattern matches here; XspError where it does not."""
-        while True:
-            if match := pattern.match(self.text, self.at):
-                self.at = match.end()
-                return
-            if self.text[self.at :].strip(b"\xef\xbb\xbf \t\r\n:"):
+        while (match := pattern.match(self.text, self.offset)) is None:
+            if bytes(self.rest).strip(_MARK + _BLANKS + b":"):
                 raise XspError(what, path=self.path)
             self.more()
-
-    def peek(self, passed: bytes = _SPACE) -> bytes:
-        """The next byte that is none of these, and stands before it."""
-        while True:
-            while self.at < len(self.text):
-                if self.text[self.at] not in passed:
-                    return self.text[self.at : self.at + 1]
-                self.at += 1
-            self.more()
+        self.offset = match.end()
 
 
-def opened(path: Path) -> Window:
-    """A window at the start of the file's content, behind a byte order mark."""
-    window = Window(path, pieces(path))
-    window.more()
-    window.at = 3 if window.text.startswith(b"\xef\xbb\xbf") else 0
-    return window
+@contextmanager
+def opened(path: Path) -> Iterator[JsonWindow]:
+    """A window over the file's content, behind a byte order mark."""
+    with open_source(path, cut_off) as source:
+        window = JsonWindow(path, source)
+        while len(window.text) < len(_MARK) and window.fill():
+            pass
+        window.offset = len(_MARK) if window.text[: len(_MARK)] == _MARK else 0
+        yield window
 
 
-def stretch(window: Window) -> tuple[bytes, bool]:
-    """Whole entries of the list that the window is in, at least one, without brackets; and whether they are the last.
+def _too_long(path: Path) -> XspError:
+    return XspError(f"an entry of the JSON is longer than {limits().json_entry_max_bytes >> 20} MiB", path=path)
+
+
+def stretch(window: JsonWindow) -> tuple[bytes, bool]:
+    """Whole entries of the list that the window is in, at least one, in brackets; and whether they are the last.
 
     Behind the last ones the window stands before the list's closing bracket.
     """
     while True:
-        steps, depth, commas = _depths(window.text[window.at :])
+        steps, depth, commas = _depths(window.buffer[window.offset : len(window.text)])
         ends = np.flatnonzero(depth < 0)
         last = len(ends) > 0
         if last:
@@ -100,65 +96,71 @@ def stretch(window: Window) -> tuple[bytes, bool]:
             closed = np.flatnonzero((depth == 0) & commas[: len(depth)]) - 1
             closed = closed[closed >= 0]
         if last or len(closed):
-            behind = window.at + (len(depth) if last else int(closed[-1]) + 1)
-            text = window.text[window.at : behind].lstrip(_BETWEEN)
-            window.at = behind
-            return text, last
+            behind = window.offset + (len(depth) if last else int(closed[-1]) + 1)
+            return b"".join((b"[", _taken(window, behind), b"]")), last
         window.more()
 
 
-def value(window: Window) -> bytes:
+def _taken(window: JsonWindow, behind: int) -> memoryview:
+    """The window's bytes up to there, without what separates them from earlier ones; they are used then."""
+    between = _BETWEEN.match(window.text, window.offset, behind)
+    start = between.end() if between else window.offset
+    window.offset = behind
+    return window.text[start:behind]
+
+
+def value(window: JsonWindow) -> bytes:
     """The text of the value that stands here, which is at most 32 MiB; the window goes behind it."""
-    start = window.peek()
+    start = window.next_byte()
     if start not in b'"[{':
-        while (match := _SCALAR.match(window.text, window.at)) is None or match.end() == len(window.text):
+        while (match := _SCALAR.match(window.text, window.offset)) is None or match.end() == len(window.text):
             window.more()
         if not match[0]:
             raise no_json(window)
-        window.at = match.end()
+        window.offset = match.end()
         return match[0]
     depth, from_here = 0, 0
     while True:
-        token = TOKEN.search(window.text, window.at + from_here)
+        token = TOKEN.search(window.text, window.offset + from_here)
         if token is None or token[0] == b'"':
-            from_here = (len(window.text) if token is None else token.start()) - window.at
+            from_here = (len(window.text) if token is None else token.start()) - window.offset
             window.more()
             continue
-        from_here = token.end() - window.at
+        from_here = token.end() - window.offset
         depth += (token[0] in b"[{") - (token[0] in b"]}")
         check_depth(depth, window)
         if depth <= 0:
-            text = window.text[window.at : token.end()]
-            window.at = token.end()
-            return text
+            return bytes(_taken(window, token.end()))
 
 
-def skip(window: Window) -> None:
+def skip(window: JsonWindow) -> None:
     """Goes behind the value that stands here, however long it is; of its text only brackets and quotes matter."""
-    if window.peek() not in b"[{":
+    if window.next_byte() not in b"[{":
         value(window)
         return
     depth = 0
     while True:
-        token = TOKEN.search(window.text, window.at)
-        if token is None or token[0] == b'"':
-            window.at = len(window.text) if token is None else token.start()
-            window.more()
-            continue
-        window.at = token.end()
-        depth += (token[0] in b"[{") - (token[0] in b"]}")
-        check_depth(depth, window)
-        if depth == 0:
-            return
+        for token in TOKEN.finditer(window.text, window.offset):
+            if token[0] == b'"':  # of a text that does not end here
+                window.offset = token.start()
+                break
+            depth += (token[0] in b"[{") - (token[0] in b"]}")
+            check_depth(depth, window)
+            window.offset = token.end()
+            if depth == 0:
+                return
+        else:
+            window.offset = len(window.text)
+        window.more()
 
 
-def check_depth(depth: int, window: Window) -> None:
+def check_depth(depth: int, window: JsonWindow) -> None:
     """XspError where it is deeper than anything a profiler writes."""
     if depth > _DEEPEST:
         raise XspError(f"the JSON is nested more than {_DEEPEST} deep", path=window.path)
 
 
-def no_json(window: Window) -> XspError:
+def no_json(window: JsonWindow) -> XspError:
     """What to say of a file that is none."""
     return XspError(
         "the file is not valid JSON",
@@ -167,11 +169,10 @@ def no_json(window: Window) -> XspError:
     )
 
 
-def _depths(text: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.bool_]]:
+def _depths(content: NDArray[np.uint8]) -> tuple[NDArray[np.int8], NDArray[np.int32], NDArray[np.bool_]]:
     """For each byte of text that begins outside of quotes: a bracket's +1 or -1, how deep it is behind it, commas."""
-    if b"\\" in text:
-        text = _ESCAPED.sub(b"  ", text)
-    content = np.frombuffer(text, dtype=np.uint8)
+    if _BACKSLASH.search(content.data):
+        content = np.frombuffer(_ESCAPED.sub(b"  ", content.data), dtype=np.uint8)
     quoted = np.bitwise_xor.accumulate((content == _QUOTE).view(np.uint8)).view(np.bool_)
     steps = _STEPS[content]
     steps[quoted] = 0

@@ -9,18 +9,17 @@ import numpy as np
 import polars as pl
 
 from xsp_model import scratch
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_model.arrays import Ints
 
-__all__ = ["LATEST_NS", "Among", "Strings", "decoded", "interned", "with_sane_times"]
+__all__ = ["Among", "Strings", "decoded", "interned", "with_sane_times"]
 
 _TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
 _DENSE, _SMALL = 4, 1 << 16  # numbers of which so large a part, or so few, are looked up in a table
-LATEST_NS = 1 << 61
-"""146 years; differences of such times fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

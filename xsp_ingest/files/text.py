@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import pieces
+from xsp_ingest.files.content import cut_off
+from xsp_ingest.files.source import open_source
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import IO
+
+    from xsp_ingest.files.source import Source
 
 __all__ = ["MAX_LINE_CHARACTERS", "decoded", "open_text"]
 
@@ -26,7 +29,7 @@ _BUFFER_BYTES = 1 << 18
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
     """The file as text: plain or gzip, UTF-8 or (as PowerShell redirects) UTF-16, with any line ending."""
-    with closing(_Content(pieces(path))) as content, io.BufferedReader(content, _BUFFER_BYTES) as stream:
+    with open_source(path, cut_off) as source, io.BufferedReader(_Content(source), _BUFFER_BYTES) as stream:
         encoding = "utf-16" if stream.peek(2)[:2] in _UTF16 else "utf-8-sig"
         with _Lines(stream, encoding=encoding, errors="replace", newline=None) as text:
             text.path = path
@@ -36,9 +39,8 @@ def open_text(path: Path) -> Iterator[IO[str]]:
 class _Content(io.RawIOBase):
     """A file's content, decompressed where needed and no longer than any trace, as a stream of bytes."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._block = memoryview(b"")
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     def readable(self) -> bool:
         """It is."""
@@ -46,12 +48,7 @@ class _Content(io.RawIOBase):
 
     def readinto(self, target: memoryview) -> int:  # type: ignore[override] # typeshed: any buffer
         """The next bytes; none at the end. XspError where gzip is damaged or cut off."""
-        if not self._block:
-            self._block = memoryview(next(self._blocks, b""))
-        taken = min(len(target), len(self._block))
-        target[:taken] = self._block[:taken]
-        self._block = self._block[taken:]
-        return taken
+        return self._source.fill(target)
 
 
 class _Lines(io.TextIOWrapper):

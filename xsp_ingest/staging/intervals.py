@@ -5,13 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from xsp_model import Finding, LedgerKind
+from xsp_model.intervals import LATEST_NS
 
 __all__ = ["MAX_DURATION_NS", "timed"]
 
 MAX_DURATION_NS = 24 * 3600 * 10**9
 """A day: no capture is longer, nor anything in one."""
-
-_MAX_NS = 1 << 61  # beyond, sums and differences overflow
 
 
 def timed(
@@ -46,4 +45,4 @@ def timed(
 
 
 def _plausible(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).is_between(-_MAX_NS, _MAX_NS)).then(pl.col(name))
+    return pl.when(pl.col(name).is_between(-LATEST_NS, LATEST_NS)).then(pl.col(name))

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_ingest.files import content
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds
 from xsp_model import XspError
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,13 +38,13 @@ def test_entries_come_in_order_with_braces_quotes_and_escapes_in_texts(tmp_path:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
-def test_pieces_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(content, "_PIECE_BYTES", size)
+def test_pieces_of_any_size_give_the_same(tmp_path: Path, size: int) -> None:
     document = {"other": [{"name": "no"}], "traceEvents": [{"name": 'a"]', "args": [{}]}, 3, {"name": "b"}], "end": 1}
     path = tmp_path / "trace.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(document, indent=1).encode())
     seen = Entries()
-    assert _names(path, seen, b"traceEvents") == ['a"]', "b"]
+    with limited(content_block_bytes=size):
+        assert _names(path, seen, b"traceEvents") == ['a"]', "b"]
     assert seen.foreign == 1
 
 

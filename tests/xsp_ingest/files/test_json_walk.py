@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_ingest.files import json_window
 from xsp_ingest.files.json_walk import EACH, Part, Targets, walk
 from xsp_model import XspError
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,20 +22,11 @@ _LIST, _VALUE = ("runs", EACH, "rows"), ("runs", EACH, "about")
 _TARGETS = Targets("the document", lists={_LIST: Any}, values={_VALUE: Any, ("end",): Any})
 
 
-def _in_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(path: Path) -> Iterator[bytes]:
-        content = path.read_bytes()
-        return (content[at : at + size] for at in range(0, len(content), size))
-
-    monkeypatch.setattr(json_window, "pieces", cut)
-
-
 @pytest.fixture(params=[1, 3, 1 << 20])
-def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def piece_bytes(request: pytest.FixtureRequest) -> Iterator[int]:
     """Files come in pieces of so many bytes: every border falls everywhere."""
-    size: int = request.param
-    _in_pieces(size, monkeypatch)
-    return size
+    with limited(content_block_bytes=request.param):
+        yield request.param
 
 
 def _walked(content: str | bytes, folder: Path, targets: Targets = _TARGETS) -> list[Part]:
@@ -89,11 +80,10 @@ def test_a_long_list_of_bare_numbers_comes_in_parts(tmp_path: Path) -> None:
     assert len(parts) > 3
 
 
-def test_what_is_not_wanted_may_be_longer_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_window, "_MAX_ENTRY_BYTES", 1000)
-    _in_pieces(100, monkeypatch)
+def test_what_is_not_wanted_may_be_longer_than_a_window(tmp_path: Path) -> None:
     content = json.dumps({"other": [{"text": "x" * 50}] * 1000, "runs": [{"rows": [1]}]})
-    assert _gathered(_walked(content, tmp_path)) == ({(0,): [1]}, {})
+    with limited(json_entry_max_bytes=1000, content_block_bytes=100):
+        assert _gathered(_walked(content, tmp_path)) == ({(0,): [1]}, {})
 
 
 @pytest.mark.parametrize(

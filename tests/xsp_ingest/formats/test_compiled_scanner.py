@@ -24,13 +24,16 @@ from tests.helpers.kineto_documents import (
     event_list,
 )
 from xsp_ingest.files import gzip_members
-from xsp_ingest.formats.torch_profiler import scan_plain, scan_source
+from xsp_ingest.files.source import content_bytes
+from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
 from xsp_ingest.formats.torch_profiler.compiled.scanner import CannotScan
 from xsp_model import XspError
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from xsp_ingest.formats.torch_profiler.events import Document
@@ -44,30 +47,29 @@ def _compare(path: Path, data: bytes) -> Document:
 
 
 @pytest.fixture(autouse=True)
-def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanner, "_COMPILE_BYTES", 0)
-    monkeypatch.setattr(scanner, "_FINISH_BYTES", 0)
+def _compiled_whatever_the_size() -> Iterator[None]:
+    with limited(compiled_compile_min_bytes=0, compiled_finish_min_bytes=0):
+        yield
 
 
-@pytest.mark.parametrize(("ready", "threshold"), [(Ready.COMPILE, "_COMPILE_BYTES"), (Ready.FINISH, "_FINISH_BYTES")])
+@pytest.mark.parametrize(
+    ("ready", "threshold"),
+    [(Ready.COMPILE, "compiled_compile_min_bytes"), (Ready.FINISH, "compiled_finish_min_bytes")],
+)
 def test_small_files_do_not_wait_for_the_compiler(
     file: Path, monkeypatch: pytest.MonkeyPatch, ready: Ready, threshold: str
 ) -> None:
-    monkeypatch.setattr(scanner, threshold, 1 << 20)
     monkeypatch.setattr(columns, "readiness", lambda: ready)
     file.write_bytes(SMALL)
-    with pytest.raises(CannotScan):
+    with limited(**{threshold: 1 << 20}), pytest.raises(CannotScan):
         scanner.scan(file)
 
 
 @pytest.mark.parametrize("names", range(0, 60, 6))
-def test_an_event_of_more_categories_than_there_is_room_for_texts(
-    file: Path, monkeypatch: pytest.MonkeyPatch, names: int
-) -> None:
-    monkeypatch.setattr(columns, "_FIRST_TEXTS", 128)
+def test_an_event_of_more_categories_than_there_is_room_for_texts(file: Path, names: int) -> None:
     one_text = [b'{"name": "n%d"}' % n for n in range(names)]
     many = b",".join(b'"cat":"%x","ph":"%x"' % (n, n) for n in range(100))
-    with guarded_memory():
+    with limited(compiled_first_texts=128), guarded_memory():
         _compare(file, event_list(*one_text, b"{" + many + b',"name":"x"}', *one_text, EVENT))
 
 
@@ -289,17 +291,23 @@ def test_the_rare_is_left_to_the_plain_scanner(file: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
-def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(scanner, "_BUFFER_BYTES", size)
-    _compare(file, SMALL)
-    _compare(file, event_list(b"1234567", EVENT, b" null ", OPERATOR, b"12 "))
+@pytest.mark.parametrize("threshold", ["compiled_buffer_bytes", "content_block_bytes"])
+def test_pieces_of_any_size(file: Path, threshold: str, size: int) -> None:
+    with limited(**{threshold: size}):
+        _compare(file, SMALL)
+        _compare(file, event_list(b"1234567", EVENT, b" null ", OPERATOR, b"12 "))
 
 
-def test_tables_that_must_grow(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_FIRST_ROWS", 2)
-    monkeypatch.setattr(columns, "_FIRST_TEXTS", 64)
-    monkeypatch.setattr(columns, "_FIRST_BYTES", 256)
-    monkeypatch.setattr(columns, "_FIRST_FRAMES", 2)
+@pytest.fixture
+def _small_tables() -> Iterator[None]:
+    with limited(
+        compiled_first_rows=2, compiled_first_texts=64, compiled_first_text_bytes=256, compiled_first_frames=2
+    ):
+        yield
+
+
+@pytest.mark.usefixtures("_small_tables")
+def test_tables_that_must_grow(file: Path) -> None:
     frames = [b'{"ph":"X","cat":"python_function","name":"f","ts":%d,"dur":1}' % n for n in range(100)]
     assert _compare(file, event_list(*frames)).frames.height == 100
     entries = [json.dumps({"name": f"kernel {n % 700}", "ph": "X", "ts": n}).encode() for n in range(3000)]
@@ -350,10 +358,9 @@ class TestGzip:
         monkeypatch.setattr(gzip_members, "_isal", lambda: None)
         _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
 
-    def test_blocks(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(gzip_members, "_READ_BYTES", 11)
-        monkeypatch.setattr(scan_source, "_BLOCK_BYTES", 5)
-        _compare(file, gzip.compress(SMALL))
+    def test_blocks(self, file: Path) -> None:
+        with limited(gzip_read_bytes=11, content_block_bytes=5):
+            _compare(file, gzip.compress(SMALL))
 
     def test_truncation_at_every_byte(self, file: Path) -> None:
         data = gzip.compress(SMALL)
@@ -377,9 +384,9 @@ class TestGzip:
 
     def test_content_bytes(self, file: Path) -> None:
         file.write_bytes(gzip.compress(SMALL * 100))
-        assert scan_source.content_bytes(file) == len(SMALL) * 100
+        assert content_bytes(file) == len(SMALL) * 100
         file.write_bytes(SMALL)
-        assert scan_source.content_bytes(file) == len(SMALL)
+        assert content_bytes(file) == len(SMALL)
 
 
 def _agree(file: Path, data: bytes) -> None:

@@ -22,6 +22,7 @@ from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 from xsp_ingest.ingester import Options
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,15 +133,13 @@ def test_text_of_launched_work_is_no_annotation(tmp_path: Path) -> None:
     ("value", "annotation"),
     [("wq", '"wq"'), ('a \u00e9 "b"', '"a \\u00e9 \\"b\\""'), (["x", 1], '["x", 1]'), (None, "null")],
 )
-def test_all_scanners_read_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object, annotation: str
-) -> None:
-    monkeypatch.setattr(scanner, "_FINISH_BYTES", 0)
+def test_all_scanners_read_the_same(tmp_path: Path, value: object, annotation: str) -> None:
     path = tmp_path / "trace.json"
     event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 7}
     events = [{**event, "args": {"graph node id": 5, key: value}} for key in ("str", "module_fqn", "annotation")]
     events.append({**event, "args": {"annotation": "no", "str": "no", "module_fqn": value}})
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    scanned = [scan_plain.scan(path), *(next(iter(each.documents(path, 100))) for each in (scanner, streamed))]
+    with limited(compiled_finish_min_bytes=0):
+        scanned = [scan_plain.scan(path), *(next(iter(each.documents(path, 100))) for each in (scanner, streamed))]
     for document in scanned:
         assert document.events["annotation"].cast(pl.String).to_list() == [annotation] * 4

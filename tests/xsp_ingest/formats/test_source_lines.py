@@ -26,9 +26,10 @@ from xsp_ingest.formats.torch_profiler.shape import shape
 from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 from xsp_ingest.ingester import Options
 from xsp_model import LedgerKind
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from xsp_ingest.formats.torch_profiler.events import Document
@@ -77,9 +78,9 @@ def _lines(path: Path, options: Options | None = None) -> dict[str, str | None]:
 
 
 @pytest.fixture(autouse=True)
-def _compiled_whatever_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_COMPILE_BYTES", 0)
-    monkeypatch.setattr(compiled, "_FINISH_BYTES", 0)
+def _compiled_whatever_the_size() -> Iterator[None]:
+    with limited(compiled_compile_min_bytes=0, compiled_finish_min_bytes=0):
+        yield
 
 
 @pytest.mark.parametrize(

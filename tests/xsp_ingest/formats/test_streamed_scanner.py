@@ -25,6 +25,7 @@ from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.events import Document
 from xsp_ingest.formats.torch_profiler.streamed import scanner
 from xsp_model import XspError
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,23 +116,23 @@ def test_documents_of_every_shape(file: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
-def test_pieces_of_any_size(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(scanner, "_PIECE_BYTES", size)
-    monkeypatch.setattr(scanner, "_NEAR_BYTES", 10)
-    _compare(file, event_list(*[EVENT, OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
-    if size < 20:
-        return
-    scanned = _compare(
-        file, b'{"traceEvents": ' + event_list(*[EVENT] * 20) + b', "after": ' + event_list(*[b"{}"] * 900) + b"}"
-    )
-    assert scanned.events.height == 20
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_pieces_of_any_size(file: Path, size: int, block: int) -> None:
+    with limited(streamed_piece_bytes=size, streamed_cut_bytes=10, content_block_bytes=block):
+        _compare(file, event_list(*[EVENT, OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
+        if min(size, block) < 20:
+            return
+        scanned = _compare(
+            file, b'{"traceEvents": ' + event_list(*[EVENT] * 20) + b', "after": ' + event_list(*[b"{}"] * 900) + b"}"
+        )
+        assert scanned.events.height == 20
 
 
-def test_documents_of_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanner, "_PIECE_BYTES", 4000)
+def test_documents_of_a_few_rows(file: Path) -> None:
     file.write_bytes(event_list(*[EVENT, OPERATOR] * 500))
-    assert len(list(scanner.documents(file, 100))) > 5
-    assert_same(_scan(file, 100), scan_plain.scan(file))
+    with limited(streamed_piece_bytes=4000):
+        assert len(list(scanner.documents(file, 100))) > 5
+        assert_same(_scan(file, 100), scan_plain.scan(file))
 
 
 @pytest.mark.parametrize(
@@ -156,10 +157,9 @@ def test_whole_numbers(file: Path, text: str) -> None:
         _agree(file, event_list(f'{{"pid": {text}}}'.encode(), *others))
 
 
-def test_the_least_number_across_pieces(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanner, "_PIECE_BYTES", 20)
+def test_the_least_number_across_pieces(file: Path) -> None:
     file.write_bytes(event_list(b'{"pid": 1}', b'{"pid": -9223372036854775808}', b'{"pid": 2}'))
-    with pytest.raises(CannotScan):
+    with limited(streamed_piece_bytes=20), pytest.raises(CannotScan):
         _scan(file)
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.helpers.linked import converted, ledger_counts
 from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.torch_profiler.compiled import scanner
-from xsp_ingest.formats.torch_profiler.scan_source import content_bytes
+from xsp_ingest.files.source import content_bytes
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_small_gzip_that_was_cut_off_is_not_taken_for_gigabytes(tmp_path: Path
     """Its last four bytes are no length; to compile the scanner for such a file looked like a hang."""
     path = tmp_path / "t.json.gz"
     path.write_bytes(gzip.compress(_sound().to_bytes())[:200] + b"\xff\xff\xff\xf0")
-    assert content_bytes(path) < scanner.MIN_BYTES
+    assert content_bytes(path) < limits().compiled_min_bytes
     assert content_bytes(path) <= 100 * path.stat().st_size
 
 

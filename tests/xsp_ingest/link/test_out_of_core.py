@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,14 +18,15 @@ from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.nsys.tables import rows
-from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
 from xsp_model import XspError, bundle, integrity, scratch
 from xsp_model import builder as building
+from xsp_model.limits import limited
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.helpers.fixture_cases import FixtureCase
@@ -33,18 +35,18 @@ if TYPE_CHECKING:
 _ON_DISK = [case for case in SOUND if case.name.startswith(("torch_profiler/", "nsys_sqlite/"))]
 
 
-def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Everything is large from now on, and whatever is written is written into the folder."""
+@contextmanager
+def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """Everything is large, and whatever is written is written into the folder."""
     monkeypatch.setattr(scratch, "MIN_BYTES", 0)
     monkeypatch.setattr(link, "SPILLED_SPANS", 0)
     monkeypatch.setattr(scratch, "PIECE", 64)
     monkeypatch.setattr(rows, "_MANY", 0)
     monkeypatch.setattr(rows, "_PIECE", 50)
     monkeypatch.setattr(building, "PIECE_ROWS", 1000)
-    monkeypatch.setattr(scanner, "PIECE_ROWS", 700)
-    monkeypatch.setattr(scanner, "MIN_BYTES", 0)
-    monkeypatch.setattr(scanner, "_COMPILE_BYTES", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with limited(trace_piece_rows=700, compiled_min_bytes=0, compiled_compile_min_bytes=0):
+        yield
 
 
 def _same(actual: Trace, expected: Trace) -> None:
@@ -60,8 +62,8 @@ def test_fixtures_are_the_same_piece_by_piece(
     case: FixtureCase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = trace_of(case)
-    _out_of_core(monkeypatch, tmp_path)
-    converted = convert(case.raw_files, Options())
+    with _out_of_core(monkeypatch, tmp_path):
+        converted = convert(case.raw_files, Options())
     _same(converted, expected)
     assert list(integrity.broken_rules(converted)) == []
 
@@ -78,9 +80,9 @@ def test_a_grown_trace_and_its_answers_are_the_same(
     grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = convert([grown], Options())
-    _out_of_core(monkeypatch, tmp_path / "scratch")
     (tmp_path / "scratch").mkdir()
-    converted = convert([grown], Options())
+    with _out_of_core(monkeypatch, tmp_path / "scratch"):
+        converted = convert([grown], Options())
     _same(converted, expected)
     bundle.write(converted, tmp_path / "found.xsp")
     opened = bundle.read(tmp_path / "found.xsp")
@@ -90,21 +92,19 @@ def test_a_grown_trace_and_its_answers_are_the_same(
 
 
 def test_nothing_is_left_in_the_scratch_folder(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _out_of_core(monkeypatch, tmp_path)
-    trace = convert([grown], Options())
+    with _out_of_core(monkeypatch, tmp_path):
+        trace = convert([grown], Options())
     assert [path.name[:4] for path in tmp_path.iterdir()] == ["xsp-"]  # the tables; columns have no names
     del trace
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_conversion_leaves_nothing(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _out_of_core(monkeypatch, tmp_path)
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(link, "_add_moments", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with _out_of_core(monkeypatch, tmp_path), pytest.raises(KeyboardInterrupt):
         convert([grown], Options())
     assert list(tmp_path.iterdir()) == []
 

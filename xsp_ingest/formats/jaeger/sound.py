@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.jaeger.levels import DEVICE_WORK
 from xsp_model import Finding, LedgerKind, Severity
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["sound_spans"]
 
 _LONGEST_US = 24 * 3600 * 10**6  # no window of a profiler's is a day long
-_LATEST_US = (1 << 61) // 1000  # beyond, sums of times in ns overflow
+_LATEST_US = LATEST_NS // 1000
 
 
 def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Finding]]:

@@ -10,6 +10,7 @@ from xsp_ingest.formats.nvprof.quantity import byte_count, integer, time_ns
 from xsp_ingest.link.demangle import demangle
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Work", "add_summary", "add_trace"]
 
-_LAST_NS = 1 << 61
 _SOURCE = "nvprof"
 _NONE = ("", "-")
 _CORRELATION = re.compile(r" \[(\d{1,18})\]\Z")
@@ -179,7 +179,7 @@ def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None
         work.untimed += 1
         return
     start = work.ends_ns.get((process, is_call), 0)
-    if start + max(total, 0) > _LAST_NS:
+    if start + max(total, 0) > LATEST_NS:
         work.untimed += 1
         return
     work.negative += total < 0

@@ -6,6 +6,8 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from xsp_model.intervals import LATEST_NS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,7 +17,6 @@ _QUANTITY = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s?([a-zA-Z]{0,3})\Z", re.AS
 _TIMES: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BYTES: Mapping[str, int] = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _INTEGER = re.compile(r"\d{1,18}\Z", re.ASCII)
-_LAST = 1 << 61
 
 
 def time_ns(text: str) -> int | None:
@@ -38,4 +39,4 @@ def _scaled(text: str, units: Mapping[str, int]) -> int | None:
     if match is None or match[2] not in units:
         return None
     value = round(Decimal(match[1]) * units[match[2]])
-    return value if -_LAST < value < _LAST else None
+    return value if -LATEST_NS < value < LATEST_NS else None  # sizes, too, are added up

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.content import read_all
 from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.torch_profiler import categories as cat
-from xsp_ingest.formats.torch_profiler.scan_source import read_all
+from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.staging.raw import frame_of
 
@@ -48,7 +49,7 @@ def captured_launches(spans: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 def _events(path: Path) -> Iterator[Mapping[str, object]]:
     """The launches as they stand in the file: scanners keep known arguments only."""
-    text = read_all(path).decode("utf-8", errors="replace")
+    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder()
     is_compact = False
     for match in _LAUNCH.finditer(text):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_ingest.counters.ncu_names import unit_of
+from xsp_ingest.files.content import read_all
+from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER
 from xsp_ingest.formats.torch_profiler.scan_plain import integer, microseconds_to_ns
-from xsp_ingest.formats.torch_profiler.scan_source import read_all
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, LedgerKind
 
@@ -55,7 +56,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
 
 
 def _events(path: Path, expected: int) -> Iterator[dict[str, Any]]:
-    text = read_all(path).decode("utf-8", errors="replace")
+    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder(parse_float=_Number, parse_constant=lambda _: None)
     starts = [match.start() for match in _HEAD.finditer(text)]
     if len(starts) == expected:

@@ -6,11 +6,12 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.source import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.compiled import scanner
-from xsp_ingest.formats.torch_profiler.scan_source import content_bytes
 from xsp_ingest.ingester import Ingester, Match
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["STREAM_BYTES", "TORCH_PROFILER"]
-
-STREAM_BYTES = 1 << 18
-"""Content smaller than this is read by the standard library's `json`: to get msgspec ready would take longer."""
+__all__ = ["TORCH_PROFILER"]
 
 _KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
 _TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
@@ -52,14 +50,14 @@ class _TorchProfiler(Ingester):
 
         # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
         size, frames = content_bytes(path), options.frames != "none"
-        if size >= scanner.MIN_BYTES:
+        if size >= limits().compiled_min_bytes:
             with suppress(CannotScan):
-                return shape(scanner.documents(path, scanner.PIECE_ROWS, frames=frames), path, options)
-        if size >= STREAM_BYTES:
+                return shape(scanner.documents(path, limits().trace_piece_rows, frames=frames), path, options)
+        if size >= limits().streamed_min_bytes:
             from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 
             with suppress(CannotScan):
-                return shape(streamed.documents(path, scanner.PIECE_ROWS, frames=frames), path, options)
+                return shape(streamed.documents(path, limits().trace_piece_rows, frames=frames), path, options)
         return shape([scan_plain.scan(path, frames=frames)], path, options)
 
 

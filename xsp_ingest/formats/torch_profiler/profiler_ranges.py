@@ -11,8 +11,9 @@ import polars as pl
 from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
+from xsp_ingest.files.content import read_all
+from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
-from xsp_ingest.formats.torch_profiler.scan_source import read_all
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -55,7 +56,7 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
 
 def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
     """Start, name and counters of each range; read from the text, as the scanners keep known arguments only."""
-    text = read_all(path).decode("utf-8", errors="replace")
+    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder()
     events = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
     if not events:  # written by another program, with its keys in another order

@@ -14,7 +14,7 @@ __all__ = ["no_events", "not_json", "too_deep", "truncated"]
 _AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
 
 
-def truncated(path: Path) -> XspError:
+def truncated(path: Path, _why: str = "") -> XspError:
     """The file ends in the middle of its JSON or of its compressed stream."""
     return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.content import read_all
 from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.events import (
@@ -24,7 +25,6 @@ from xsp_ingest.formats.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
-from xsp_ingest.formats.torch_profiler.scan_source import read_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class _Fraction(str):
 
 def scan(path: Path, *, frames: bool = True) -> Document:
     """The file's events, and `frames` or none; XspError where it is no JSON, is cut off, or has no list of events."""
-    document = _parse(read_all(path), path)
+    document = _parse(read_all(path, damaged=refusal.truncated), path)
     if isinstance(document, list):
         return _columns(document, {}, frames=frames)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.staging.raw import RunFacts
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["process_of", "run_facts"]
 
 _ENVIRONMENT = "Task Environment"
-_LAST_NS = 1 << 61  # beyond, sums and differences of times overflow
 _UNIX_AT_LEAST_NS = 10**18  # 2001; a time that counts from the start of the profile is far smaller
 
 
@@ -35,7 +35,7 @@ def run_facts(planes: Sequence[Plane], spans: pl.DataFrame) -> RunFacts:
     started = stats.get("profile_start_time")
     first = spans["start_ns"].min()
     epoch = 0 if isinstance(first, int) and first >= _UNIX_AT_LEAST_NS else None
-    if epoch is None and isinstance(started, int) and 0 < started < _LAST_NS:
+    if epoch is None and isinstance(started, int) and 0 < started < LATEST_NS:
         epoch = started
     return RunFacts(profiler="TensorFlow/JAX profiler (XPlane)", framework=_framework(planes, stats), epoch_ns=epoch)
 

@@ -14,6 +14,7 @@ from xsp_ingest.formats.jaeger.references import parents
 from xsp_ingest.staging.plain_ranges import RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["shape"]
 
-_LATEST_NS = 1 << 61  # beyond, sums of times overflow
 _KINDS = {2: "server", 3: "client", 4: "producer", 5: "consumer"}
 _SDK = ("telemetry.sdk.name", "telemetry.sdk.language", "telemetry.sdk.version")
 
@@ -116,8 +116,8 @@ def _timed(resources: Sequence[ResourceSpans]) -> tuple[list[_Timed], list[Findi
 def _time(written: str | int | None) -> int | None:
     """Nanoseconds since 1970; 0 is how the encoding writes what is not known."""
     text = str(written)
-    value = int(text) if text.isdecimal() and len(text) <= len(str(_LATEST_NS)) else 0
-    return value if 0 < value < _LATEST_NS else None
+    value = int(text) if text.isdecimal() and len(text) <= len(str(LATEST_NS)) else 0
+    return value if 0 < value < LATEST_NS else None
 
 
 def _facts(resources: Sequence[ResourceSpans]) -> RunFacts:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.stored_columns import LATEST_NS
 from xsp_ingest.formats.nsys.tables.directives import directive_tables
 from xsp_ingest.formats.nsys.tables.messages import TABLES as MESSAGES
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_ingest.staging.selection import Skipped
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_model.intervals import LATEST_NS
+
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.stats_csv.sections import Section
 
@@ -16,7 +18,6 @@ _FACTORS = {
     "": 1, "ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9,
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
 }  # fmt: skip
-_LARGEST = 1 << 61  # differences of such times fit into 64 bits
 
 
 def integers(section: Section, heading: str) -> pl.Series:
@@ -42,4 +43,4 @@ def _number(cell: str, factor: int) -> int | None:
         value = int(exact.to_integral_value())
     except (InvalidOperation, ValueError, OverflowError):
         return None
-    return value if -_LARGEST < value < _LARGEST else None
+    return value if -LATEST_NS < value < LATEST_NS else None  # sizes, too, are added up

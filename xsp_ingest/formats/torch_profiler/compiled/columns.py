@@ -23,6 +23,7 @@ from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.machine.functions import SCAN_EVENTS
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_model import scratch
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,11 +61,6 @@ _SPELLINGS = {
     **{key: (scan_state.INTEGER, column) for column, keys in ARGS.items() for key in keys[1:]},
     **{key: (scan_state.TEXT, column) for column, keys in JSON_ARGS.items() for key in keys[1:]},
 }
-_FIRST_ROWS = 1 << 14
-_FIRST_DETAILS = 1 << 12
-_FIRST_FRAMES = 1 << 12
-_FIRST_TEXTS = 1 << 14
-_FIRST_BYTES = 1 << 21
 
 
 def _slots() -> tuple[list[str], NDArray[np.uint64]]:
@@ -110,11 +106,12 @@ class Tables:
         self._hold("value_offsets", np.empty(notes, dtype=np.int64))
         self._hold("segments", np.zeros(scan_state.MAX_SEGMENTS * scan_state.SEGMENT_SIZE, dtype=np.uint8))
         self._set(segment_count=1, score=scan_state.MAX_SCORE)
-        self._room_for_rows(max_rows or _FIRST_ROWS)
-        self._room_for_texts(_FIRST_TEXTS)
-        self._room_for_bytes(_FIRST_BYTES)
-        self._room_for_details(max_rows or _FIRST_DETAILS)
-        self._room_for_frames(max_rows or _FIRST_FRAMES)
+        first = limits()
+        self._room_for_rows(max_rows or first.compiled_first_rows)
+        self._room_for_texts(first.compiled_first_texts)
+        self._room_for_bytes(first.compiled_first_text_bytes)
+        self._room_for_details(max_rows or first.compiled_first_details)
+        self._room_for_frames(max_rows or first.compiled_first_frames)
         self._set(wants_frames=int(frames))
         self._know(scan_state.KNOWN_TEXTS)
 
@@ -291,6 +288,13 @@ class Ready(IntEnum):
     COMPILE = 1  # numba's work, of more than ten seconds
     FINISH = 2  # LLVM's alone, of a third of a second
     LOAD = 3
+
+    @property
+    def min_bytes(self) -> int:
+        """For less content nobody waits, once per installation, until the scanner is made."""
+        if self == Ready.LOAD:
+            return 0
+        return limits().compiled_finish_min_bytes if self == Ready.FINISH else limits().compiled_compile_min_bytes
 
 
 def readiness() -> Ready:

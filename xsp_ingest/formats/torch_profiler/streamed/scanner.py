@@ -13,26 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from xsp_ingest.files.content_window import ContentWindow, Refusals
+from xsp_ingest.files.source import open_source
+from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.events import Document
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
-from xsp_ingest.formats.torch_profiler.scan_source import open_source
 from xsp_ingest.formats.torch_profiler.streamed.columns import INT64_MIN_DIGITS, Columns, Event
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from xsp_ingest.formats.torch_profiler.scan_source import Source
-
 __all__ = ["documents"]
 
-_PIECE_BYTES = 1 << 19
-_MAX_ENTRY_BYTES = 1 << 26
-_MAX_REST_BYTES = 1 << 28
+_MAX_ENTRY_BYTES = 1 << 26  # of an event, or of what comes behind the list
 _MAX_TRIES = 8  # positions that look like the end of an event, or of the list
-_NEAR_BYTES = 1 << 12
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
 _BLANKS = " \t\r\n"
@@ -45,14 +43,17 @@ def documents(path: Path, max_rows: int, *, frames: bool = True) -> Iterator[Doc
 
     CannotScan where `scan_plain` should read the file.
     """
-    with open_source(path) as source:
+    with open_source(path, refusal.truncated) as source:
+        window = ContentWindow(
+            source, limits().streamed_piece_bytes, _MAX_ENTRY_BYTES, Refusals(CannotScan, CannotScan)
+        )
         try:
-            yield from _documents(_Window(source, path), max_rows, frames=frames)
+            yield from _documents(window, path, max_rows, frames=frames)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise CannotScan from error
 
 
-def _documents(window: _Window, max_rows: int, *, frames: bool) -> Iterator[Document]:
+def _documents(window: ContentWindow, path: Path, max_rows: int, *, frames: bool) -> Iterator[Document]:
     before = _start(window)
     columns = Columns(frames=frames)
     while True:
@@ -61,7 +62,7 @@ def _documents(window: _Window, max_rows: int, *, frames: bool) -> Iterator[Docu
             columns.add(events)
             del events
         if is_last:
-            head = _head(before, window)
+            head = _head(before, window, path)
             yield Document(*columns.frames(), head, 0, columns.python_frames, columns.unread_flows)
             return
         if columns.rows >= max_rows:
@@ -80,36 +81,17 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _Window:
-    """The part of the content that is looked at."""
-
-    def __init__(self, source: Source, path: Path) -> None:
-        self._source = source
-        self.path = path
-        self.text = b""
-        self.ended = False
-
-    def more(self) -> None:
-        """Adds to the text, unless the content has ended."""
-        if len(self.text) > _MAX_ENTRY_BYTES:
-            raise CannotScan
-        piece = bytearray(_PIECE_BYTES)
-        read = self._source.fill(memoryview(piece))
-        self.ended = read == 0
-        self.text += memoryview(piece)[:read]
-
-
-def _start(window: _Window) -> bytes:
+def _start(window: ContentWindow) -> bytes:
     """Leaves the window at the list's first entry; the text before, up to the opening bracket."""
-    window.more()
-    text = window.text.decode("latin-1")  # a character a byte: only ASCII matters here
+    window.fill()
+    text = str(window.text, "latin-1")  # a character a byte: only ASCII matters here
     offset = _behind_blanks(text, 0)
     if text[offset : offset + 1] == "{":
         offset = _list_of(text, offset + 1)
     if text[offset : offset + 1] != "[":
         raise CannotScan
-    before, window.text = window.text[:offset], window.text[offset + 1 :]
-    return before
+    window.offset = offset + 1
+    return bytes(window.text[:offset])
 
 
 def _list_of(text: str, offset: int) -> int:
@@ -136,51 +118,52 @@ def _behind_blanks(text: str, offset: int) -> int:
     return offset
 
 
-def _events(window: _Window) -> tuple[Sequence[Event], bool]:
+def _events(window: ContentWindow) -> tuple[Sequence[Event], bool]:
     """Events from the window on, and whether they are the list's last ones.
 
     What decodes as a list between brackets of our own are whole entries: wherever it is cut, that is between two.
     """
-    if len(window.text) < _PIECE_BYTES:
-        window.more()
+    if len(window.rest) < limits().streamed_piece_bytes:
+        window.fill()
     while True:
-        for stop, start in _cuts(window.text):
-            events, end = _decoded(window.text[:stop])
+        rest = window.rest
+        for stop, start in _cuts(rest):
+            events, end = _decoded(rest[:stop])
             if end is not None:
                 return _last_events(window, end), True
             if events is not None and stop < start:
-                window.text = window.text[start:]
+                window.offset += start
                 return events, False
-        if window.ended:
-            raise CannotScan
         window.more()
 
 
-def _last_events(window: _Window, end: int) -> Sequence[Event]:
+def _last_events(window: ContentWindow, end: int) -> Sequence[Event]:
     """Events before the list's own bracket, which is the last before the end; leaves the window behind it."""
-    bracket = window.text.rfind(b"]", 0, end)
-    events, _ = _decoded(window.text[:bracket])
+    rest = window.rest
+    bracket = bytes(rest[:end]).rfind(b"]")
+    events, _ = _decoded(rest[:bracket])
     if events is None:
         raise CannotScan
-    window.text = window.text[bracket + 1 :]
+    window.offset += bracket + 1
     return events
 
 
-def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
+def _cuts(text: memoryview) -> Iterator[tuple[int, int]]:
     """Where whole entries may end and where the next starts, the last ones first; then twice the end of the text."""
-    for first in (max(len(text) - _NEAR_BYTES, 0), 0):
+    for first in (max(len(text) - limits().streamed_cut_bytes, 0), 0):
         if candidates := list(_BETWEEN.finditer(text, first)):
             yield from ((match.start() + 1, match.end()) for match in reversed(candidates[-_MAX_TRIES:]))
             break
     yield len(text), len(text)
 
 
-def _decoded(entries: bytes) -> tuple[Sequence[Event] | None, int | None]:
+def _decoded(entries: memoryview) -> tuple[Sequence[Event] | None, int | None]:
     """The events, or None; then just behind which byte the list ended, where it did before the entries."""
-    if INT64_MIN_DIGITS in entries:
+    text = b"".join((b"[", entries, b"]"))
+    if INT64_MIN_DIGITS in text:
         raise CannotScan
     try:
-        return _EVENTS.decode(b"[" + entries + b"]"), None
+        return _EVENTS.decode(text), None
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as error:
@@ -188,18 +171,17 @@ def _decoded(entries: bytes) -> tuple[Sequence[Event] | None, int | None]:
         return None, int(behind[1]) - 1 if behind else None
 
 
-def _head(before: bytes, window: _Window) -> dict[str, Any]:
+def _head(before: bytes, window: ContentWindow, path: Path) -> dict[str, Any]:
     """The top-level object without the list; the window stands behind that."""
-    while not window.ended:
-        window.more()
-        if len(window.text) > _MAX_REST_BYTES:
-            raise CannotScan
+    while window.fill():
+        pass
+    behind = bytes(window.rest)
     if not before.strip():
-        if window.text.strip():
+        if behind.strip():
             raise CannotScan
         return {}
     try:
-        head = _parse(before + json.dumps(_LIST).encode() + window.text, window.path)
+        head = _parse(before + json.dumps(_LIST).encode() + behind, path)
     except XspError as error:
         raise CannotScan from error
     if head.pop("traceEvents", None) != _LIST:  # another one came later
