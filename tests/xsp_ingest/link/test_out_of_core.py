@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,15 +17,15 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys.tables import rows
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
 from xsp_model import XspError, bundle, integrity, scratch
-from xsp_model import builder as building
+from xsp_model.limits import limited
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.helpers.fixture_cases import FixtureCase
@@ -33,18 +34,22 @@ if TYPE_CHECKING:
 _ON_DISK = [case for case in SOUND if case.name.startswith(("torch_profiler/", "nsys_sqlite/"))]
 
 
-def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Everything is large from now on, and whatever is written is written into the folder."""
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    monkeypatch.setattr(link, "SPILLED_SPANS", 0)
-    monkeypatch.setattr(scratch, "PIECE", 64)
-    monkeypatch.setattr(rows, "_MANY", 0)
-    monkeypatch.setattr(rows, "_PIECE", 50)
-    monkeypatch.setattr(building, "PIECE_ROWS", 1000)
+@contextmanager
+def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """Within, everything is large, and whatever is written is written into the folder."""
     monkeypatch.setattr(scanner, "PIECE_ROWS", 700)
     monkeypatch.setattr(scanner, "MIN_BYTES", 0)
     monkeypatch.setattr(scanner, "_COMPILE_BYTES", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with limited(
+        mapped_column_min_bytes=0,
+        spilled_min_spans=0,
+        pass_rows=64,
+        row_group_rows=1000,
+        nsys_staged_min_rows=0,
+        nsys_staged_piece_rows=50,
+    ):
+        yield
 
 
 def _same(actual: Trace, expected: Trace) -> None:
@@ -60,10 +65,10 @@ def test_fixtures_are_the_same_piece_by_piece(
     case: FixtureCase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = trace_of(case)
-    _out_of_core(monkeypatch, tmp_path)
-    converted = convert(case.raw_files, Options())
-    _same(converted, expected)
-    assert list(integrity.broken_rules(converted)) == []
+    with _out_of_core(monkeypatch, tmp_path):
+        converted = convert(case.raw_files, Options())
+        _same(converted, expected)
+        assert list(integrity.broken_rules(converted)) == []
 
 
 @pytest.fixture(scope="module")
@@ -77,33 +82,31 @@ def test_a_grown_trace_and_its_answers_are_the_same(
     grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = convert([grown], Options())
-    _out_of_core(monkeypatch, tmp_path / "scratch")
     (tmp_path / "scratch").mkdir()
-    converted = convert([grown], Options())
-    _same(converted, expected)
-    bundle.write(converted, tmp_path / "found.xsp")
-    opened = bundle.read(tmp_path / "found.xsp")
-    for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
-        ours, theirs = (run(find(identity), StepFrames.of(trace)).table for trace in (opened, expected))
-        assert ours.equals(theirs), identity
+    with _out_of_core(monkeypatch, tmp_path / "scratch"):
+        converted = convert([grown], Options())
+        _same(converted, expected)
+        bundle.write(converted, tmp_path / "found.xsp")
+        opened = bundle.read(tmp_path / "found.xsp")
+        for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
+            ours, theirs = (run(find(identity), StepFrames.of(trace)).table for trace in (opened, expected))
+            assert ours.equals(theirs), identity
 
 
 def test_nothing_is_left_in_the_scratch_folder(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _out_of_core(monkeypatch, tmp_path)
-    trace = convert([grown], Options())
+    with _out_of_core(monkeypatch, tmp_path):
+        trace = convert([grown], Options())
     assert [path.name[:4] for path in tmp_path.iterdir()] == ["xsp-"]  # the tables; columns have no names
     del trace
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_conversion_leaves_nothing(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _out_of_core(monkeypatch, tmp_path)
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(link, "_add_moments", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with _out_of_core(monkeypatch, tmp_path), pytest.raises(KeyboardInterrupt):
         convert([grown], Options())
     assert list(tmp_path.iterdir()) == []
 
@@ -113,13 +116,12 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", no_space)
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    with pytest.raises(XspError, match="no room is left"):
+    with limited(mapped_column_min_bytes=0), pytest.raises(XspError, match="no room is left"):
         scratch.empty(10, np.int64)
 
 
-def test_a_column_grows_from_memory_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MIN_BYTES", 100)
+@limited(mapped_column_min_bytes=100)
+def test_a_column_grows_from_memory_into_a_file() -> None:
     column = scratch.Growing(np.int64)
     for first in range(0, 100, 7):
         column.add(np.arange(first, min(first + 7, 100)))
@@ -128,9 +130,9 @@ def test_a_column_grows_from_memory_into_a_file(monkeypatch: pytest.MonkeyPatch)
     assert values.tolist() == list(range(100))
 
 
-def test_rows_gathered_on_disk_keep_nulls_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_gathered_on_disk_keep_nulls_and_words() -> None:
     frame = pl.DataFrame({"n": [1, None, 3], "w": ["a", "b", None]}, schema_overrides={"w": pl.Categorical})
     rows = np.array([2, 1, 1, 0])
     expected = frame[rows]
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    assert scratch.gathered(frame, rows).equals(expected)
+    with limited(mapped_column_min_bytes=0):
+        assert scratch.gathered(frame, rows).equals(expected)
