@@ -29,7 +29,7 @@ from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import limited, limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -169,6 +169,20 @@ def test_pages_that_lie_far_apart_are_read_one_by_one(tmp_path: Path, spread: in
         connection.commit()
     with limited(page_reader_piece_bytes=2048, page_reader_max_spread=spread):
         _check(path, "t", ["n"])
+
+
+def test_threads_that_read_have_the_limits_of_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill, pieces = reader._fill, []
+
+    def noted(*arguments: Any) -> None:  # noqa: ANN401 (as they are)
+        pieces.append(limits().page_reader_piece_bytes)
+        fill(*arguments)
+
+    monkeypatch.setattr(reader, "_fill", noted)
+    path = _make(tmp_path / "t.db", _MIXED, _mixed(100), page=512)
+    with limited(page_reader_piece_bytes=2048):
+        _by_pages(path, "t", {"i": INTEGER})
+    assert set(pieces) == {2048}
 
 
 def test_columns_added_later_are_null_or_have_their_default(tmp_path: Path) -> None:
