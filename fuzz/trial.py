@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
-from unittest import mock
 
 from fuzz.guarded import guarded_memory
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xplane import scan
 from xsp_ingest.ingester import Options
-from xsp_ingest.machine import sweep
-from xsp_ingest.machine.sqlite import reader as pages
 from xsp_model import XspError, integrity
 from xsp_model.limits import limited
 
@@ -68,19 +64,19 @@ def compiled_readers(number: int) -> Iterator[None]:
 
     Its memory then ends where nothing may be read or written.
     """
-    thresholds: list[tuple[object, tuple[str, ...]]] = [
-        (scan, ("_MIN_BYTES",)),
-        (pages, ("MIN_BYTES", "_COMPILE_BYTES")),
-        (sweep, ("_MIN_ROWS", "_COMPILE_ROWS")),
-    ]
+    small_is_large = limited(
+        compiled_compile_min_bytes=0,
+        compiled_finish_min_bytes=0,
+        compiled_min_bytes=0,
+        page_reader_compile_min_bytes=0,
+        page_reader_min_bytes=0,
+        plane_scan_min_bytes=0,
+        sweep_compile_min_rows=0,
+        sweep_min_rows=0,
+    )
     with ExitStack() as patches:
         if number % 2:
-            for module, names in thresholds:
-                for name in names:
-                    patches.enter_context(mock.patch.object(module, name, 0))
-            patches.enter_context(
-                limited(compiled_min_bytes=0, compiled_compile_min_bytes=0, compiled_finish_min_bytes=0)
-            )
+            patches.enter_context(small_is_large)
             patches.enter_context(guarded_memory())
         yield
 

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_model.schema import TableSpec
 
-__all__ = ["PIECE_ROWS", "conformed", "read_parquet", "row_groups", "to_arrow", "write_parquet"]
-
-PIECE_ROWS = 1 << 17
-"""Rows of a row group: what is written, and may be read, at once."""
+__all__ = ["conformed", "read_parquet", "row_groups", "to_arrow", "write_parquet"]
 
 _RISING = (
     "span_id",

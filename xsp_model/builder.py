@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_model import integrity, ledger
 from xsp_model.arrays import lookup
-from xsp_model.arrow import PIECE_ROWS, conformed, to_arrow
+from xsp_model.arrow import conformed, to_arrow
+from xsp_model.limits import limits
 from xsp_model.order import total_order
 from xsp_model.schema import REFERENCES, TABLES
 from xsp_model.spill import Spill
@@ -50,8 +51,8 @@ class TraceBuilder:
         if self._spill is None:
             self.add(table, rows(0, height))
             return
-        firsts = range(0, max(height, 1), PIECE_ROWS)
-        pieces = (rows(first, min(first + PIECE_ROWS, height)) for first in firsts)
+        step = limits().row_group_rows
+        pieces = (rows(first, min(first + step, height)) for first in range(0, max(height, 1), step))
         self._written[table] = self._spill.write(table, (_check_columns(table, piece) for piece in pieces))
 
     def note(self, findings: Iterable[Finding]) -> None:

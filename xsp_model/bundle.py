@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_model import integrity
-from xsp_model.arrow import PIECE_ROWS, read_parquet, write_parquet
+from xsp_model.arrow import read_parquet, write_parquet
 from xsp_model.bundle_files import MANIFEST, check_contents, check_tables, file_entry, read_json
 from xsp_model.bundle_rows import RowsCheck, readable, refuse
 from xsp_model.errors import AGAIN, XspError
+from xsp_model.limits import limits
 from xsp_model.output_files import replace_folder
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.trace import Trace
@@ -88,7 +89,8 @@ def _write_table(trace: Trace, name: str, target: Path) -> None:
         shutil.copyfile(part, target)
         return
     table = trace.table(name)
-    pieces = (table.slice(first, PIECE_ROWS) for first in range(0, max(table.num_rows, 1), PIECE_ROWS))
+    rows = limits().row_group_rows
+    pieces = (table.slice(first, rows) for first in range(0, max(table.num_rows, 1), rows))
     write_parquet(pieces, TABLES[name], target)
 
 

@@ -17,7 +17,32 @@ __all__ = ["Limits", "limited", "limits"]
 class Limits:
     """What tests, fuzzers and builds set otherwise, so that small inputs take the paths of large ones."""
 
-    # reading content and traces of torch.profiler
+    # Columns and tables of large traces
+    mapped_column_min_bytes: int = 1 << 20  # columns from this size on are on disk
+    pass_rows: int = 1 << 16  # of a pass at a time: what it needs besides stays in the processor's cache
+    tied_spans: int = 1 << 16  # that start with others, looked at together while a trace is put in order
+    row_group_rows: int = 1 << 17  # of a Parquet file: what is written, and may be read, at once
+    spilled_min_spans: int = 1 << 20  # tables of a run of so many are written to disk as they come to be
+
+    # Linking
+    climb_min_spans: int = 100_000  # fewer are climbed by whole columns, which takes no longer
+    climb_piece_spans: int = 1 << 20  # climbed at a time
+    nesting_piece_spans: int = 1 << 16  # nested at a time
+    shortcut_min_steps: int = 64  # on the way up from a range, from where on shortcuts are worth their making
+
+    # Machine code
+    sweep_min_rows: int = 100_000  # below, loading the compiled code costs more than it saves
+    sweep_compile_min_rows: int = 300_000  # below, compiling it does, which is done once per installation
+    plane_scan_min_bytes: int = 400_000  # of a plane's lines; below, loading the compiled code costs more than it saves
+
+    # Pages of SQLite tables, by machine code
+    page_reader_min_bytes: int = 1 << 20  # tables of fewer are read as fast by SQLite
+    page_reader_compile_min_bytes: int = 64 << 20  # of a table; for less no code is compiled where none is at hand
+    page_reader_piece_bytes: int = 1 << 20  # read at once: what stays in a core's cache
+    page_reader_max_spread: int = 3  # where the selected pages are fewer than one in so many, the others are not read
+    page_reader_max_deferred_rows: int = 1 << 12  # asked for one by one; where a part has more, SQLite reads the table
+
+    # Content of files, and the scanners of PyTorch traces
     content_block_bytes: int = 1 << 22  # of content, read or decompressed at once
     gzip_read_bytes: int = 1 << 18  # of a compressed file, read at once
     json_entry_max_bytes: int = 1 << 25  # of an entry of a JSON list, which is held as a whole
@@ -34,6 +59,28 @@ class Limits:
     compiled_first_texts: int = 1 << 14  # distinct texts
     compiled_first_text_bytes: int = 1 << 21  # and what they take
     trace_piece_rows: int = 1 << 17  # events of a trace, scanned and shaped at once
+
+    # Other formats
+    fetched_rows: int = 10_000  # of SQLite at once: a statement of their ids may be of a million characters
+    nsys_staged_min_rows: int = 1 << 18  # tables of Nsight Systems of so many rows are on disk
+    nsys_staged_piece_rows: int = 1 << 17  # put there at a time
+    unpacked_ratio_min_bytes: int = 1 << 30  # of content, from where on it may not be too many times its file
+    xla_max_events: int = 1_000_000  # that XLA's profiler puts in one file
+
+    # Answers, pages and exports
+    sure_pairs_max_cells: int = 1 << 25  # of the table of lengths of replays that are paired, 4 bytes each
+    viewer_answer_max_boxes: int = 200_000  # of a window that `xsp view` is asked for
+    viewer_slice_max_boxes: int = 400_000  # merged anew for each window; of more, all are merged once and kept
+    viewer_page_box_bytes: int = 4_000_000  # of a page, for its boxes at all levels of detail
+    exported_piece_spans: int = 50_000  # held as Python rows at a time
+    graphml_max_spans: int = 100_000  # a larger graph takes minutes and gigabytes here and opens in no graph tool
+    sheet_max_rows: int = 1_048_576  # that a workbook's sheet holds, its headings among them
+
+    # The application
+    settled_after_ns: int = 2_000_000_000  # after its last write a file is at rest: coarser than any clock of a disk
+    checked_table_min_bytes: int = 1 << 19  # smaller files are checked sooner than it is known that they were
+    small_trace_max_spans: int = 200_000  # that a batch uses as they are in memory, not read again from the bundle
+    cluster_timeout_s: int = 30  # until a Dask scheduler answers, and has a worker
 
 
 _current: ContextVar[Limits] = ContextVar("limits")

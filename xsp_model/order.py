@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_model import scratch
 from xsp_model.arrays import no_refs
+from xsp_model.limits import limits
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _TIES = (
     "span_id",
 )
 _TEXTS = ("name", "kind")  # compared as texts, however they are held
-_TOGETHER = 1 << 16  # tied spans looked at together, and what is left of the last moment
 _LAST = (1 << 63) - 1  # null goes last
 
 
@@ -59,8 +59,9 @@ def total_order(spans: pl.DataFrame, details: Callable[[Positions], Sequence[Int
 
 def is_sorted(values: Ints) -> bool:
     """Whether none is smaller than the one before."""
-    return all((values[p][1:] >= values[p][:-1]).all() for p in scratch.pieces(len(values))) and all(
-        values[first] >= values[first - 1] for first in range(scratch.PIECE, len(values), scratch.PIECE)
+    return all(
+        (values[p][1:] >= values[p][:-1]).all() and (not p.start or values[p.start] >= values[p.start - 1])
+        for p in scratch.pieces(len(values))
     )
 
 
@@ -71,9 +72,9 @@ def _moments(start: Ints, order: Positions | None, together: Ints) -> Iterator[I
         row = together[nth]
         return int(start[row if order is None else order[row]])
 
-    first = 0
+    first, at_once = 0, limits().tied_spans
     while first < len(together):
-        end = min(first + _TOGETHER, len(together))
+        end = min(first + at_once, len(together))
         end = bisect_right(range(len(together)), start_of(end - 1), lo=end, key=start_of)
         yield together[first:end]
         first = end

@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from xsp_model.errors import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     Rows = NDArray[np.signedinteger[Any]]  # not those of `arrays`, which is made of what is here
 
 __all__ = [
-    "MIN_BYTES",
-    "PIECE",
     "Growing",
     "empty",
     "folder",
@@ -45,12 +44,6 @@ __all__ = [
     "release",
     "series",
 ]
-
-MIN_BYTES = 1 << 20
-"""Columns from this size on are on disk."""
-
-PIECE = 1 << 16
-"""Rows that passes take at a time: what they need besides then stays in the processor's cache, and is used again."""
 
 _RELEASED = 1 << 20  # rows after which a pass lets go of its pages: to fetch them again is not free
 _FOLDER: ContextVar[Path | None] = ContextVar("scratch folder", default=None)
@@ -87,10 +80,10 @@ def release() -> None:
 
 def pieces(count: int) -> Iterator[slice]:
     """Slices that cover so many rows, a few at a time; pages of those done with are let go now and then."""
-    since = 0
-    for first in range(0, count, PIECE):
-        yield slice(first, min(first + PIECE, count))
-        since += PIECE
+    since, rows = 0, limits().pass_rows
+    for first in range(0, count, rows):
+        yield slice(first, min(first + rows, count))
+        since += rows
         if since >= _RELEASED:
             release()
             since = 0
@@ -101,7 +94,7 @@ def pieces(count: int) -> Iterator[slice]:
 def empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
     """A column whose content is whatever it is."""
     size = count * np.dtype(dtype).itemsize
-    if size < max(MIN_BYTES, 1):
+    if size < max(limits().mapped_column_min_bytes, 1):
         return np.empty(count, dtype=dtype)
     with _file() as file:
         _reserve(file, size)
@@ -168,7 +161,7 @@ class Growing:
         self._pieces.append(np.array(values, dtype=self._dtype))
         self.count += len(values)
         waiting = sum(piece.nbytes for piece in self._pieces)
-        if waiting and (self._file is not None or waiting >= MIN_BYTES):
+        if waiting and (self._file is not None or waiting >= limits().mapped_column_min_bytes):
             self._write()
 
     def _write(self) -> None:
@@ -223,7 +216,7 @@ def gathered(frame: pl.DataFrame, rows: Rows | None) -> pl.DataFrame:
     """These rows of the frame; None: all. Large whole-number and word columns of the result are on disk."""
     if rows is None:
         return frame
-    if len(rows) * 8 < MIN_BYTES:
+    if len(rows) * 8 < limits().mapped_column_min_bytes:
         return frame[rows]
     return pl.DataFrame([_gathered(frame[name], rows) for name in frame.columns])
 

@@ -21,6 +21,7 @@ from xsp.batch import fork_server, pool, work
 from xsp_ingest.files.sqlite.bulk import INTEGER, paged
 from xsp_ingest.machine.sqlite import CannotRead, columns, reader
 from xsp_model import memory
+from xsp_model.limits import limited
 
 
 @pytest.fixture(autouse=True)
@@ -63,10 +64,10 @@ def test_the_c_library_is_asked_for_nothing_of_linux() -> None:
     assert columns._zeros(columns._MAPPED_BYTES, np.int8).any() == np.False_
 
 
+@limited(page_reader_min_bytes=0)
 def test_pages_are_left_to_sqlite_where_they_cannot_be_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MIN_BYTES", 0)
     monkeypatch.setattr(reader, "_read", _never)
     with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
         connection.execute("CREATE TABLE t (i INTEGER)")

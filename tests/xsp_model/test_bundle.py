@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.model_sample import sample_trace
 from xsp_model import XspError, arrow, bundle
+from xsp_model.limits import limited
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.upgrade import upgrade
 
@@ -47,11 +48,11 @@ def test_every_table_survives_the_round_trip(written: Path) -> None:
     assert after.levels == before.levels
 
 
-def test_pieces_are_the_table_whether_it_is_on_disk_or_not(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_the_table_whether_it_is_on_disk_or_not(written: Path) -> None:
     columns = ["name", "duration_ns", "level", "attribution"]
     table = sample_trace().frame("spans").select(columns)
-    monkeypatch.setattr(bundle, "PIECE_ROWS", 2)
-    bundle.write(sample_trace(), written)
+    with limited(row_group_rows=2):
+        bundle.write(sample_trace(), written)
     for trace, count in ((sample_trace(), 1), (bundle.read(written), (table.height + 1) // 2)):
         pieces = list(trace.pieces("spans", columns))
         assert len(pieces) == count

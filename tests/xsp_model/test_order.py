@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from xsp_model import order, scratch
+from xsp_model import order
+from xsp_model.limits import limited
 from xsp_model.vocabulary import LEVELS
 
 _NUMBERS = ("run_id", "process_id", "thread_id", "device_id", "stream_id", "correlation_id")
@@ -43,11 +44,10 @@ def _expected(spans: pl.DataFrame) -> list[int]:
     return keys.sort(by, nulls_last=True, maintain_order=True)["place"].to_list()
 
 
+@limited(pass_rows=7, tied_spans=11)
 @pytest.mark.parametrize("moments", [1, 20, 100_000])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_order_is_that_of_one_sort(seed: int, moments: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "PIECE", 7)
-    monkeypatch.setattr(order, "_TOGETHER", 11)
+def test_the_order_is_that_of_one_sort(seed: int, moments: int) -> None:
     spans = _spans(seed, 400, moments)
     rows = order.total_order(spans)
     assert rows is not None

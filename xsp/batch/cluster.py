@@ -9,6 +9,7 @@ from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp_model import XspError
 from xsp_model.extras import install_advice
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run_on_cluster"]
 
-_PATIENCE_S = 30
 _AHEAD = 4  # units handed out per thread of the cluster, so that the scheduler never holds all of a large batch
 _MIN_AHEAD = 64
 
@@ -44,7 +44,7 @@ def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
     except ImportError as error:
         raise XspError("--scheduler needs Dask, which is not installed", advice=install_advice("cluster")) from error
     try:
-        return Client(scheduler, timeout=_PATIENCE_S, set_as_default=False)
+        return Client(scheduler, timeout=limits().cluster_timeout_s, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         advice = "Start one with `dask scheduler --host 127.0.0.1 --dashboard-address 127.0.0.1:8787`"
@@ -56,7 +56,7 @@ def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
     from xsp.batch.version import own_version  # noqa: PLC0415
 
     try:
-        client.wait_for_workers(1, timeout=_PATIENCE_S)
+        client.wait_for_workers(1, timeout=limits().cluster_timeout_s)
         versions = client.run(own_version, on_error="return")
     except TimeoutError as error:
         advice = "Start some with `dask worker ADDRESS`"

@@ -22,6 +22,7 @@ from xsp.cache.key import look
 from xsp.memory_limit import ran_out
 from xsp.opening import load
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +36,6 @@ __all__ = ["BUNDLE", "FACTS", "JOBS", "REPORT", "TRACES", "UNIT", "location_of",
 TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
 _KIB = 1024
-_SMALL_SPANS = 200_000
 _DISK_FULL = 28  # ENOSPC
 
 
@@ -193,7 +193,8 @@ def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) ->
 
 def _is_small(trace: Trace) -> bool:
     """Whether the trace is cheaper to use as it lies in memory than to read from its bundle column by column."""
-    return trace.row_count <= _SMALL_SPANS and not any(isinstance(part, Path) for part in trace.parts.values())
+    is_held = not any(isinstance(part, Path) for part in trace.parts.values())
+    return is_held and trace.row_count <= limits().small_trace_max_spans
 
 
 def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dict[str, Any]:

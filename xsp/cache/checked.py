@@ -6,6 +6,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xsp_model.limits import limits
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 
 if TYPE_CHECKING:
@@ -14,10 +15,7 @@ if TYPE_CHECKING:
     from xsp.cache.notes import Notes
     from xsp.cache.stamp import Stamp
 
-__all__ = ["WORTH_BYTES", "Checked"]
-
-WORTH_BYTES = 1 << 19
-"""Smaller files are checked in less time than it takes to find out that they were."""
+__all__ = ["Checked"]
 
 _MAX_TABLES = 200  # columns of one that were asked for at once among them
 
@@ -43,9 +41,9 @@ class Checked:
             self._notes.write(self._bundle, {**self._of_the_bundle, "tables": self._tables[-_MAX_TABLES:]})
 
     def _is_worth_it(self, what: str) -> bool:
-        table = what.partition(":")[0]
+        table, min_bytes = what.partition(":")[0], limits().checked_table_min_bytes
         try:
-            return table in TABLES and (self._bundle / f"{table}.parquet").stat().st_size >= WORTH_BYTES
+            return table in TABLES and (self._bundle / f"{table}.parquet").stat().st_size >= min_bytes
         except OSError:
             return False
 

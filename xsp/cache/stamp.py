@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Stamp", "stamp_of", "stamps_in"]
 
-_SETTLED_NS = 2_000_000_000  # coarser than any file system's clock
 _MAX_FILES = 20_000
 
 
@@ -32,7 +31,10 @@ class Stamp:
 
     def is_settled(self, now_ns: int | None = None) -> bool:
         """Whether a write from now on would show: the last one was not just now (or, by its clock, is yet to come)."""
-        return max(self.modified_ns, self.changed_ns) + _SETTLED_NS < (time.time_ns() if now_ns is None else now_ns)
+        from xsp_model.limits import limits  # noqa: PLC0415 (--help must not wait for the model)
+
+        at_rest_ns = max(self.modified_ns, self.changed_ns) + limits().settled_after_ns
+        return at_rest_ns < (time.time_ns() if now_ns is None else now_ns)
 
     def numbers(self) -> list[int]:
         """As JSON has it."""

@@ -14,19 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress"]
 
-_PATIENCE_S = 1.0
-
 
 class Progress:
-    """Within `with`, `note(what)` says what is being done; the display appears after a second and leaves no trace."""
+    """Within `with`, `note(what)` says what is being done; the display appears after a while and leaves no trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, delay_s: float = 1.0) -> None:
         self._what = "working"
         self._lock = threading.Lock()
         self._display: RichProgress | None = None
         self._task: TaskID | None = None
         self._ended = False
-        self._timer = threading.Timer(_PATIENCE_S, self._show)
+        self._timer = threading.Timer(delay_s, self._show)
         self._timer.daemon = True
 
     def __enter__(self) -> Self:

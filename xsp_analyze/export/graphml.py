@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING
 from xsp_analyze.export.target import Exporter
 from xsp_model import XspError
 from xsp_model.extras import require
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
 
-__all__ = ["GRAPHML", "MAX_NODES"]
-
-MAX_NODES = 100_000
-"""A larger graph takes minutes and gigabytes here and opens in no graph tool."""
+__all__ = ["GRAPHML"]
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _write(trace: Trace, file: Sink) -> None:
     networkx = require("networkx", purpose="GraphML", extra="networkx")
-    count = trace.row_count
-    if count > MAX_NODES:
+    count, max_spans = trace.row_count, limits().graphml_max_spans
+    if count > max_spans:
         raise XspError(
-            f"{count:,} spans are too many for GraphML, which takes up to {MAX_NODES:,}",
+            f"{count:,} spans are too many for GraphML, which takes up to {max_spans:,}",
             advice="Choose a step with --steps N, or levels with --levels model,layer,kernel",
         )
     graph = trace.to_networkx()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_model.limits import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,8 +19,6 @@ Row = dict[str, Any]
 
 DETAILS: Sequence[str] = ("layers", "operators", "ranges", "kernels", "copies")
 """Tables with at most one row a span; their columns have names of their own."""
-
-_AT_ONCE = 50_000
 
 
 def text(frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -44,8 +44,9 @@ def frames(
         name: frame.lazy() for name, frame in more.items()
     }
     of_run = pl.lit(value=True) if run_id is None else pl.col("run_id") == run_id
-    for first in range(0, trace.row_count, _AT_ONCE):
-        inside = pl.col("span_id").is_between(first, first + _AT_ONCE - 1)
+    at_once = limits().exported_piece_spans
+    for first in range(0, trace.row_count, at_once):
+        inside = pl.col("span_id").is_between(first, first + at_once - 1)
         spans = trace.scan("spans").filter(inside, of_run, *conditions)
         for name, table in tables.items():
             there = table.filter(inside).with_columns(pl.lit(value=True).alias(f"in_{name}"))

@@ -16,16 +16,14 @@ from xsp_analyze.render.shown import clean, heading
 from xsp_analyze.render.units import is_share
 from xsp_model import XspError
 from xsp_model.extras import install_advice
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Column, Result
 
-__all__ = ["MAX_CHARACTERS", "MAX_ROWS", "Book", "book", "render", "render_many", "require_xlsxwriter", "sheet_names"]
-
-MAX_ROWS = 1_048_576
-"""What a sheet holds, its headings among them."""
+__all__ = ["MAX_CHARACTERS", "Book", "book", "render", "render_many", "require_xlsxwriter", "sheet_names"]
 
 MAX_CHARACTERS = 32_767
 """What a cell holds."""
@@ -138,7 +136,7 @@ def _about(
 
 def _cuts(result: Result, name: str) -> list[str]:
     notes = []
-    room = MAX_ROWS - 1
+    room = limits().sheet_max_rows - 1
     if result.table.height > room:
         notes.append(f"{name}: the first {room:,} of {result.table.height:,} rows, as a sheet holds no more")
     shown = result.table.head(room)
@@ -164,7 +162,7 @@ class _Sheet:
 
     def write(self, result: Result) -> None:
         """Headings, which stay in view and filter, and the rows that there is room for."""
-        table = result.table.head(MAX_ROWS - 1)
+        table = result.table.head(limits().sheet_max_rows - 1)
         columns = [_Series(column, flat(table[column.name])) for column in result.columns]
         for at, column in enumerate(columns):
             self.sheet.write_string(0, at, column.heading, self.formats["heading"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,7 +45,7 @@ def within(limits: Limits, compute: Callable[[], _T]) -> _T:
         except BaseException as error:  # noqa: BLE001 (handed to whoever waits, a panic of polars too)
             errors.append(error)
 
-    worker = threading.Thread(target=work, daemon=True)
+    worker = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
     _watch(worker, limits)
     if errors:
         raise errors[0]

@@ -6,6 +6,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ MAX_CONTENT_BYTES = 1 << 36
 MAX_RATIO = 400
 """Nor, once it is longer than 1 GiB, so many times longer than the file; traces compress 10 to 60 times."""
 
-_RATIO_FROM_BYTES = 1 << 30
 _SQLITE = b"SQLite format 3\0"
 _SPECIAL = (
     (stat.S_ISFIFO, "a pipe"),
@@ -98,10 +98,15 @@ def leaves(path: Path, folder: Path) -> bool:
 
 def bounded(blocks: Iterator[bytes], packed_bytes: int, path: Path) -> Iterator[bytes]:
     """The blocks of a decompressed file of `packed_bytes`; XspError once they are more than any trace has."""
+    max_bytes = min(MAX_CONTENT_BYTES, max(limits().unpacked_ratio_min_bytes, MAX_RATIO * packed_bytes))
+    return _bounded(blocks, max_bytes, packed_bytes, path)
+
+
+def _bounded(blocks: Iterator[bytes], max_bytes: int, packed_bytes: int, path: Path) -> Iterator[bytes]:
     total = 0
     for block in blocks:
         total += len(block)
-        if total > MAX_CONTENT_BYTES or total > max(_RATIO_FROM_BYTES, MAX_RATIO * packed_bytes):
+        if total > max_bytes:
             raise XspError(
                 f"the file decompresses to more than {(total - 1) >> 30} GiB, {total // max(packed_bytes, 1)} times "
                 "its size, which no trace does",

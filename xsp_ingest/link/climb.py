@@ -10,31 +10,35 @@ from xsp_ingest.machine.functions import CLIMB
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch, tree
 from xsp_model.arrays import no_refs
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["innermost", "outermost"]
 
-_PIECE = 1 << 20
-_FEW = 100_000  # below, whole columns at a time take no longer
 _CYCLE = "the span tree has a cycle"
 
 
 def innermost(parent: Positions, mask: Bools) -> Positions:
     """As `tree.innermost`."""
-    return _climbed(parent, mask, farthest=0) if len(parent) >= _FEW else tree.innermost(parent, mask)
+    return _climbed(parent, mask, farthest=0) if _is_worth_it(parent) else tree.innermost(parent, mask)
 
 
 def outermost(parent: Positions, mask: Bools) -> Positions:
     """As `tree.outermost`."""
-    return _climbed(parent, mask, farthest=1) if len(parent) >= _FEW else tree.outermost(parent, mask)
+    return _climbed(parent, mask, farthest=1) if _is_worth_it(parent) else tree.outermost(parent, mask)
+
+
+def _is_worth_it(parent: Positions) -> bool:
+    return len(parent) >= limits().climb_min_spans
 
 
 def _climbed(parent: Positions, mask: Bools, farthest: int) -> Positions:
     nearest, cycle = no_refs(len(parent)), np.full(1, -1, dtype=parent.dtype)
-    for first in range(0, len(parent), _PIECE):
-        _climb.into((nearest, cycle), parent, mask, farthest, first, min(first + _PIECE, len(parent)))
+    spans = limits().climb_piece_spans
+    for first in range(0, len(parent), spans):
+        _climb.into((nearest, cycle), parent, mask, farthest, first, min(first + spans, len(parent)))
         scratch.release()
     if cycle[0] >= 0:
         raise ValueError(_CYCLE)

@@ -20,6 +20,7 @@ from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
 from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
 from xsp_model.arrays import nullable_index
+from xsp_model.limits import limits
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
@@ -33,12 +34,9 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["SPILLED_SPANS", "Source", "link"]
+__all__ = ["Source", "link"]
 
 _INPUTS = ("input_shapes", "input_dtypes", "input_strides", "concrete_inputs", "source_lines")
-
-SPILLED_SPANS = 1 << 20
-"""The tables of a run of so many spans are written to disk as they come to be, rather than held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def link(
         [_calls(run, raw, forests, layerings[run], kept.get(run), attributed) for run, raw in enumerate(raws)], source
     )
     height = forests[0].spans.height
-    builder = TraceBuilder(height if len(forests) == 1 and height >= SPILLED_SPANS else None)
+    builder = TraceBuilder(height if len(forests) == 1 and height >= limits().spilled_min_spans else None)
     builder.note((*noted, *findings))
     first_ids = [0, *itertools.accumulate(forest.spans.height for forest in forests)]
     for run, raw in enumerate(raws):

@@ -11,6 +11,7 @@ from xsp_ingest.machine.functions import NESTING
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
 from xsp_model.arrays import no_refs
+from xsp_model.limits import limits
 from xsp_model.order import tied
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = ["SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
 SLACK_NS = 1_000
 """Profilers round: an end may overhang its parent's by this much and still count as nested."""
 
-_PIECE = 1 << 16
 _RELEASED = 1 << 20
 
 
@@ -91,13 +91,13 @@ def nest(
 
 def moments_apart(start: Ints) -> Iterator[slice]:
     """Slices that cover all spans, those that start together in one; one slice where there are none."""
-    first = since = 0
+    first, since, spans = 0, 0, limits().nesting_piece_spans
     while first < max(len(start), 1):
-        stop = min(first + _PIECE, len(start))
+        stop = min(first + spans, len(start))
         if stop < len(start):
             stop = first + int(np.searchsorted(start[first:], start[stop - 1], side="right"))
         yield slice(first, stop)
-        since += _PIECE
+        since += spans
         if since >= _RELEASED:
             scratch.release()
             since = 0

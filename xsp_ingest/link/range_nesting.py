@@ -10,6 +10,7 @@ import numpy as np
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
+from xsp_model.limits import limits
 from xsp_model.order import tied
 from xsp_model.tree import innermost, jumps
 from xsp_model.vocabulary import LEVELS
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["named_ranges", "nest_with_ranges"]
 
 _OUTERMOST = 0
-_DEEP = 64  # steps from where on shortcuts are worth their making
 _LIBRARY = LEVELS.index(Level.LIBRARY)
 
 
@@ -118,13 +118,14 @@ def _within(ranges: Positions, start: Ints, end: Ints, is_range: Bools, around: 
     """
     begin, until = start[ranges], end[ranges]
     shortcuts: tuple[Positions, Ints] | None = None
+    deep = limits().shortcut_min_steps
     for piece in scratch.pieces(len(ranges)):
         row = np.arange(piece.start, piece.stop)
         up = around[ranges[piece]]
         for steps in count():
-            if steps == _DEEP:
+            if steps == deep:
                 shortcuts = shortcuts or _shortcuts(end, is_range, around)
-            if steps >= _DEEP and shortcuts:
+            if steps >= deep and shortcuts:
                 nearest, earliest = shortcuts
                 up = np.where(up >= 0, nearest[up], -1)
                 up[earliest[up] >= end[ranges[row]]] = -1  # nothing further out ends before the range does

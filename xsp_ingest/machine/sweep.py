@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_model import scratch
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     Column = NDArray[Any]
 
 __all__ = ["Sweep", "dual"]
-
-_MIN_ROWS = 100_000  # below, loading the compiled code costs more than it saves
-_COMPILE_ROWS = 300_000  # below, compiling it does, which is done once per installation
 
 
 class Sweep:
@@ -85,13 +83,13 @@ class Sweep:
         return tuple(results)
 
     def _is_worth_it(self, rows: int, columns: Sequence[Column | int], results: Sequence[Column]) -> bool:
-        if rows < _MIN_ROWS or not self._fits(columns, results):
+        if rows < limits().sweep_min_rows or not self._fits(columns, results):
             return False
         if self._machine_code is not None:
             return True
         from xsp_ingest.machine.native import can_compile, is_at_hand  # noqa: PLC0415
 
-        return is_at_hand(self.compiled_function) or (rows >= _COMPILE_ROWS and can_compile())
+        return is_at_hand(self.compiled_function) or (rows >= limits().sweep_compile_min_rows and can_compile())
 
     def _fits(self, columns: Sequence[Column | int], results: Sequence[Column]) -> bool:
         """Whether the columns are of the types that the machine code is made for, or can be made so without loss."""

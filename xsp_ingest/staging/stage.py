@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_model import scratch
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +93,7 @@ class _Categories:
         index_of[-1] = len(self._texts)  # null
         index_of[list(self._texts)] = np.arange(len(self._texts))
         texts = list(self._texts.values())
-        if texts and ids.nbytes >= scratch.MIN_BYTES:
+        if texts and ids.nbytes >= limits().mapped_column_min_bytes:
             return self._enum(name, ids, index_of, pl.Enum(texts))
         categories = pl.Series([*texts, None], dtype=pl.Categorical)
         return categories.gather(index_of[np.minimum(ids, len(index_of) - 1)]).alias(name)

@@ -20,6 +20,7 @@ from xsp.batch.unit import Outcome, Settings, Status, Unit
 from xsp.batch.version import own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,11 +141,9 @@ def test_a_trace_that_kills_its_workers_is_one_failed_trace(
     assert "its worker died or was lost (KilledWorker" in by_name["killed"].reason
 
 
-def test_a_scheduler_that_does_not_answer_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@limited(cluster_timeout_s=1)
+def test_a_scheduler_that_does_not_answer_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(cluster, "_PATIENCE_S", 1)
     address = f"tcp://127.0.0.1:{_free_port()}"
     assert main(["batch", str(_folder(tmp_path)), "-o", str(tmp_path / "out"), "--scheduler", address]) == 2
     captured = capsys.readouterr()

@@ -18,6 +18,7 @@ from xsp import opening
 from xsp.batch import pool, work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,13 +96,13 @@ def test_an_interrupt_from_the_keyboard_is_one_line(many: Path, tmp_path: Path) 
     _wait(lambda: _nobody_in(batch.pid))
 
 
-def test_results_are_the_same_from_memory_and_from_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_the_same_from_memory_and_from_the_bundle(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     grow(path, 500_000, steps=2)
     unit = Unit("trace", (str(path),))
     assert work.process(unit, Settings(str(tmp_path / "memory"))).status is Status.DONE
-    monkeypatch.setattr(work, "_SMALL_SPANS", -1)
-    assert work.process(unit, Settings(str(tmp_path / "bundle"))).status is Status.DONE
+    with limited(small_trace_max_spans=-1):
+        assert work.process(unit, Settings(str(tmp_path / "bundle"))).status is Status.DONE
     one, other = (sorted((tmp_path / name).rglob("*.*")) for name in ("memory", "bundle"))
     files = [path.name for path in one]
     assert files == [path.name for path in other]

@@ -16,10 +16,8 @@ import pytest
 
 from tests.helpers.report_trace import small_trace
 from xsp.cache import cache as caching
-from xsp.cache import checked as checking
 from xsp.cache import key as keys
 from xsp.cache import program as programs
-from xsp.cache import stamp as stamps
 from xsp.cache.cache import Cache
 from xsp.cache.key import Digests, look
 from xsp.cache.stamp import stamp_of
@@ -30,6 +28,7 @@ from xsp.reading import Reading, reading_of
 from xsp_ingest import convert as conversion
 from xsp_ingest.registry import ENTRY_POINTS
 from xsp_model import Trace, XspError, bundle, integrity
+from xsp_model.limits import limited
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -50,10 +49,11 @@ def fixture_raw(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def fixture_cache_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def fixture_cache_in_use(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Other tests keep nothing; and nobody waits for two seconds: tests about that undo it."""
-    monkeypatch.setattr(stamps, "_SETTLED_NS", -3_600_000_000_000)
     monkeypatch.delenv(caching.LIMIT_VARIABLE, raising=False)
+    with limited(settled_after_ns=-3_600_000_000_000):
+        yield
 
 
 @pytest.fixture(name="converted")
@@ -213,10 +213,10 @@ def test_a_folder_with_a_pipe_is_not_waited_for(tmp_path: Path, raw: Path, conve
     assert len(converted) == 1
 
 
+@limited(settled_after_ns=2_000_000_000)
 def test_a_digest_is_remembered_of_a_file_at_rest_only(
     tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stamps, "_SETTLED_NS", 2_000_000_000)
     read: list[Path] = []
     before = keys.sha256
 
@@ -232,10 +232,8 @@ def test_a_digest_is_remembered_of_a_file_at_rest_only(
     assert len(read) == 3  # twice while it might still be written, once at rest
 
 
-def test_a_new_folder_is_not_kept_yet(
-    tmp_path: Path, raw: Path, converted: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stamps, "_SETTLED_NS", 3_600_000_000_000)
+@limited(settled_after_ns=3_600_000_000_000)
+def test_a_new_folder_is_not_kept_yet(tmp_path: Path, raw: Path, converted: list[str]) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     shutil.copy(raw, folder / "a.json")
@@ -520,12 +518,11 @@ def _looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looks
 
 
+@limited(checked_table_min_bytes=0, settled_after_ns=0)
 def test_a_bundle_that_was_checked_is_not_looked_at_row_by_row_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle.write(small_trace(tmp_path), tmp_path / "t.xsp")
-    monkeypatch.setattr(checking, "WORTH_BYTES", 0)
-    monkeypatch.setattr(stamps, "_SETTLED_NS", 0)
     looks = _looks(monkeypatch)
     for _ in range(3):
         trace = _load(tmp_path / "t.xsp", _reading(tmp_path))

@@ -15,7 +15,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_ingest.files.digests import Digests, sha256
 from xsp_ingest.link import link
-from xsp_model import scratch
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +27,11 @@ def _trace(folder: Path) -> Path:
     return trace.write(folder / "trace.json")
 
 
+@limited(mapped_column_min_bytes=0, spilled_min_spans=0)
 def test_a_request_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out").mkdir()
     source = _trace(tmp_path)
     monkeypatch.delenv("TMPDIR", raising=False)
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    monkeypatch.setattr(link, "SPILLED_SPANS", 0)
 
     def end(*_: object) -> None:
         assert [path.name[:4] for path in (tmp_path / "out").iterdir()] == ["xsp-"]
@@ -44,10 +43,10 @@ def test_a_request_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@limited(spilled_min_spans=0)
 def test_a_large_bundle_is_all_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out").mkdir()
     monkeypatch.delenv("TMPDIR", raising=False)
-    monkeypatch.setattr(link, "SPILLED_SPANS", 0)
     assert main(["convert", str(_trace(tmp_path)), "-o", str(tmp_path / "out" / "trace.xsp")]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["trace.xsp"]
 

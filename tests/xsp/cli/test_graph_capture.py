@@ -13,12 +13,12 @@ from tests.helpers.graph_pairs import Piece, add_capture, add_replay, captured, 
 from tests.helpers.run_sets import write_run
 from tests.helpers.synth import KinetoTrace
 from xsp.cache import cache as caching
-from xsp.cache import stamp as stamps
 from xsp.cache.cache import Cache
 from xsp.cli.main import main
 from xsp.opening import load
 from xsp.reading import Reading
 from xsp_model import Trace, XspError
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,10 +149,10 @@ def test_runs_of_a_set_pair_with_it(pair: tuple[str, str], tmp_path: Path) -> No
     assert _layers(trace) == ["Linear_0", "ReLU_0"]
 
 
+@limited(settled_after_ns=-3_600_000_000_000)  # as for the other tests of the cache
 def test_a_changed_capture_is_converted_anew(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stamps, "_SETTLED_NS", -3_600_000_000_000)  # which the other tests of the cache do as well
     monkeypatch.delenv(caching.LIMIT_VARIABLE, raising=False)
     reading = Reading(graph_captures=(tmp_path / "capture.json",))
     cache = Cache(tmp_path / "cache", worth_bytes=0)

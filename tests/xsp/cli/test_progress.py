@@ -9,7 +9,6 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.helpers.waiting import wait_until
-from xsp.cli import progress
 from xsp.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -23,11 +22,10 @@ class _Terminal(io.StringIO):
         return True
 
 
-def _shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, patience_s: float, work: Callable[[], None]) -> str:
-    monkeypatch.setattr(progress, "_PATIENCE_S", patience_s)
+def _shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, delay_s: float, work: Callable[[], None]) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    with Progress() as display:
+    with Progress(delay_s) as display:
         display.note("reading [bold]a.json")
         work()
     return stream.getvalue()
@@ -39,22 +37,21 @@ def test_what_takes_long_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     def work() -> None:
         wait_until(lambda: "reading [bold]a.json" in stream.getvalue())
 
-    _shown(monkeypatch, stream, patience_s=0.01, work=work)
+    _shown(monkeypatch, stream, delay_s=0.01, work=work)
 
 
 def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _shown(monkeypatch, _Terminal(), patience_s=threading.TIMEOUT_MAX, work=lambda: None) == ""
+    assert _shown(monkeypatch, _Terminal(), delay_s=threading.TIMEOUT_MAX, work=lambda: None) == ""
 
 
 def test_nothing_is_shown_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _shown(monkeypatch, io.StringIO(), patience_s=0, work=lambda: time.sleep(0.2)) == ""
+    assert _shown(monkeypatch, io.StringIO(), delay_s=0, work=lambda: time.sleep(0.2)) == ""
 
 
 def test_nothing_of_it_runs_on_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that is still importing when the interpreter ends can keep it from ending."""
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0.001)
     monkeypatch.setattr(sys, "stderr", _Terminal())
     for wait_s in (0, 0.001, 0.002, 0.01) * 5:
-        with Progress():
+        with Progress(delay_s=0.001):
             time.sleep(wait_s)
         assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]

@@ -13,8 +13,10 @@ import pytest
 from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
 from xsp_analyze.sql import query
+from xsp_analyze.sql.limits import Limits, within
 from xsp_analyze.sql.text import checked
 from xsp_model import Trace, XspError, bundle
+from xsp_model.limits import limited, limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,3 +151,8 @@ def test_memory_has_a_limit(tmp_path: Path) -> None:
 def test_time_may_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", str(tmp_path / "small.json"), "select 1 as a", "--timeout", "0", "-f", "csv"]) == 0
     assert os.linesep.join(capsys.readouterr().out.splitlines()) == "a\n1"
+
+
+def test_a_query_is_computed_with_the_thresholds_of_whoever_asks() -> None:
+    with limited(pass_rows=7):
+        assert within(Limits(), lambda: limits().pass_rows) == 7

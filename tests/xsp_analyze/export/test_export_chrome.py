@@ -16,17 +16,15 @@ import polars as pl
 from fixtures.make.catalog import CASES
 from tests.helpers.exported import small, with_texts, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
-from xsp_analyze.export import rows as export_rows
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import TraceBuilder
+from xsp_model.limits import limited
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import pytest
 
     from xsp_model import Trace
 
@@ -174,8 +172,8 @@ def test_names_and_arguments_of_any_kind_are_escaped(tmp_path: Path) -> None:
     assert names == Counter(kernels["name"])
 
 
-def test_pieces_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_do_not_show(tmp_path: Path) -> None:
     trace = small(tmp_path)
     at_once = {target: written(trace, target, tmp_path).read_bytes() for target in ("chrome", "jaeger")}
-    monkeypatch.setattr(export_rows, "_AT_ONCE", 3)
-    assert {target: written(trace, target, tmp_path).read_bytes() for target in at_once} == at_once
+    with limited(exported_piece_spans=3):
+        assert {target: written(trace, target, tmp_path).read_bytes() for target in at_once} == at_once

@@ -9,8 +9,9 @@ import pytest
 
 from tests.helpers.exported import small, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
-from xsp_analyze.export import graphml, part_of
+from xsp_analyze.export import part_of
 from xsp_model import XspError
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,8 +65,8 @@ def test_a_part_keeps_its_tree(tmp_path: Path) -> None:
     }
 
 
-def test_too_many_nodes_are_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_nodes_are_refused_with_advice(tmp_path: Path) -> None:
     trace = small(tmp_path)
-    monkeypatch.setattr(graphml, "MAX_NODES", 5)
-    with pytest.raises(XspError, match=r"too many for GraphML, which takes up to 5\. Choose a step with --steps"):
+    refused = pytest.raises(XspError, match=r"too many for GraphML, which takes up to 5\. Choose a step with --steps")
+    with limited(graphml_max_spans=5), refused:
         written(trace, "graphml", tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.browser import Browser, opened
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.viewer import block
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,10 +32,8 @@ def test_what_is_left_out_is_said(page: str) -> None:
     assert "The 3\u202f000 rows of 4\u202f000 with most layer latency" in page
 
 
-def test_a_page_of_more_spans_than_it_holds_says_where_they_are_drawn_merged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(block, "_BOX_BYTES", 30_000)
+@limited(viewer_page_box_bytes=30_000)
+def test_a_page_of_more_spans_than_it_holds_says_where_they_are_drawn_merged() -> None:
     page = render(large_trace(20_000, layers=40, names=40))
     assert re.search(r"Every span is drawn as it is from [^;\"]* to [^;\"]*; elsewhere spans shorter than", page)
     assert "xsp view, given the trace, shows all of it." in page

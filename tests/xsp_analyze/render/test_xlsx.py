@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from xsp_analyze.core import Analysis, Column, Result, Role
-from xsp_analyze.render import xlsx
 from xsp_analyze.render.xlsx import book, sheet_names
+from xsp_model.limits import limited, limits
 
 openpyxl = pytest.importorskip("openpyxl")
 pytest.importorskip("xlsxwriter")
@@ -83,10 +83,10 @@ def test_texts_that_no_cell_holds_are_cut_and_it_is_told() -> None:
     assert made.notes == ["A10 kernels by name: 2 texts were cut to 32,767 characters, as a cell holds no more"]
 
 
-def test_rows_that_no_sheet_holds_are_left_out_and_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert xlsx.MAX_ROWS == 1_048_576
-    monkeypatch.setattr(xlsx, "MAX_ROWS", 3)
-    workbook = _read([_names("a", "b", "c")])
+def test_rows_that_no_sheet_holds_are_left_out_and_it_is_told() -> None:
+    assert limits().sheet_max_rows == 1_048_576
+    with limited(sheet_max_rows=3):
+        workbook = _read([_names("a", "b", "c")])
     assert [row[0].value for row in workbook["A10 kernels by name"].iter_rows()] == ["kernel name", "a", "b"]
     cut = next(row for row in workbook["about"].iter_rows(values_only=True) if row[0] == "cut")
     assert cut[1] == "A10 kernels by name: the first 2 of 3 rows, as a sheet holds no more"

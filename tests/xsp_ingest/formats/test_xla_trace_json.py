@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xplane.trace_json import planes
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
+from xsp_model.limits import limited, limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,11 +93,11 @@ def test_the_trace_of_steps_is_as_their_profile(fixtures_dir: Path) -> None:
     assert set(beyond["level"]) == {"operator"}
 
 
-def test_a_file_cut_at_a_million_events_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planes.MAX_EVENTS == 1_000_000
-    monkeypatch.setattr(planes, "MAX_EVENTS", 2)
+def test_a_file_cut_at_a_million_events_says_so(tmp_path: Path) -> None:
+    assert limits().xla_max_events == 1_000_000
     events = [_event(2, 5, f"n{n}:MatMul", n, 1) for n in range(2)]
-    assert ledger_counts(_read(tmp_path, _named(2, "/host:CPU"), *events))["cut_at_a_million"] == 2
+    with limited(xla_max_events=2):
+        assert ledger_counts(_read(tmp_path, _named(2, "/host:CPU"), *events))["cut_at_a_million"] == 2
 
 
 def test_odd_entries_are_counted(tmp_path: Path) -> None:

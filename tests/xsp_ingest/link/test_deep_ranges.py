@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from tests.helpers.examples import examples
 from xsp_ingest.link import range_nesting
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
 _NO_END = 10**9
 _SPAN = st.tuples(st.integers(0, 50), st.integers(0, 2_000), st.booleans(), st.integers(-1, 20))
@@ -29,8 +31,7 @@ def test_shortcuts_change_no_answer(spans: list[tuple[int, int, bool, int]]) -> 
     around = np.array([min(span[3], at - 1) for at, span in enumerate(spans)], dtype=np.int32)
     answers = []
     for deep in (0, _NO_END):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(range_nesting, "_DEEP", deep)
+        with limited(shortcut_min_steps=deep):
             answers.append(range_nesting._within(np.flatnonzero(is_range), start, end, is_range, around))
     for short, plain in zip(*answers, strict=True):
         assert short.tolist() == plain.tolist()

@@ -17,11 +17,9 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys.tables import rows
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
 from xsp_model import XspError, bundle, integrity, scratch
-from xsp_model import builder as building
 from xsp_model.limits import limited
 from xsp_model.schema import TABLES
 
@@ -37,15 +35,19 @@ _ON_DISK = [case for case in SOUND if case.name.startswith(("torch_profiler/", "
 
 @contextmanager
 def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
-    """Everything is large, and whatever is written is written into the folder."""
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    monkeypatch.setattr(link, "SPILLED_SPANS", 0)
-    monkeypatch.setattr(scratch, "PIECE", 64)
-    monkeypatch.setattr(rows, "_MANY", 0)
-    monkeypatch.setattr(rows, "_PIECE", 50)
-    monkeypatch.setattr(building, "PIECE_ROWS", 1000)
+    """Within, everything is large, and whatever is written is written into the folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with limited(trace_piece_rows=700, compiled_min_bytes=0, compiled_compile_min_bytes=0):
+    with limited(
+        mapped_column_min_bytes=0,
+        spilled_min_spans=0,
+        pass_rows=64,
+        row_group_rows=1000,
+        nsys_staged_min_rows=0,
+        nsys_staged_piece_rows=50,
+        trace_piece_rows=700,
+        compiled_min_bytes=0,
+        compiled_compile_min_bytes=0,
+    ):
         yield
 
 
@@ -64,8 +66,8 @@ def test_fixtures_are_the_same_piece_by_piece(
     expected = trace_of(case)
     with _out_of_core(monkeypatch, tmp_path):
         converted = convert(case.raw_files, Options())
-    _same(converted, expected)
-    assert list(integrity.broken_rules(converted)) == []
+        _same(converted, expected)
+        assert list(integrity.broken_rules(converted)) == []
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +85,12 @@ def test_a_grown_trace_and_its_answers_are_the_same(
     (tmp_path / "scratch").mkdir()
     with _out_of_core(monkeypatch, tmp_path / "scratch"):
         converted = convert([grown], Options())
-    _same(converted, expected)
-    bundle.write(converted, tmp_path / "found.xsp")
-    opened = bundle.read(tmp_path / "found.xsp")
-    for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
-        ours, theirs = (run(find(identity), StepFrames.of(trace)).table for trace in (opened, expected))
-        assert ours.equals(theirs), identity
+        _same(converted, expected)
+        bundle.write(converted, tmp_path / "found.xsp")
+        opened = bundle.read(tmp_path / "found.xsp")
+        for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
+            ours, theirs = (run(find(identity), StepFrames.of(trace)).table for trace in (opened, expected))
+            assert ours.equals(theirs), identity
 
 
 def test_nothing_is_left_in_the_scratch_folder(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -114,13 +116,12 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", no_space)
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    with pytest.raises(XspError, match="no room is left"):
+    with limited(mapped_column_min_bytes=0), pytest.raises(XspError, match="no room is left"):
         scratch.empty(10, np.int64)
 
 
-def test_a_column_grows_from_memory_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MIN_BYTES", 100)
+@limited(mapped_column_min_bytes=100)
+def test_a_column_grows_from_memory_into_a_file() -> None:
     column = scratch.Growing(np.int64)
     for first in range(0, 100, 7):
         column.add(np.arange(first, min(first + 7, 100)))
@@ -129,9 +130,9 @@ def test_a_column_grows_from_memory_into_a_file(monkeypatch: pytest.MonkeyPatch)
     assert values.tolist() == list(range(100))
 
 
-def test_rows_gathered_on_disk_keep_nulls_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_gathered_on_disk_keep_nulls_and_words() -> None:
     frame = pl.DataFrame({"n": [1, None, 3], "w": ["a", "b", None]}, schema_overrides={"w": pl.Categorical})
     rows = np.array([2, 1, 1, 0])
     expected = frame[rows]
-    monkeypatch.setattr(scratch, "MIN_BYTES", 0)
-    assert scratch.gathered(frame, rows).equals(expected)
+    with limited(mapped_column_min_bytes=0):
+        assert scratch.gathered(frame, rows).equals(expected)

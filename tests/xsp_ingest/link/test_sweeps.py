@@ -13,26 +13,24 @@ from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.link.range_nesting import nest_with_ranges
 from xsp_ingest.link.threads import Threads
-from xsp_ingest.machine import sweep
 from xsp_model import tree
+from xsp_model.limits import limited
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xsp_model.arrays import Ints, Positions
 
 _SEEDS = range(4)
 
 
 @pytest.fixture(params=["plain", "compiled", "compiled, in parts"])
-def engine_in_use(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def engine_in_use(request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs the test with each sweep."""
-    few = 1 << 60 if request.param == "plain" else 0
-    if "parts" in request.param:
-        monkeypatch.setattr(climb, "_PIECE", 7)
-        monkeypatch.setattr("xsp_ingest.link.nest._PIECE", 7)
-    monkeypatch.setattr(sweep, "_MIN_ROWS", few)
-    monkeypatch.setattr(sweep, "_COMPILE_ROWS", few)
-    monkeypatch.setattr(climb, "_FEW", 0)
-    return str(request.param)
+    min_rows = 1 << 60 if request.param == "plain" else 0
+    parts = {"climb_piece_spans": 7, "nesting_piece_spans": 7} if "parts" in request.param else {}
+    with limited(sweep_min_rows=min_rows, sweep_compile_min_rows=min_rows, climb_min_spans=0, **parts):
+        yield str(request.param)
 
 
 @pytest.mark.usefixtures("engine_in_use")

@@ -27,11 +27,12 @@ import sys
 from pathlib import Path
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.machine import library, native
+from xsp_model.limits import limited
 native._folders = lambda: iter(())
 library.is_for_this_system = lambda: False
 assert columns.readiness() is columns.Ready.FINISH
-scanner._FINISH_BYTES = 0
-assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
+with limited(compiled_finish_min_bytes=0):
+    assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
 assert not any(name.partition(".")[0] == "numba" for name in sys.modules)
 """
 

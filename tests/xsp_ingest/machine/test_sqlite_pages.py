@@ -29,9 +29,10 @@ from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
 from xsp_ingest.machine.sqlite.columns import Part, Room
 from xsp_model import XspError
+from xsp_model.limits import limited, limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_ingest.files.sqlite.bulk import Take
 
@@ -46,9 +47,9 @@ _BLOBS = [b"", b"\xff\x00", b"99", bytes(70)]
 
 
 @pytest.fixture(autouse=True)
-def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MIN_BYTES", 0)
-    monkeypatch.setattr(reader, "_COMPILE_BYTES", 0)
+def _any_size() -> Iterator[None]:
+    with limited(page_reader_min_bytes=0, page_reader_compile_min_bytes=0):
+        yield
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -158,19 +159,30 @@ def test_tables_whose_pages_alternate(tmp_path: Path) -> None:
         _check(tmp_path / "t.db", table)
 
 
-@pytest.mark.parametrize("sparse", [1, 3])
-def test_pages_that_lie_far_apart_are_read_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sparse: int
-) -> None:
-    monkeypatch.setattr(reader, "_PIECE_BYTES", 2048)
-    monkeypatch.setattr(reader, "_SPARSE", sparse)
+@pytest.mark.parametrize("spread", [1, 3])
+def test_pages_that_lie_far_apart_are_read_one_by_one(tmp_path: Path, spread: int) -> None:
     path = tmp_path / "t.db"
     rows = [(Random(n).randrange(1 << 40), n) for n in range(4000)]  # noqa: S311
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("PRAGMA page_size = 512; CREATE TABLE t (k INTEGER PRIMARY KEY, n INT)")
         connection.executemany("INSERT OR IGNORE INTO t VALUES (?, ?)", rows)  # pages split all over the file
         connection.commit()
-    _check(path, "t", ["n"])
+    with limited(page_reader_piece_bytes=2048, page_reader_max_spread=spread):
+        _check(path, "t", ["n"])
+
+
+def test_threads_that_read_have_the_limits_of_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill, pieces = reader._fill, []
+
+    def noted(*arguments: Any) -> None:  # noqa: ANN401 (as they are)
+        pieces.append(limits().page_reader_piece_bytes)
+        fill(*arguments)
+
+    monkeypatch.setattr(reader, "_fill", noted)
+    path = _make(tmp_path / "t.db", _MIXED, _mixed(100), page=512)
+    with limited(page_reader_piece_bytes=2048):
+        _by_pages(path, "t", {"i": INTEGER})
+    assert set(pieces) == {2048}
 
 
 def test_columns_added_later_are_null_or_have_their_default(tmp_path: Path) -> None:
@@ -190,8 +202,8 @@ def test_texts_that_go_on_on_other_pages(tmp_path: Path) -> None:
     _check(path, "t")
 
 
-def test_too_many_rows_to_ask_for_are_left_to_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MAX_DEFERRED", 10)
+@limited(page_reader_max_deferred_rows=10)
+def test_too_many_rows_to_ask_for_are_left_to_sqlite(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (a)", [("text",)] * 40)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"a": INTEGER})
@@ -271,16 +283,16 @@ def test_a_file_whose_log_was_taken_over(tmp_path: Path) -> None:
     _check(path, "t")
 
 
-def test_small_tables_are_left_to_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@limited(page_reader_min_bytes=1 << 20)
+def test_small_tables_are_left_to_sqlite(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100))
-    monkeypatch.setattr(reader, "MIN_BYTES", 1 << 20)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"i": INTEGER})
 
 
+@limited(page_reader_compile_min_bytes=1 << 20)
 def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100))
-    monkeypatch.setattr(reader, "_COMPILE_BYTES", 1 << 20)
     monkeypatch.setattr(reader, "is_at_hand", lambda *_: False)
     monkeypatch.setattr(reader, "is_ready", lambda *_: False)
     with pytest.raises(CannotRead):
@@ -408,6 +420,7 @@ def test_no_text_is_copied_where_there_is_no_room_for_it(tmp_path: Path, monkeyp
         _by_pages(path, "t", {"s": BYTES})
 
 
+@limited(page_reader_piece_bytes=512, page_reader_max_spread=1)
 def test_a_record_at_the_end_of_a_page_is_not_compared_beyond_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,8 +431,6 @@ def test_a_record_at_the_end_of_a_page_is_not_compared_beyond_it(
     content[1020:1024] = bytes([1, 3, 112, 0])  # the third: a byte alone, which says how long the head is
     content[512 + 12 : 512 + 14] = (512 - 4).to_bytes(2, "big")
     path.write_bytes(content)
-    monkeypatch.setattr(reader, "_PIECE_BYTES", 512)
-    monkeypatch.setattr(reader, "_SPARSE", 1)
     monkeypatch.setattr(reader, "_fill", checked_machine.fill)
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"c0": INTEGER, "c109": INTEGER})
@@ -445,16 +456,16 @@ def test_a_file_cut_off_is_left_to_sqlite(tmp_path: Path) -> None:
             paged(path, connection, "t", {"a": INTEGER}, None)
 
 
-def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (s TEXT)", [("fine",), (None,)])
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("INSERT INTO t VALUES (CAST(x'61ff62' AS TEXT))")
         connection.commit()
     fast = Database(path, table_names(path))
     texts = fast.texts("t", "s").to_list()
-    monkeypatch.setattr(reader, "MIN_BYTES", 1 << 30)
     slow = Database(path, table_names(path))
-    assert texts == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
+    with limited(page_reader_min_bytes=1 << 30):
+        assert texts == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
 
 
@@ -470,8 +481,9 @@ def _all_tables(path: Path) -> None:
 
 
 @pytest.fixture
-def _anything_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp_ingest.machine.sqlite.columns.MAX_DEFERRED", 1 << 20)
+def _anything_may_be_asked() -> Iterator[None]:
+    with limited(page_reader_max_deferred_rows=1 << 20):
+        yield
 
 
 @pytest.mark.usefixtures("_anything_may_be_asked")
@@ -483,25 +495,24 @@ def test_every_cell_of_the_fixtures(path: Path) -> None:
 _SOUND = [path for path in sorted(Path("fixtures").rglob("*.sqlite")) if "bad" not in path.parts]
 
 
-def _same_traces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MIN_BYTES", 0)
+def _same_traces(path: Path) -> None:
     ours = NSYS_SQLITE.read(path, Options())
-    monkeypatch.setattr(reader, "MIN_BYTES", 1 << 60)
-    theirs = NSYS_SQLITE.read(path, Options())
+    with limited(page_reader_min_bytes=1 << 60):
+        theirs = NSYS_SQLITE.read(path, Options())
     assert ours.findings == theirs.findings
     for name, frame in ours.tables.items():
         assert frame.equals(theirs.tables[name]), name
 
 
 @pytest.mark.parametrize("path", _SOUND, ids=lambda path: path.parent.name)
-def test_traces_of_the_fixtures_are_the_same_either_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _same_traces(path, monkeypatch)
+def test_traces_of_the_fixtures_are_the_same_either_way(path: Path) -> None:
+    _same_traces(path)
 
 
 @pytest.mark.real
-def test_traces_of_real_files_are_the_same_either_way(real_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_of_real_files_are_the_same_either_way(real_dir: Path) -> None:
     for path in sorted((real_dir / "nsys").glob("*.sqlite")):
-        _same_traces(path, monkeypatch)
+        _same_traces(path)
 
 
 @pytest.mark.real

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from xsp_ingest.staging.stage import Stage
-from xsp_model import scratch
+from xsp_model.limits import limited
 
 _ALONE = """
 import polars as pl
@@ -28,8 +28,7 @@ def test_words_keep_their_numbers_where_no_other_column_of_words_is_there() -> N
 
 
 @pytest.mark.parametrize("min_bytes", [0, 1 << 40])
-def test_rows_come_out_as_they_went_in(min_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "MIN_BYTES", min_bytes)
+def test_rows_come_out_as_they_went_in(min_bytes: int) -> None:
     types = {"n": pl.Int64(), "w": pl.Categorical(), "none": pl.Categorical(), "t": pl.String(), "x": pl.Float64()}
     rows = pl.DataFrame(
         {
@@ -42,11 +41,10 @@ def test_rows_come_out_as_they_went_in(min_bytes: int, monkeypatch: pytest.Monke
         schema=types,
     )
     stage = Stage(types)
-    for first in range(4):
-        stage.add(rows.slice(first, 1))
-    assert (
-        stage.frame()
-        .with_columns(pl.col("w", "none").cast(pl.String))
-        .equals(rows.with_columns(pl.col("w", "none").cast(pl.String)))
-    )
+    with limited(mapped_column_min_bytes=min_bytes):
+        for first in range(4):
+            stage.add(rows.slice(first, 1))
+        frame = stage.frame()
+    as_text = pl.col("w", "none").cast(pl.String)
+    assert frame.with_columns(as_text).equals(rows.with_columns(as_text))
     assert Stage(types).frame().height == 0

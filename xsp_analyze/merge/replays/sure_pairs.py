@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsp_model.limits import limits
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["SurePairs", "sure_pairs"]
 
 _NONE = -(1 << 30)  # less than any length
-_MAX_CELLS = 1 << 25  # of the table of lengths, 4 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def sure_pairs(first: Ints, second: Ints, identity: Ints, alignment: Alignment) 
     partner = np.full(len(first), -1, dtype=np.int64)
     sure = np.zeros(len(first), dtype=np.bool_)
     deletions, insertions = len(first) - len(alignment.pairs), len(second) - len(alignment.pairs)
-    if (len(first) + 1) * (deletions + insertions + 1) <= _MAX_CELLS:
+    if (len(first) + 1) * (deletions + insertions + 1) <= limits().sure_pairs_max_cells:
         _Band(first, second, deletions, insertions).fill(identity, partner, sure)
     else:
         ours, theirs = np.array(alignment.pairs, dtype=np.int64).reshape(-1, 2).T

@@ -15,6 +15,7 @@ from xsp_analyze.pages.viewer.launches import Launches, launches_of
 from xsp_analyze.pages.viewer.levels import levels_of
 from xsp_analyze.pages.viewer.opening import drawn_steps, median_step
 from xsp_analyze.render.units import count, duration
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,6 @@ MAX_LAUNCHES = 60_000
 MAX_GAPS = 40_000
 """Idle stretches that they have at most."""
 
-_BOX_BYTES = 4_000_000  # of a page, for its levels
 _MAX_SAMPLES = 60_000  # over all counter lanes
 _MAX_CELLS = 1_000  # a counter lane
 
@@ -112,7 +112,7 @@ def about(viewed_trace: Viewed) -> dict[str, Any]:
 
 def viewer(viewed_trace: Viewed, title: str) -> Block:
     """The block of a page."""
-    levels = levels_of(viewed_trace.drawing.boxes, viewed_trace.opened, _BOX_BYTES)
+    levels = levels_of(viewed_trace.drawing.boxes, viewed_trace.opened, limits().viewer_page_box_bytes)
     exact = levels[0]
     launches = _nearest_launches(viewed_trace, exact)
     gaps = _kept_gaps(viewed_trace, exact)

@@ -9,6 +9,7 @@ import numpy as np
 
 from xsp_analyze.pages.viewer.levels import Level
 from xsp_analyze.pages.viewer.merging import merged
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.boxes import Boxes
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Windows"]
 
-_MAX_BOXES = 200_000  # an answer
-_MAX_SLICE = 400_000  # merged anew for each question; of more, everything is merged once and kept
 _MAX_CELLS = 16_384  # of a window: finer than any screen
 
 
@@ -28,6 +27,7 @@ class Windows:
         self._exact = _Rows(boxes)
         self._merged: dict[int, _Rows] = {}
         self._lock = Lock()
+        self._limits = limits()  # of whoever opened the trace: threads that ask have the usual ones
 
     def exact(self, begin: int, until: int) -> Boxes:
         """Every span that overlaps the window, as it is."""
@@ -38,11 +38,12 @@ class Windows:
 
         Resolutions are powers of two; below 2 ns nothing is merged.
         """
-        if self._exact.count(begin, until) > _MAX_BOXES:
+        max_boxes = self._limits.viewer_answer_max_boxes
+        if self._exact.count(begin, until) > max_boxes:
             resolution = max(resolution, -(-(until - begin) // _MAX_CELLS))
         power = 1 << max(resolution.bit_length() - 1, 0)
         level = self._level(begin, until, power)
-        while len(level.boxes) > _MAX_BOXES and power < 2 * (until - begin):
+        while len(level.boxes) > max_boxes and power < 2 * (until - begin):
             power *= 2
             level = self._level(begin, until, power)
         return level
@@ -50,11 +51,11 @@ class Windows:
     def _level(self, begin: int, until: int, power: int) -> Level:
         if power == 1:
             rows = self._exact.overlapping(begin, until)
-            if len(rows) <= _MAX_BOXES:
+            if len(rows) <= self._limits.viewer_answer_max_boxes:
                 return Level(0, begin, until, self._exact.boxes.taken(rows))
             return Level(2, begin, until, merged(self._exact.boxes.taken(rows), 2))
         begin, until = begin // power * power, -(-until // power) * power  # no cell is cut
-        if self._exact.count(begin, until) <= _MAX_SLICE:
+        if self._exact.count(begin, until) <= self._limits.viewer_slice_max_boxes:
             return Level(power, begin, until, merged(self.exact(begin, until), power))
         complete = self._complete(power)
         return Level(power, begin, until, complete.boxes.taken(complete.overlapping(begin, until)))

@@ -18,6 +18,7 @@ from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
 from xsp_ingest.files.stored_columns import decoded, interned, with_sane_times
 from xsp_ingest.machine.sqlite import CannotRead
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,6 @@ MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _MIN_ROW_BYTES = 6  # where the cell is, its length, the rowid, and a record's header
 _SMALL_BYTES = 4 << 20
-_ROWS_AT_ONCE = 10_000  # a statement of rowids may be of a million characters; more rows gain nothing
 _SIZES = struct.Struct(">16xH6xII60xI4x")  # page size, change counter, pages, and the counter at which pages held
 _DAMAGED = "Copy the file again, or write it once more, of Nsight Systems with `nsys export --type sqlite`"
 
@@ -113,8 +113,9 @@ class Database:
         """These columns, which the table has, of these rows, values as they are stored, in order of rowid."""
         names = ", ".join(f'"{column}"' for column in columns)
         out: list[tuple[object, ...]] = []
-        for first in range(0, len(rowids), _ROWS_AT_ONCE):
-            chosen = ", ".join(str(int(i)) for i in sorted(rowids)[first : first + _ROWS_AT_ONCE])
+        at_once = limits().fetched_rows
+        for first in range(0, len(rowids), at_once):
+            chosen = ", ".join(str(int(i)) for i in sorted(rowids)[first : first + at_once])
             out += self._plain(f'SELECT {names} FROM "{table}" WHERE rowid IN ({chosen}) ORDER BY rowid')
         return out
 
@@ -219,8 +220,8 @@ class Database:
     def _bulk_plain(self, query: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
         parts = [pl.DataFrame(schema=schema)]
         with closing(sqlite3.connect(_uri(self.path), uri=True)) as connection:
-            cursor = connection.execute(query)
-            while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            cursor, at_once = connection.execute(query), limits().fetched_rows
+            while rows := cursor.fetchmany(at_once):
                 columns = zip(schema.items(), zip(*rows, strict=True), strict=True)
                 parts.append(pl.DataFrame([pl.Series(name, values, dtype) for (name, dtype), values in columns]))
         return pl.concat(parts)

@@ -14,6 +14,7 @@ import numpy as np
 from xsp_ingest.formats.xplane import sweep
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
 from xsp_ingest.machine.functions import SCAN_LINES
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     Scanned = tuple[Ints, Ints, Ints, int, int]
 
 __all__ = ["scan_compiled", "scan_lines", "scan_plain"]
-
-_MIN_BYTES = 400_000  # below, loading the compiled code costs more than it saves
 
 
 def scan_lines(
@@ -40,7 +39,7 @@ def scan_lines(
     many events were skipped.
     """
     size = sum(ends) - sum(starts)
-    scan = scan_compiled if size >= _MIN_BYTES and _can_run() else scan_plain
+    scan = scan_compiled if size >= limits().plane_scan_min_bytes and _can_run() else scan_plain
     return scan(data, starts, ends, statistic_ids, skipped)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from xsp_ingest.machine.sqlite import scan_state
 from xsp_model import scratch
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from xsp_ingest.machine.sqlite.schema import Table
     from xsp_model.arrays import Ints
 
-__all__ = ["MAX_DEFERRED", "Part", "Room", "Values"]
-
-MAX_DEFERRED = 1 << 12
-"""Rows of one part that may be asked for one by one; where there are more, SQLite reads the table."""
+__all__ = ["Part", "Room", "Values"]
 
 
 class Values(IntEnum):
@@ -70,7 +68,7 @@ class Part:
     def __init__(self, room: Room, first: int, max_rows: int, text_bytes: int) -> None:
         self.room = room
         self.first = first
-        self.deferred = np.zeros(MAX_DEFERRED, dtype=np.int64)
+        self.deferred = np.zeros(limits().page_reader_max_deferred_rows, dtype=np.int64)
         self.ends = {name: _zeros(max_rows + 1, np.int64) for name in room.texts}
         self.bytes = {name: _zeros(text_bytes + scan_state.PAD, np.uint8) for name in room.texts}
         self._text_bytes = text_bytes
@@ -83,7 +81,7 @@ class Part:
         self.state[scan_state.PREVIOUS] = np.iinfo(np.int64).min
         self.state[scan_state.COLUMNS] = len(room.record)
         self.state[scan_state.ROWIDS] = room.rowids[first:].ctypes.data
-        self.state[scan_state.MAX_DEFERRED] = MAX_DEFERRED
+        self.state[scan_state.MAX_DEFERRED] = len(self.deferred)
         self.state[scan_state.DEFERRED_ROWS] = self.deferred.ctypes.data
         self.shapes = np.zeros(0, dtype=np.int64)
         if all(kind == Values.INTEGER for kind in room.selected.values()):

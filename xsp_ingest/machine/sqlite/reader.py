@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -21,6 +22,7 @@ from xsp_ingest.machine.sqlite.layout import CannotRead, layout
 from xsp_ingest.machine.sqlite.schema import table
 from xsp_ingest.machine.sqlite.tree import leaves
 from xsp_model import XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,15 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadColumns", "read"]
 
-MIN_BYTES = 1 << 20
-"""Tables of fewer bytes are read as fast by SQLite."""
-
 _FINISH_BYTES = 8 << 20  # for less LLVM, which takes 0.06 s to load, is not waited for
-_COMPILE_BYTES = 64 << 20  # for less nothing is compiled, where no machine code came along with the package
-_PIECE_BYTES = 1 << 20  # read at once: what stays in a core's cache
 _THREADS = 2
 _TYPES = {Values.INTEGER: pl.Int64(), Values.NUMBER: pl.Float64()}
-_SPARSE = 3  # where the wanted pages are fewer than one in so many, the others are not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +68,17 @@ def read(path: Path, connection: sqlite3.Connection, name: str, selected: Mappin
         except MemoryError as error:
             raise CannotRead from error
         with ThreadPoolExecutor(len(parts)) as threads:
-            list(threads.map(partial(_fill, file, pages), *zip(*parts, strict=True)))
+            tasks = [partial(copy_context().run, _fill, file, pages, part, own) for part, own in parts]
+            list(threads.map(lambda task: task(), tasks))
     return _read_columns(room, [part for part, _ in parts], where.rowid)
 
 
 def _is_worth_it(table_bytes: int) -> bool:
-    if table_bytes < MIN_BYTES or not hasattr(os, "preadv"):  # macOS before 11 and Windows lack it
+    if table_bytes < limits().page_reader_min_bytes or not hasattr(os, "preadv"):  # macOS before 11 and Windows lack it
         return False
     if is_ready(READ_LEAVES) or (table_bytes >= _FINISH_BYTES and is_at_hand(READ_LEAVES)):
         return True
-    return table_bytes >= _COMPILE_BYTES and can_compile()
+    return table_bytes >= limits().page_reader_compile_min_bytes and can_compile()
 
 
 def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
@@ -119,12 +116,13 @@ def check(file: BinaryIO, result: int) -> None:
 
 def _pieces(file: BinaryIO, pages: Layout, selected: Ints) -> Iterator[tuple[np.ndarray, Ints]]:
     """The wanted pages, some at a time: bytes that hold only until the next are asked for, and which page is where."""
-    at_once = max(_PIECE_BYTES // pages.page_bytes, 1)
-    buffer = np.zeros(at_once * _SPARSE * pages.page_bytes + scan_state.PAD, dtype=np.uint8)
+    at_once = max(limits().page_reader_piece_bytes // pages.page_bytes, 1)
+    spread = at_once * limits().page_reader_max_spread
+    buffer = np.zeros(spread * pages.page_bytes + scan_state.PAD, dtype=np.uint8)
     for start in range(0, len(selected), at_once):
         some = selected[start : start + at_once]
         low, high = int(some.min()), int(some.max())
-        if high - low < at_once * _SPARSE:
+        if high - low < spread:
             _read(file, buffer, 0, low, high - low + 1, pages.page_bytes)
             yield buffer, some - low
         else:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xsp_analyze.merge.alignment import Alignment, align
-from xsp_analyze.merge.replays import sure_pairs as module
 from xsp_analyze.merge.replays.sure_pairs import sure_pairs
+from xsp_model.limits import limited
 
 _Pairs = tuple[tuple[int, int], ...]
 
@@ -70,8 +70,8 @@ def test_an_identity_that_is_not_one_is_never_sure() -> None:
     assert pairs.sure.tolist() == [True, False, True]
 
 
-def test_too_long_sequences_are_paired_but_never_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_CELLS", 1)
+@limited(sure_pairs_max_cells=1)
+def test_too_long_sequences_are_paired_but_never_sure() -> None:
     pairs = sure_pairs(
         np.array([1, 2]), np.array([1, 2, 3]), np.zeros(3, np.int64), Alignment([(0, 0), (1, 1)], 1, 2, 3)
     )

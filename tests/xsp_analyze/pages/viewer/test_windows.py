@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.xsp_analyze.pages.viewer.made import any_boxes, boxes_of
-from xsp_analyze.pages.viewer import windows
 from xsp_analyze.pages.viewer.boxes import Boxes
 from xsp_analyze.pages.viewer.windows import Windows
+from xsp_model.limits import limited
 
 
 @given(any_boxes(), st.integers(-5, 200), st.integers(1, 100))
@@ -37,18 +36,18 @@ def test_a_window_loses_nothing_at_any_resolution(boxes: Boxes, begin: int, leng
 
 @given(any_boxes(), st.integers(0, 200), st.integers(1, 100), st.sampled_from([4, 16]))
 def test_what_is_merged_once_for_all_windows_holds_each(boxes: Boxes, begin: int, length: int, resolution: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "_MAX_SLICE", 0)
+    with limited(viewer_slice_max_boxes=0):
         level = Windows(boxes).level(begin, begin + length, resolution)
     exact = Windows(boxes).exact(begin, begin + length)
     assert level.boxes.counts.sum() >= len(exact)
     assert set(exact.lane.tolist()) <= set(level.boxes.lane.tolist())
 
 
-def test_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "_MAX_BOXES", 20)
+def test_an_answer_is_bounded() -> None:
     boxes = boxes_of(*((0, 0, 10 * n, 5, 0) for n in range(400)))
-    level = Windows(boxes).level(0, 4_000, 1)
+    with limited(viewer_answer_max_boxes=20):
+        windows = Windows(boxes)
+    level = windows.level(0, 4_000, 1)  # outside, as a server's threads are
     assert len(level.boxes) <= 20
     assert level.boxes.counts.sum() == 400
     assert level.resolution > 1

@@ -11,15 +11,12 @@ from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Finding, LedgerKind, Level, Severity
 from xsp_model.ledger import summed
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = ["Joined", "Part", "join", "label", "placed"]
-
-_MANY = 1 << 18
-"""Tables of so many rows are on disk."""
-_PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,14 @@ class Joined:
 
     def _put(self, name: str, frame: pl.DataFrame) -> None:
         held = self._held[name]
-        if name not in self._staged and sum(each.height for each in (*held, frame)) < _MANY:
+        if name not in self._staged and sum(each.height for each in (*held, frame)) < limits().nsys_staged_min_rows:
             held.append(self._complete(name, frame))
             return
         stage = self._staged.setdefault(name, Stage(RAW_TABLES[name]))
         while held:
             stage.add(held.pop(0))
-        for first in range(0, frame.height, _PIECE):
-            stage.add(self._complete(name, frame.slice(first, _PIECE)))
+        for piece in frame.iter_slices(limits().nsys_staged_piece_rows):
+            stage.add(self._complete(name, piece))
 
     def _complete(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
         rows = frame_of(name, frame)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, Severity, XspError
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ class XlaTraceJson(Ingester):
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows, as the profile's it was made from; XspError where it holds no events."""
         from xsp_ingest.formats.xplane.shape import shape
-        from xsp_ingest.formats.xplane.trace_json.planes import MAX_EVENTS, read_planes
+        from xsp_ingest.formats.xplane.trace_json.planes import read_planes
 
         plane_file = read_planes(path)
         if not plane_file.planes:
@@ -45,7 +46,8 @@ class XlaTraceJson(Ingester):
                 "the trace names no planes", path=path, advice="Is it a .trace.json.gz of TensorFlow or JAX?"
             )
         raw = shape(plane_file.planes, path, options)
-        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=plane_file.events if plane_file.events >= MAX_EVENTS else 0)
+        is_full = plane_file.events >= limits().xla_max_events
+        cut = Finding(LedgerKind.CUT_AT_A_MILLION, count=plane_file.events if is_full else 0)
         odd = Finding(
             LedgerKind.NOT_AN_EVENT,
             "entries of traceEvents are no objects, or have no start or process",

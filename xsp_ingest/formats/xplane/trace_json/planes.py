@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["MAX_EVENTS", "PlaneFile", "read_planes"]
+__all__ = ["PlaneFile", "read_planes"]
 
-MAX_EVENTS = 1_000_000
-"""How many events the profiler puts in one file at most."""
 _NS_PER_US = 1000
 _MAX_AT_ONCE = 1 << 14
 _ALWAYS = ("line", "metadata_id", "start_ns", "duration_ns")
