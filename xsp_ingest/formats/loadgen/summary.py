@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.content import cut_off, read_all
+from xsp_ingest.files.digits import natural
 from xsp_ingest.formats.loadgen.outcome import Outcome, sentences
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _REMARKS = re.compile(r"^(?:Recommendations|Early Stopping Result):[ \r]*\n((?:(
 _PERCENTILE = re.compile(r"(\d+(?:\.\d+)?) percentile (first token |time to output token |)(?:latency )?\(ns\)")
 _OF = {"": "latency", "first token ": "first_token_latency", "time to output token ": "output_token_time"}
 _RULE = re.compile(r"(performance constraints|min duration|min queries|early stopping) satisfied")
-_COUNT = re.compile(r"^(?:(\d+)|(No)) (warning|error)s?\b", re.MULTILINE | re.IGNORECASE)
+_COUNT = re.compile(r"^(?:(\d{1,18})|(No)) (warning|error)s?\b", re.MULTILINE | re.IGNORECASE)
 _END = "samples_per_query"  # among the last section, which every version writes
 
 
@@ -51,7 +52,7 @@ def read_summary(path: Path) -> Outcome:
         valid={"VALID": True, "INVALID": False}.get(values.get("result is", "")),
         rules=_rules(values),
         figures=_figures(values),
-        samples_per_query=_integer(values[_END]),
+        samples_per_query=natural(values[_END]),
         reason=sentences(" ".join(_REMARKS.findall(text))),
         warnings=counts.get("warning", 0),
         errors=counts["error"],
@@ -77,7 +78,3 @@ def _figures(values: Mapping[str, str]) -> dict[str, float]:
 
 def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"-?\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?", text) else None
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,9}", text) else None

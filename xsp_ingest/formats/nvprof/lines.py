@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nvprof.quantity import byte_count, integer, time_ns
+from xsp_ingest.files.digits import natural
+from xsp_ingest.formats.nvprof.quantity import byte_count, time_ns
 from xsp_ingest.link.demangle import demangle
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level
@@ -94,7 +95,7 @@ def _kind(name: str) -> Kind | None:
 
 
 def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, int], work: Work) -> None:
-    name, correlation = row["Name"], integer(row.get("Correlation_ID", ""))
+    name, correlation = row["Name"], natural(row.get("Correlation_ID", ""))
     if match := _CALL.match(name):  # the kernel that a launch is of stands behind its name
         name = match[1]
         correlation = correlation if correlation is not None or match[2] is None else int(match[2])
@@ -111,7 +112,7 @@ def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, i
 def _add_device_work(
     row: Mapping[str, str], process: int | None, times: Mapping[str, int], kind: Kind, work: Work
 ) -> None:
-    name, correlation = row["Name"], integer(row.get("Correlation_ID", ""))
+    name, correlation = row["Name"], natural(row.get("Correlation_ID", ""))
     if match := _CORRELATION.search(name):
         name = name[: match.start()]
         correlation = int(match[1]) if correlation is None else correlation
@@ -126,8 +127,8 @@ def _add_device_work(
         name=demangle(name) or "[unnamed kernel]",
         process_id=process,
         device_id=device_id,
-        context_id=integer(row.get("Context", "")),
-        stream_id=integer(row.get("Stream", "")),
+        context_id=natural(row.get("Context", "")),
+        stream_id=natural(row.get("Stream", "")),
         correlation_id=correlation or None,
         **times,
     )
@@ -144,11 +145,11 @@ def _launch(row: Mapping[str, str]) -> dict[str, int | None]:
         sizes = _SIZES.match(row.get(f"{heading} Size", ""))
         for n, axis in enumerate("xyz"):
             columns[f"{what}_{axis}"] = (
-                int(sizes[n + 1]) if sizes else integer(row.get(f"{heading} {axis.upper()}", ""))
+                int(sizes[n + 1]) if sizes else natural(row.get(f"{heading} {axis.upper()}", ""))
             )
     for column, headings in _LAUNCH.items():
         text = next((row[heading] for heading in headings if heading in row), "")
-        columns[column] = integer(text) if column == "registers_per_thread" else byte_count(text)
+        columns[column] = natural(text) if column == "registers_per_thread" else byte_count(text)
     static, dynamic = columns["static_shared_bytes"], columns["dynamic_shared_bytes"]
     columns["shared_bytes"] = None if static is None or dynamic is None else static + dynamic
     return columns
@@ -202,7 +203,7 @@ def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None
 
 def _add_statistics(row: Mapping[str, str], row_id: int, work: Work) -> None:
     """Over how many calls the row is, and the shortest and the longest of them."""
-    calls = integer(row["Calls"])
+    calls = natural(row["Calls"])
     values = {
         "invocations": (calls, "1"),
         "min_duration_ns": (time_ns(row["Min"]), "ns"),

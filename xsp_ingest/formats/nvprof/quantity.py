@@ -11,12 +11,11 @@ from xsp_model.intervals import LATEST_NS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["byte_count", "integer", "time_ns"]
+__all__ = ["byte_count", "time_ns"]
 
 _QUANTITY = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s?([a-zA-Z]{0,3})\Z", re.ASCII)
 _TIMES: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _BYTES: Mapping[str, int] = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_INTEGER = re.compile(r"\d{1,18}\Z", re.ASCII)
 
 
 def time_ns(text: str) -> int | None:
@@ -27,11 +26,6 @@ def time_ns(text: str) -> int | None:
 def byte_count(text: str) -> int | None:
     """A size, whose prefixes are powers of 1024; None where the text is none."""
     return _scaled(text, _BYTES)
-
-
-def integer(text: str) -> int | None:
-    """A number of things; None where the text is none."""
-    return int(text) if _INTEGER.match(text) else None
 
 
 def _scaled(text: str, units: Mapping[str, int]) -> int | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.counters.nvprof_names import DESCRIPTIONS
 from xsp_ingest.counters.units import base_unit
+from xsp_ingest.files.digits import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,6 @@ _SUMMARY = ("Kernel", "Invocations", "Avg")
 _LAUNCHES = ("Device", "Context", "Stream", "Kernel")
 _NAMES = ("Metric Name", "Event Name")
 _NOT_METRICS = {*_LAUNCHES, "Correlation_ID", "Correlation ID"}
-_MAX_DIGITS = 18  # of a number that surely fits into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def collect(lines: Iterable[str]) -> Rows:
     row_of: dict[tuple[object, ...], int] = {}
     for line in lines:
         if match := _LOG.match(line):
-            process = _integer(match[1])
+            process = natural(match[1])
             continue
         cells = _cells(line)
         if _is_summary(cells) or _is_launches(cells):
@@ -102,15 +102,15 @@ def _read(
     out: Rows,
 ) -> None:
     device = _DEVICE.match(row.get("Device", ""))
-    device_id = _integer(device[2]) if device else None
+    device_id = natural(device[2]) if device else None
     if device and device_id is not None:
         out.devices[device_id] = device[1]
     if "Invocations" in row:
-        kernel = Kernel(row["Kernel"], process, device_id, invocations=_integer(row["Invocations"]))
+        kernel = Kernel(row["Kernel"], process, device_id, invocations=natural(row["Invocations"]))
         at = row_of.setdefault((process, device_id, row["Kernel"]), len(out.kernels))
         metrics = {row.get("Metric Name") or row.get("Event Name", ""): (row["Avg"], "")}
     else:
-        kernel = Kernel(row["Kernel"], process, device_id, _integer(row["Context"]), _integer(row["Stream"]))
+        kernel = Kernel(row["Kernel"], process, device_id, natural(row["Context"]), natural(row["Stream"]))
         at = len(out.kernels)
         metrics = {
             DESCRIPTIONS.get(name, name): (text, units[name]) for name, text in row.items() if name not in _NOT_METRICS
@@ -135,10 +135,6 @@ def value_of(text: str, unit: str = "") -> tuple[float, str] | None:
     base = base_unit(match[2] or unit, binary=True)
     value = float(match[1]) * base.multiply / base.divide
     return (value, base.name) if math.isfinite(value) else None
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def _cells(line: str) -> list[str]:

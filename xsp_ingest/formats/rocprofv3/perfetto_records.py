@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import read_all
+from xsp_ingest.files.digits import natural
+from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, KERNEL, Records, column
 from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
 from xsp_ingest.formats.rocprofv3.perfetto import Slices
@@ -59,17 +61,13 @@ def from_perfetto(path: Path) -> Records:
 def _frame(rows: list[dict[str, object]], columns: Mapping[str, pl.DataType], process: int | None) -> pl.DataFrame:
     return pl.DataFrame(
         {
-            name: column(name, [_integer(row.get(name, process if name == "process" else None)) for row in rows])
+            name: column(name, [int64(row.get(name, process if name == "process" else None)) for row in rows])
             if kind == pl.Int64
             else pl.Series(name, [row.get(name) for row in rows], dtype=kind)
             for name, kind in columns.items()
         },
         schema=dict(columns),
     )
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _times(one: Slice) -> dict[str, object]:
@@ -85,15 +83,15 @@ def _times(one: Slice) -> dict[str, object]:
 def _stream(one: Slice) -> int | None:
     """As annotated, or in earlier versions as the name of the track has it."""
     if "stream_ID" in one.annotations:
-        return _integer(one.annotations["stream_ID"])
+        return int64(one.annotations["stream_ID"])
     match = _STREAM.search(one.track or "")
-    return int(match[1]) if match else None
+    return natural(match[1]) if match else None
 
 
 def _agent(label: object) -> int | None:
     """The number in `Agent-4` or `GPU-0`: which agents there are is not in the trace."""
     match = _AGENT.match(label) if isinstance(label, str) else None
-    return int(match[1]) if match else None
+    return natural(match[1]) if match else None
 
 
 def _kernel(one: Slice) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.digits import natural
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, LedgerKind, Severity
@@ -20,6 +21,7 @@ __all__ = ["PLANE", "Role", "device_planes", "host_events", "left_out", "plausib
 
 PLANE = "/host:CPU"
 """What the names of the planes of host threads begin with."""
+_GPU = "/device:GPU:"
 _MEMORY_EVENTS = ("MemoryAllocation", "MemoryDeallocation")
 _OPERATOR = r"^([A-Za-z0-9._][\w.\\/>-]*):([A-Za-z_]\w*)$"
 _DATASET = r"^Iterator::"
@@ -49,9 +51,9 @@ _LEFT_OUT = {
 def device_planes(planes: Iterable[Plane]) -> list[tuple[int, Plane]]:
     """The planes of GPUs with the devices' numbers."""
     return [
-        (int(number), plane)
+        (number, plane)
         for plane in planes
-        if (number := plane.name.removeprefix("/device:GPU:")) != plane.name and number.isascii() and number.isdigit()
+        if plane.name.startswith(_GPU) and (number := natural(plane.name.removeprefix(_GPU))) is not None
     ]
 
 

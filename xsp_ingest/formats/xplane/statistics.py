@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.digits import natural
 from xsp_ingest.formats.xplane.sweep import STAT
 from xsp_model.arrays import nullable_index
 
@@ -55,7 +56,6 @@ TEXTS = (
 READ = frozenset((*NUMBERS, *AMOUNTS, *TEXTS))
 """All of them."""
 _DOUBLE, _TEXT, _BYTES, _REFERENCE = 2, 5, 6, 7
-_DIGITS_AT_MOST = 18
 _LAST_WHOLE = 1 << 62
 
 
@@ -119,5 +119,4 @@ def _number(field: int, value: int, end: int, names: Mapping[int, str], data: me
         number = float(np.int64(value).view(np.float64))
         return number if math.isfinite(number) and abs(number) < _LAST_WHOLE else None
     text = names.get(value, "") if field == _REFERENCE else text_of(bytes(data[value:end]))
-    digits = text.lstrip("$")
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_AT_MOST else None
+    return natural(text.lstrip("$"))

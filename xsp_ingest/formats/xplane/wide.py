@@ -47,7 +47,7 @@ WIDE: Mapping[str, pl.DataType] = {
 """The columns of a wide row; those of `spans` mean the same."""
 _BACKWARD = r"(?:^|/)gradients?(?:_tape)?(?:_\d+)?/|transpose\("
 _BY_XLA, _BY_SHAPES = "modelled by XLA", "modelled by HLO shapes"
-_INPUT = re.compile(r"(\w+)\[([\d,]*)\]")
+_INPUT = re.compile(r"(\w+)\[((?:\d{1,18}(?:,\d{1,18})*)?)\]")
 
 
 def wide(rows: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from xsp_ingest.files.content import read_all
+from xsp_ingest.files.json_values import integer
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -121,13 +122,7 @@ def _value(value: Any) -> Any:  # noqa: ANN401 (whatever the file holds)
         return None
     ((kind, content),) = value.items() if len(value) == 1 else (("", None),)
     if kind == "intValue":
-        return _integer(content)
+        return integer(content)
     if kind == "doubleValue" and isinstance(content, str):
         return _NOT_FINITE.get(content)
     return content if kind in {"stringValue", "boolValue", "doubleValue"} else None
-
-
-def _integer(written: object) -> int | None:
-    if isinstance(written, str) and written.removeprefix("-").isdecimal() and len(written) <= 20:  # noqa: PLR2004
-        return int(written)
-    return written if isinstance(written, int) and not isinstance(written, bool) else None

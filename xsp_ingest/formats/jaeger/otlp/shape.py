@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_ingest.files.digits import natural
 from xsp_ingest.formats.jaeger.document import JaegerSpan, JaegerTrace, Log, Process, Reference, Tag
 from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
 from xsp_ingest.formats.jaeger.otlp.document import attributes
@@ -115,9 +116,8 @@ def _timed(resources: Sequence[ResourceSpans]) -> tuple[list[_Timed], list[Findi
 
 def _time(written: str | int | None) -> int | None:
     """Nanoseconds since 1970; 0 is how the encoding writes what is not known."""
-    text = str(written)
-    value = int(text) if text.isdecimal() and len(text) <= len(str(LATEST_NS)) else 0
-    return value if 0 < value < LATEST_NS else None
+    value = natural(str(written))
+    return value if value and value < LATEST_NS else None
 
 
 def _facts(resources: Sequence[ResourceSpans]) -> RunFacts:

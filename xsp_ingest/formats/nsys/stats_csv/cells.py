@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model.intervals import LATEST_NS
+from xsp_ingest.files.json_values import nanoseconds
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.stats_csv.sections import Section
@@ -26,21 +25,9 @@ def integers(section: Section, heading: str) -> pl.Series:
     if cells is None:
         return pl.Series(heading, [None] * section.height, dtype=pl.Int64)
     factor = _FACTORS.get(section.units.get(heading, ""), 1)
-    return pl.Series(heading, [_number(cell, factor) for cell in cells], dtype=pl.Int64)
+    return pl.Series(heading, [nanoseconds(cell, factor) for cell in cells], dtype=pl.Int64)
 
 
 def texts(section: Section, heading: str) -> pl.Series:
     """A column of texts, empty where there is no such column."""
     return pl.Series(heading, section.columns.get(heading) or [""] * section.height, dtype=pl.String)
-
-
-def _number(cell: str, factor: int) -> int | None:
-    if not cell:
-        return None
-    try:
-        exact = Decimal(cell) * factor
-        # Less than a nanosecond or byte is what printing has rounded.
-        value = int(exact.to_integral_value())
-    except (InvalidOperation, ValueError, OverflowError):
-        return None
-    return value if -LATEST_NS < value < LATEST_NS else None  # sizes, too, are added up

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.digits import natural
 from xsp_ingest.files.json_values import int64
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, LedgerKind
@@ -106,11 +107,10 @@ def _of_json(text: str) -> _Fields | None:
 
 
 def _integer(value: object) -> int | None:
-    """An integer, also one written with commas between thousands."""
-    digits = value.replace(",", "") if isinstance(value, str) else value
-    if isinstance(digits, str):
-        return int(digits) if digits.isascii() and digits.isdigit() else None
-    return digits if isinstance(digits, int) and not isinstance(digits, bool) else None
+    """An integer, also one written with commas between thousands; communicators take all 64 bits."""
+    if isinstance(value, str):
+        return natural(value.replace(",", ""), bits=64)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _of_bytes(data: bytes, layout: _Layout) -> _Fields | None:
