@@ -6,7 +6,7 @@ import os
 
 __all__ = ["examples"]
 
-_SHARE = {"": 5, "1": 3}.get(os.environ.get("XSP_THOROUGH", ""), 1)
+_SHARE = {"": 8, "1": 3}.get(os.environ.get("XSP_THOROUGH", ""), 1)
 _MIN = 10
 
 

@@ -21,7 +21,7 @@ from xsp_analyze.findings.text import documents
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.schema import described
-from xsp_analyze.sql import Limits
+from xsp_analyze.sql import QueryLimits
 from xsp_analyze.sql import query as answered
 from xsp_model import Trace, XspError
 
@@ -108,7 +108,7 @@ class Answers:
         one, trace = self._open(file)
 
         def computed() -> _Kept:
-            limits = Limits(self._service.timeout_s)
+            limits = QueryLimits(self._service.timeout_s)
             table = answered(trace, sql, steps=steps, serving_phase=serving_phase, limits=limits)
             beside = covered(StepFrames.of(trace, steps, serving_phase))
             return {"file": one.alias, "steps_are_of": "analyses; the trace's own tables hold all", **beside}, table

@@ -68,10 +68,10 @@ class OpenTrace:
 
         XspError where it takes longer than `timeout_s` (null: any time), or most of the memory that is free.
         """
-        from xsp_analyze.sql import Limits  # noqa: PLC0415 (only where SQL is spoken)
+        from xsp_analyze.sql import QueryLimits  # noqa: PLC0415 (only where SQL is spoken)
         from xsp_analyze.sql import query as answer  # noqa: PLC0415
 
-        return answer(self.trace, query, steps=steps, serving_phase=serving_phase, limits=Limits(timeout_s))
+        return answer(self.trace, query, steps=steps, serving_phase=serving_phase, limits=QueryLimits(timeout_s))
 
     @fault_told()
     def info(self) -> Info:

@@ -11,7 +11,7 @@ from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
-from xsp_analyze.sql.limits import Limits, within
+from xsp_analyze.sql.query_limits import QueryLimits, within
 from xsp_analyze.sql.text import LOOK, checked, columns_in, without_comments
 from xsp_model import XspError
 from xsp_model.schema import TABLES
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["query"]
 
-_DEFAULTS = Limits()
+_DEFAULTS = QueryLimits()
 _SCAN = re.compile(r"\bSCAN \[([^\]]*)")
 _UNKNOWN_TABLE = re.compile(r"relation '(.*?)' was not found")
 _UNKNOWN_COLUMN = re.compile(r"unable to find column \"(.*?)\"(?:; valid columns: \[(.*?)\])?", re.DOTALL)
@@ -36,7 +36,7 @@ def query(
     *,
     steps: str | None = None,
     serving_phase: str | None = None,
-    limits: Limits = _DEFAULTS,
+    limits: QueryLimits = _DEFAULTS,
 ) -> pl.DataFrame:
     """The answer to one SELECT over the tables of `schema.TABLES` and over analyses by their id (`A10`).
 

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
 from xsp_analyze.sql import query
-from xsp_analyze.sql.limits import Limits, within
+from xsp_analyze.sql.query_limits import QueryLimits, within
 from xsp_analyze.sql.text import checked
 from xsp_model import Trace, XspError, bundle
 from xsp_model.limits import limited, limits
@@ -128,10 +128,10 @@ def test_time_has_a_limit(tmp_path: Path) -> None:
 
 _SMALL = """
 import sys, xsp
-from xsp_analyze.sql import Limits, query
+from xsp_analyze.sql import QueryLimits, query
 from xsp_model import XspError
 try:
-    query(xsp.open(sys.argv[1]).trace, sys.argv[2], limits=Limits(None, 1 << 20))
+    query(xsp.open(sys.argv[1]).trace, sys.argv[2], limits=QueryLimits(None, 1 << 20))
 except XspError as error:
     print(error, flush=True)
 """
@@ -155,4 +155,4 @@ def test_time_may_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_query_is_computed_with_the_thresholds_of_whoever_asks() -> None:
     with limited(pass_rows=7):
-        assert within(Limits(), lambda: limits().pass_rows) == 7
+        assert within(QueryLimits(), lambda: limits().pass_rows) == 7

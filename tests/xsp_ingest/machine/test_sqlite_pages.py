@@ -487,6 +487,7 @@ def _anything_may_be_asked() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_anything_may_be_asked")
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(Path("fixtures").rglob("*.sqlite")), ids=lambda path: path.parent.name)
 def test_every_cell_of_the_fixtures(path: Path) -> None:
     _all_tables(path)
@@ -504,6 +505,7 @@ def _same_traces(path: Path) -> None:
         assert frame.equals(theirs.tables[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", _SOUND, ids=lambda path: path.parent.name)
 def test_traces_of_the_fixtures_are_the_same_either_way(path: Path) -> None:
     _same_traces(path)

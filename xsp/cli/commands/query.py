@@ -88,7 +88,7 @@ def query(
 
     Example: xsp query trace.json.gz "select kernel_name, duration_ns from A10 where kernel_name like '%gemm%'"
     """
-    from xsp_analyze.sql import Limits  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.sql import QueryLimits  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.sql import query as answer  # noqa: PLC0415
 
     *paths, text = inputs
@@ -98,7 +98,7 @@ def query(
     with Progress() as progress:
         trace = load(paths, reading, progress.note, cache=cache)
         progress.note("asking")
-        answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase, limits=Limits(timeout or None))
+        answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase, limits=QueryLimits(timeout or None))
     if output is not None:
         write_file(output, b"".join(_parts(answer_rows, output_format, None, csv_raw=csv_raw)))
         note(f"{output}: {thousands(answer_rows.height)} rows")

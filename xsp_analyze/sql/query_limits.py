@@ -14,7 +14,7 @@ from xsp_model.memory import available_bytes, resident_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Limits", "within"]
+__all__ = ["QueryLimits", "within"]
 
 _T = TypeVar("_T")
 _WATCH_S = 0.05
@@ -23,14 +23,14 @@ _GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """What a query may take; null: as long as it takes, or most of the memory that is free."""
 
     seconds: float | None = 60.0
     memory_bytes: int | None = None
 
 
-def within(limits: Limits, compute: Callable[[], _T]) -> _T:
+def within(limits: QueryLimits, compute: Callable[[], _T]) -> _T:
     """What the function answers, or raises; XspError where it takes more time or memory than it may.
 
     It cannot be stopped in the middle of native code: it then goes on in a thread of its own, which the end of the
@@ -52,7 +52,7 @@ def within(limits: Limits, compute: Callable[[], _T]) -> _T:
     return answers[0]
 
 
-def _watch(worker: threading.Thread, limits: Limits) -> None:
+def _watch(worker: threading.Thread, limits: QueryLimits) -> None:
     began, before = time.monotonic(), resident_bytes()
     ceiling = limits.memory_bytes or int(available_bytes() * _FREE_SHARE)
     worker.start()
