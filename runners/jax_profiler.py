@@ -35,7 +35,7 @@ from xsp_runners.run_folder import RunnerError
 from xsp_runners.xplane_levels import (
     LEVELS,
     Level,
-    Work,
+    XplaneWorkload,
     captured,
     facts_of,
     prepared,
@@ -165,17 +165,17 @@ def _own_facts(jax: Any) -> dict[str, object]:  # noqa: ANN401
     }
 
 
-def _work(args: argparse.Namespace, device: str) -> Work:
+def _work(args: argparse.Namespace, device: str) -> XplaneWorkload:
     name = zoo_name(args.workload)
     if name is None:
-        return Work(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
+        return XplaneWorkload(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
     from xsp_runners.jax_zoo import MODELS, step_of  # noqa: PLC0415 (imports jax)
 
     if name not in MODELS:
         raise RunnerError(f"JAX's zoo has no {name}: choose of {', '.join(MODELS)} or give module:function")
     model = MODELS[name]
     step, step_inputs = step_of(model, mode=args.mode, batch=args.batch_size, precision=args.precision, seed=args.seed)
-    return Work(model.name, model.task, step, step_inputs)
+    return XplaneWorkload(model.name, model.task, step, step_inputs)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from xsp_runners.tf_workload import KERAS, device_of, import_tensorflow, keras_s
 from xsp_runners.xplane_levels import (
     LEVELS,
     Level,
-    Work,
+    XplaneWorkload,
     captured,
     facts_of,
     prepared,
@@ -122,7 +122,7 @@ def _device(tf: Any, on_gpu: bool) -> str:  # noqa: ANN401, FBT001
     return str(details.get("device_name", "GPU"))
 
 
-def _execution(args: argparse.Namespace, work: Work | None) -> str | None:
+def _execution(args: argparse.Namespace, work: XplaneWorkload | None) -> str | None:
     """How the model of the zoo ran; null of work that is the user's own."""
     if work is None or zoo_name(args.workload) is None:
         return None
@@ -150,10 +150,10 @@ def _in_force(tf: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: 
     }
 
 
-def _work(tf: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN401
+def _work(tf: Any, args: argparse.Namespace, device: str) -> XplaneWorkload:  # noqa: ANN401
     name = zoo_name(args.workload)
     if name is None:
-        return Work(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
+        return XplaneWorkload(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
     if not name.startswith(KERAS):
         raise RunnerError(f"TensorFlow's zoo has no {name}: its names are zoo:{KERAS}MobileNetV2 and the like")
     model = name.removeprefix(KERAS)
@@ -165,7 +165,7 @@ def _work(tf: Any, args: argparse.Namespace, device: str) -> Work:  # noqa: ANN4
         precision=args.precision,
         compiled=args.execution == "compile",
     )
-    return Work(model, "image classification", step, step_inputs)
+    return XplaneWorkload(model, "image classification", step, step_inputs)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from xsp_runners.outputs import Outputs
-    from xsp_runners.torch_workload import Work
+    from xsp_runners.torch_workload import TorchWorkload
 
 __all__ = ["main", "measure", "recorded_capture"]
 
@@ -202,7 +202,7 @@ def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # n
 
 
 def _run(
-    args: argparse.Namespace, session: Session, work: Work | None, outputs: Outputs, observed: Observed
+    args: argparse.Namespace, session: Session, work: TorchWorkload | None, outputs: Outputs, observed: Observed
 ) -> int | None:
     """Runs all steps; the batch size as far as anyone told it."""
     if work is None:
@@ -253,7 +253,7 @@ def _work(
     device: str,
     compiled_code: CompiledCode | None,
     capturing: AbstractContextManager[object] | None,
-) -> Work:
+) -> TorchWorkload:
     name = zoo_name(args.workload)
     if name is None:
         return own_work(args.workload, batch=args.batch_size, device=device)

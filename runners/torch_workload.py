@@ -29,7 +29,7 @@ __all__ = [
     "DTYPES",
     "MODES",
     "ZOO",
-    "Work",
+    "TorchWorkload",
     "device_of",
     "import_torch",
     "own_work",
@@ -48,7 +48,7 @@ _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
 @dataclass(frozen=True)
-class Work:
+class TorchWorkload:
     """A step to run again and again, with the name and task of its model and what else is known of it."""
 
     name: str
@@ -97,7 +97,7 @@ def zoo_work(
     shape: Sequence[int] | None = None,
     compiled_code: CompiledCode | None = None,
     capturing: AbstractContextManager[object] | None = None,
-) -> Work:
+) -> TorchWorkload:
     """A step of a model of the zoo, with random weights and inputs that torch's seed decides.
 
     `shape` is that of one input, where it is not to be the model's usual one; `compiled_code` watches the model be
@@ -126,7 +126,7 @@ def zoo_work(
     step_inputs = StepInputs(
         [*inputs.positional, *([inputs.named] if inputs.named else [])], dict(model.named_parameters())
     )
-    return Work(entry.name, entry.task, ready, facts, step_inputs)
+    return TorchWorkload(entry.name, entry.task, ready, facts, step_inputs)
 
 
 def _compiled(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:  # noqa: ANN401
@@ -145,7 +145,7 @@ def small_work(
     device: str,
     dtype: str,
     checkpointing: bool = False,
-) -> Work:
+) -> TorchWorkload:
     """A step of one of our small models; `checkpointing` recomputes blocks in the backward pass."""
     from xsp_runners.torch_zoo import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
 
@@ -153,11 +153,11 @@ def small_work(
     built = WORKLOADS[workload](recipe)
     inputs = Inputs((built.inputs,))
     if mode != "training":
-        return Work(built.name, built.task, inference_step(torch, built.model, inputs))
+        return TorchWorkload(built.name, built.task, inference_step(torch, built.model, inputs))
     loss = Loss(torch, built.task, built.labels.flatten())
-    return Work(built.name, built.task, training_step(torch, built.model, inputs, loss))
+    return TorchWorkload(built.name, built.task, training_step(torch, built.model, inputs, loss))
 
 
-def own_work(workload: str, *, batch: int, device: str) -> Work:
+def own_work(workload: str, *, batch: int, device: str) -> TorchWorkload:
     """The step that the user's `module:function` returns when called with batch and device."""
-    return Work(workload, "", own_step(workload, batch=batch, device=device))
+    return TorchWorkload(workload, "", own_step(workload, batch=batch, device=device))

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from xsp_runners.xplane_file import Cleaned
     from xsp_runners.xplane_session import Tool
 
-__all__ = ["LEVELS", "Level", "Work", "captured", "facts_of", "prepared", "run_steps", "session_of", "write_recorded"]
+__all__ = [
+    "LEVELS",
+    "Level",
+    "XplaneWorkload",
+    "captured",
+    "facts_of",
+    "prepared",
+    "run_steps",
+    "session_of",
+    "write_recorded",
+]
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
@@ -51,7 +61,7 @@ LEVELS = {
 
 
 @dataclass(frozen=True)
-class Work:
+class XplaneWorkload:
     """A step to run again and again, with the name and task of its model."""
 
     name: str
@@ -101,7 +111,7 @@ def session_of(args: argparse.Namespace, tool: Tool) -> Session:
 
 
 def run_steps(
-    args: argparse.Namespace, session: Session, work: Work | None, outputs: Outputs, observed: Observed
+    args: argparse.Namespace, session: Session, work: XplaneWorkload | None, outputs: Outputs, observed: Observed
 ) -> None:
     """Runs all steps, of the work or of the script that the arguments name; what came out of the last is kept."""
     try:
@@ -124,7 +134,9 @@ def run_steps(
         session.close()
 
 
-def facts_of(session: Session, args: argparse.Namespace, work: Work | None, *, on_gpu: bool) -> dict[str, object]:
+def facts_of(
+    session: Session, args: argparse.Namespace, work: XplaneWorkload | None, *, on_gpu: bool
+) -> dict[str, object]:
     """What run.json says of the run, whatever the framework."""
     level = LEVELS[args.level]
     name = work.name if work else Path(args.script).stem

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.digests import Digests, files_of, sha256, unchanged
-from xsp_ingest.files.known_others import refusal
+from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
 from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units

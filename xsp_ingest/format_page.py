@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.known_others import named
+from xsp_ingest.files.other_tools import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

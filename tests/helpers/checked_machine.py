@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.machine.sqlite.columns import Part
+    from xsp_ingest.machine.sqlite.columns import RowRange
     from xsp_ingest.machine.sqlite.layout import Layout
     from xsp_model.arrays import Ints
 
@@ -65,7 +65,7 @@ def _interpreted(memory: _Memory) -> Callable[..., int]:
     return read_leaves
 
 
-def fill(file: BinaryIO, pages: Layout, part: Part, page_numbers: Ints) -> None:
+def fill(file: BinaryIO, pages: Layout, part: RowRange, page_numbers: Ints) -> None:
     """What `reader._fill` does."""
     room, span = part.room, slice(part.first, part.first + int(part.state[scan_state.MAX_ROWS]))
     columns: list[NDArray[Any]] = [room.rowids, *room.values.values(), *room.missing.values()]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 torch = pytest.importorskip("torch")
 flop_counter = pytest.importorskip("torch.utils.flop_counter")
@@ -54,7 +54,7 @@ def recorded(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call
     return call
 
 
-def work_of(call: Call) -> Work | None:
+def work_of(call: Call) -> ModelledWork | None:
     """By the models that are shipped."""
     model = shipped().of(call.name)
     return model.work(call) if model else None

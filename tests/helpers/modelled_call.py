@@ -11,7 +11,7 @@ from xsp_analyze.work_models.registry import shipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 __all__ = ["BF16", "work"]
 
@@ -25,7 +25,7 @@ def work(
     types: Sequence[str],
     concrete: Sequence[str] = (),
     strides: Sequence[Sequence[int]] | None = None,
-) -> Work | None:
+) -> ModelledWork | None:
     """Of a call as Kineto writes it; scalars have the shape [] and the type Scalar."""
     texts = [json.dumps(each) for each in (shapes, types, strides or [], [*concrete])]
     call, model = call_of(name, *texts), shipped().of(name)

@@ -10,7 +10,7 @@ from xsp_analyze.work_models.registry import shipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 __all__ = ["bytes_of", "flop_of", "tensor", "work"]
 
@@ -19,7 +19,7 @@ def tensor(element_type: str, *shape: int) -> Tensor:
     return Tensor(shape, element_type)
 
 
-def work(name: str, *inputs: object, following: Tensor | None = None, inner: Sequence[str] = ()) -> Work | None:
+def work(name: str, *inputs: object, following: Tensor | None = None, inner: Sequence[str] = ()) -> ModelledWork | None:
     """What the model of this operator says of a call with these inputs: a Tensor, a list of them, or any value."""
     tensors = [_tensors(each) for each in inputs]
     values = [each if tensor is None else None for each, tensor in zip(inputs, tensors, strict=True)]

@@ -13,7 +13,7 @@ from tests.helpers.synth_xplane import Profile
 from xsp_runners.observed import Observed
 from xsp_runners.outputs import Outputs
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import Work, captured, facts_of, prepared, run_steps, write_recorded
+from xsp_runners.xplane_levels import XplaneWorkload, captured, facts_of, prepared, run_steps, write_recorded
 from xsp_runners.xplane_session import Session, write_profile
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _arguments(**changes: object) -> argparse.Namespace:
     return argparse.Namespace(**{**usual, **changes})
 
 
-def _run_steps(args: argparse.Namespace, session: Session, work: Work | None) -> None:
+def _run_steps(args: argparse.Namespace, session: Session, work: XplaneWorkload | None) -> None:
     counts = {"warmup": session.warmup, "steps": session.steps, "warmup_seconds": 0.0, "rank": None}
     noted = argparse.Namespace(**{**vars(args), **counts})
     observed = Observed(noted, on_gpu=False, synchronize=session.tool.synchronize, settings=dict)
@@ -69,7 +69,7 @@ def _run_steps(args: argparse.Namespace, session: Session, work: Work | None) ->
 def test_the_profiler_runs_after_the_warm_up_and_every_step_waits() -> None:
     tool = _Tool()
     session = Session(tool, warmup=1, steps=2)
-    _run_steps(_arguments(), session, Work("w", "", lambda: "result"))
+    _run_steps(_arguments(), session, XplaneWorkload("w", "", lambda: "result"))
     assert tool.calls == [
         *("wait", "wait result"),
         *("start", "wait", "step 0", "wait result", "end"),
@@ -82,7 +82,7 @@ def test_the_profiler_runs_after_the_warm_up_and_every_step_waits() -> None:
 def test_without_a_profiler_nothing_is_marked() -> None:
     tool = _Tool()
     session = Session(tool, warmup=1, steps=1, profiled=False)
-    _run_steps(_arguments(level="M"), session, Work("w", "", lambda: None))
+    _run_steps(_arguments(level="M"), session, XplaneWorkload("w", "", lambda: None))
     assert set(tool.calls) == {"wait"}
     assert (len(session.durations_ns), session.profile) == (1, None)
 
@@ -92,7 +92,7 @@ def test_a_step_that_fails_stops_the_profiler_and_leaves_no_profile() -> None:
     session = Session(tool, warmup=1, steps=3)
     results = iter(["a", "b"])
     with pytest.raises(StopIteration):
-        _run_steps(_arguments(), session, Work("w", "", lambda: next(results)))
+        _run_steps(_arguments(), session, XplaneWorkload("w", "", lambda: next(results)))
     assert tool.calls[-1] == "stop"
     assert session.profile is None
 
@@ -126,7 +126,7 @@ def test_a_script_marks_its_steps(tmp_path: Path) -> None:
 )
 def test_a_run_says_how_deep_it_goes(level: str, on_gpu: bool, deepest: str, serialised: bool) -> None:  # noqa: FBT001
     session = Session(_Tool(), 1, 1, profiled=level != "M")
-    facts = facts_of(session, _arguments(level=level), Work("w", "t", lambda: None), on_gpu=on_gpu)
+    facts = facts_of(session, _arguments(level=level), XplaneWorkload("w", "t", lambda: None), on_gpu=on_gpu)
     assert (facts["deepest_level"], facts["serialized"]) == (deepest, serialised)
 
 

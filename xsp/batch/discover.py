@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xsp.batch import folders, job_ranks, remote
 from xsp.batch.locations import absolute, is_url
-from xsp.batch.part import Part
+from xsp.batch.trace_inputs import TraceInputs
 from xsp.batch.unit import Kind, Unit
 from xsp.opening import expand
 from xsp_model import XspError
@@ -61,13 +61,15 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
     return Discovered(_named_once(_distinguished(units)), left_out)
 
 
-def _parts(location: str, format_name: str | None, output: Path | None) -> tuple[list[Part], list[tuple[str, str]]]:
+def _parts(
+    location: str, format_name: str | None, output: Path | None
+) -> tuple[list[TraceInputs], list[tuple[str, str]]]:
     if is_url(location):
         return remote.parts(location), []
     path = Path(location)
     if path.is_dir():
         return folders.parts(path, format_name, output)
-    return [Part((location,), path.name, discovered=False)], []
+    return [TraceInputs((location,), path.name, discovered=False)], []
 
 
 def _job_name(text: str) -> str:
@@ -76,7 +78,7 @@ def _job_name(text: str) -> str:
     return steps[-1] if steps and steps[-1] not in {".", ".."} else Path(text).resolve().name
 
 
-def _units(parts: Sequence[Part], job: str, ranks: bool | None) -> list[Unit]:
+def _units(parts: Sequence[TraceInputs], job: str, ranks: bool | None) -> list[Unit]:
     groups = job_ranks.grouped(parts, ranks) if ranks is not False else {}
     units = [
         Unit(_fit(p.below), p.inputs, discovered=p.discovered)

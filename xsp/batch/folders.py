@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp.batch.part import Part
+from xsp.batch.trace_inputs import TraceInputs
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _Unknown = list[tuple[str, str]]
 _MAX_DEPTH = 32
 
 
-def parts(folder: Path, format_name: str | None, output: Path | None) -> tuple[list[Part], _Unknown]:
+def parts(folder: Path, format_name: str | None, output: Path | None) -> tuple[list[TraceInputs], _Unknown]:
     """The traces in the folder and the folders inside it, and the files nobody knows; `output` is not looked into."""
     unknown: _Unknown = []
     traces = list(_walk(folder, folder, format_name, output, unknown))  # which fills `unknown`
@@ -28,7 +28,7 @@ def parts(folder: Path, format_name: str | None, output: Path | None) -> tuple[l
 
 def _walk(
     folder: Path, root: Path, format_name: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
-) -> Iterator[Part]:
+) -> Iterator[TraceInputs]:
     from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
     from xsp_ingest.ingester import laid_out, owner_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
@@ -71,7 +71,7 @@ def _is_one_run_set(folder: Path) -> bool:
 
 def _files(
     files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], format_name: str | None, unknown: _Unknown
-) -> Iterator[Part]:
+) -> Iterator[TraceInputs]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
     from xsp_ingest.ingester import choose, units  # noqa: PLC0415
 
@@ -96,7 +96,7 @@ def _files(
 
 def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> list[Ingester]:
     """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
-    from xsp_ingest.files.known_others import refusal  # noqa: PLC0415
+    from xsp_ingest.files.other_tools import refusal  # noqa: PLC0415
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
 
@@ -112,6 +112,6 @@ def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> 
     return claimants
 
 
-def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> Part:
+def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> TraceInputs:
     below = root.name if named else paths[0].relative_to(root).as_posix()
-    return Part(tuple(map(str, paths)), below, discovered=not named)
+    return TraceInputs(tuple(map(str, paths)), below, discovered=not named)

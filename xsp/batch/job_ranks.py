@@ -12,7 +12,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp.batch.part import Part
+    from xsp.batch.trace_inputs import TraceInputs
 
 __all__ = ["grouped"]
 
@@ -21,7 +21,7 @@ _RECORDED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9}
 _PAIR = 2
 
 
-def grouped(parts: Sequence[Part], forced: bool | None) -> dict[str, Mapping[Part, int]]:
+def grouped(parts: Sequence[TraceInputs], forced: bool | None) -> dict[str, Mapping[TraceInputs, int]]:
     """Ranks of each job, by where the job lies below the input ("": all of it); jobs have two ranks at least.
 
     `forced`: everything is one job, numbered in order where it does not say its rank. Raises XspError where two
@@ -31,13 +31,13 @@ def grouped(parts: Sequence[Part], forced: bool | None) -> dict[str, Mapping[Par
     ranks = {p: r for p in parts if (r := named.get(p, _recorded(p))) is not None}
     if forced:
         return {"": _forced(parts, ranks)}
-    jobs: dict[str, dict[Part, int]] = {}
+    jobs: dict[str, dict[TraceInputs, int]] = {}
     for part, rank in ranks.items():
         jobs.setdefault(_without_rank(part.below), {})[part] = rank
     return {job: of for job, of in jobs.items() if len(of) >= _PAIR and len(set(of.values())) == len(of)}
 
 
-def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]:
+def _forced(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int]) -> dict[TraceInputs, int]:
     if not ranks:
         return {part: number for number, part in enumerate(parts)}
     silent = next((p for p in parts if p not in ranks), None)
@@ -47,7 +47,7 @@ def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]
             path=silent.inputs[0],
             advice="Put rank and number into its name (rank7.json), or leave it out",
         )
-    seen: dict[int, Part] = {}
+    seen: dict[int, TraceInputs] = {}
     for part, rank in ranks.items():
         if rank in seen:
             raise XspError(
@@ -59,7 +59,7 @@ def _forced(parts: Sequence[Part], ranks: Mapping[Part, int]) -> dict[Part, int]
     return dict(ranks)
 
 
-def _recorded(part: Part) -> int | None:
+def _recorded(part: TraceInputs) -> int | None:
     """The rank that the file's head states; of what lies elsewhere only names are looked at."""
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp.batch.locations import is_http, listed
-from xsp.batch.part import Part
+from xsp.batch.trace_inputs import TraceInputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,16 +18,17 @@ _MANIFEST = "manifest.json"
 _DESCRIPTION = "run.json"
 
 
-def parts(url: str) -> list[Part]:
+def parts(url: str) -> list[TraceInputs]:
     """Bundles (by `manifest.json`), run sets (by `run.json`), and every other file as a trace of its own."""
     entries = listed(url)
-    if len(entries) == 1 and entries[0].below == entries[0].url.rpartition("/")[2]:
-        return [Part((entries[0].url,), entries[0].below, discovered=entries[0].url.rpartition("/")[2] not in url)]
+    one = entries[0] if len(entries) == 1 else None
+    if one is not None and one.below == one.url.rpartition("/")[2]:
+        return [TraceInputs((one.url,), one.below, discovered=one.below not in url)]
     folders = _folders(entries)
     end = "/" if url.endswith("/") and is_http(url) else ""
-    traces = {f: Part((f + end,), below) for f, below in folders.items()}
+    traces = {f: TraceInputs((f + end,), below) for f, below in folders.items()}
     rest = [
-        Part((e.url,), e.below)
+        TraceInputs((e.url,), e.below)
         for e in entries
         if e.size != 0
         and not any(e.url.startswith(f"{f}/") for f in folders)

@@ -23,7 +23,7 @@ from xsp_analyze.columns import (
 from xsp_analyze.core import FigureSpec, Role, analysis
 from xsp_analyze.frames.device_peaks import device_peaks
 from xsp_analyze.frames.filled_counters import filled_executions
-from xsp_analyze.frames.known_peaks import DEVICE
+from xsp_analyze.frames.peak_rates import DEVICE
 from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.counted_operators import operator_work
 from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.known_peaks import BANDWIDTH
+from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_model.device_table import peaks_for
 
 if TYPE_CHECKING:

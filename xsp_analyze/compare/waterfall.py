@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["REST", "Part", "Waterfall", "leading", "waterfall"]
+__all__ = ["REST", "Contribution", "Waterfall", "leading", "waterfall"]
 
 REST = {
     "device": "time with no device work, less work that overlapped",
@@ -17,7 +17,7 @@ REST = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Contribution:
     """One part of the difference; `kernel` is what changed most within it the same way, with its own part of it."""
 
     name: str
@@ -40,7 +40,7 @@ class Waterfall:
     by: str
     before_ns: int
     after_ns: int
-    parts: Sequence[Part]
+    parts: Sequence[Contribution]
 
     @property
     def difference_ns(self) -> int:
@@ -58,18 +58,20 @@ def waterfall(basis: str, by: str, total: tuple[float, float], before: Work, aft
     parts = [_part(key, before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])]
     parts.sort(key=lambda p: (-abs(p.difference_ns), p.kind, p.name))
     inside = [sum(getattr(p, column) or 0 for p in parts) for column in ("before_ns", "after_ns")]
-    rest = Part(REST[basis], "rest", first - inside[0], last - inside[1], last - first - (inside[1] - inside[0]))
+    rest = Contribution(
+        REST[basis], "rest", first - inside[0], last - inside[1], last - first - (inside[1] - inside[0])
+    )
     return Waterfall(basis, by, first, last, [*parts, rest])
 
 
-def _part(key: tuple[str, str], before: Mapping[str, float] | None, after: Mapping[str, float] | None) -> Part:
+def _part(key: tuple[str, str], before: Mapping[str, float] | None, after: Mapping[str, float] | None) -> Contribution:
     one = None if before is None else round(sum(before.values()))
     two = None if after is None else round(sum(after.values()))
     names = dict.fromkeys([*(before or {}), *(after or {})])
     by_kernel = {n: (after or {}).get(n, 0.0) - (before or {}).get(n, 0.0) for n in names}
     difference = (two or 0) - (one or 0)
     cause = leading(by_kernel, difference)
-    return Part(
+    return Contribution(
         name=key[1],
         kind=key[0],
         before_ns=one,

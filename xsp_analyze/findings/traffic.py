@@ -10,7 +10,7 @@ from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.known_peaks import BANDWIDTH
+from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_analyze.render.units import count, share
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.call_details import with_details
-from xsp_analyze.frames.collective_calls import all_given_work
+from xsp_analyze.frames.collective_calls import all_imported_work
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.modelled_calls import INPUTS, modelled_kinds
 from xsp_model import Level
@@ -40,10 +40,10 @@ class CallKinds:
 
 
 def call_kinds(frames: TraceFrames) -> CallKinds:
-    """Every operator of the trace, modelled; work that is given of spans (`given_work`) goes before our models'."""
+    """Every operator of the trace, modelled; work that is given of spans (`imported_work`) goes before our models'."""
     recorded = recorded_kinds(frames.trace)
     modelled = modelled_kinds(recorded.kinds).with_columns(pl.lit(value=False).alias("is_given"))
-    return _with_supplied(all_given_work(frames), CallKinds(recorded.ids, recorded.kind_of, modelled))
+    return _with_supplied(all_imported_work(frames), CallKinds(recorded.ids, recorded.kind_of, modelled))
 
 
 def recorded_kinds(trace: Trace) -> CallKinds:

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.collectives import modelled_collectives
-from xsp_analyze.frames.given_work import given_work
+from xsp_analyze.frames.imported_work import imported_work
 from xsp_model import Level
 from xsp_model.tree import innermost
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_model.arrays import Ints
 
-__all__ = ["all_given_work"]
+__all__ = ["all_imported_work"]
 
 
-def all_given_work(frames: TraceFrames) -> pl.DataFrame:
-    """`given_work` of the trace's metrics, and of other operators that launched collectives what these send.
+def all_imported_work(frames: TraceFrames) -> pl.DataFrame:
+    """`imported_work` of the trace's metrics, and of other operators that launched collectives what these send.
 
     An operator of which one collective's bytes are not known has no such row.
     """
-    supplied = given_work(frames.trace)
+    supplied = imported_work(frames.trace)
     if not frames.trace.height("collectives"):
         return supplied
     sent = modelled_collectives(frames)

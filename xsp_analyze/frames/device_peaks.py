@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.known_peaks import DEVICE, peaks_of
+from xsp_analyze.frames.peak_rates import DEVICE, peaks_of
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.step_frames import StepFrames

@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.frames.compiled_kernels import has_compiled_kernels
 from xsp_analyze.frames.energy import power_series
 from xsp_analyze.frames.expert_parts import has_experts
-from xsp_analyze.frames.given_work import MODELLED
 from xsp_analyze.frames.graph_replays import replayed_work
+from xsp_analyze.frames.imported_work import MODELLED
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.kernel_waves import has_grids
 from xsp_analyze.frames.library_spans import LIBRARIES, has_library

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.work_models.call import Call
     from xsp_analyze.work_models.registry import Models
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 __all__ = [
     "DETAILS",
@@ -54,7 +54,7 @@ WORK = {
     "element_type": pl.String(),
     "operator_class": pl.String(),
 }
-"""What `modelled_kinds` adds: a `Work`, the first operand's type and the class; null: not modelled."""
+"""What `modelled_kinds` adds: a `ModelledWork`, the first operand's type and the class; null: not modelled."""
 
 
 _DAMAGES = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
@@ -139,7 +139,7 @@ def _inner_calls(text: str | None) -> Iterator[Call]:
             yield call
 
 
-def _fields(work: Work | None) -> tuple[object, ...]:
+def _fields(work: ModelledWork | None) -> tuple[object, ...]:
     if work is None:
         return (None,) * (len(WORK) - 2)
     amounts = (work.flop, work.vector_flop, work.read_bytes, work.written_bytes, work.bus_bytes)

@@ -13,7 +13,7 @@ import polars as pl
 from xsp_analyze import formulas
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.counters import Moved, counted_time, moved_bytes
-from xsp_analyze.frames.known_peaks import BANDWIDTH
+from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_model import XspError
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 from xsp_model.device_table import QUANTITIES

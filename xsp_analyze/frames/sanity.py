@@ -9,9 +9,9 @@ import polars as pl
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.counters import are_known, summed_columns
 from xsp_analyze.frames.device_peaks import device_peaks
-from xsp_analyze.frames.known_peaks import DEVICE
 from xsp_analyze.frames.layer_modelled_work import layer_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.peak_rates import DEVICE
 from xsp_analyze.frames.roofline import by_precision, under_roof
 from xsp_model import Attribution, Finding, Kind, LedgerKind, Phase, Severity
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xsp_analyze.work_models.call import Call
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 __all__ = ["Model", "Models", "families", "holds", "shipped"]
 
@@ -40,13 +40,13 @@ class Model:
     """How the work of some operators is counted."""
 
     operators: tuple[str, ...]
-    formula: Callable[[Arguments], Work | None]
+    formula: Callable[[Arguments], ModelledWork | None]
     operator_class: KernelClass
     source: str
     operands: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
 
-    def work(self, call: Call) -> Work | None:
+    def work(self, call: Call) -> ModelledWork | None:
         """The least work of the call; None where what was recorded does not tell it."""
         return self.formula(Arguments(call, self.operands, self.settings))
 

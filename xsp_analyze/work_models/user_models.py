@@ -33,7 +33,7 @@ from xsp_analyze.work_models.expressions import Expression, ExpressionError, Ope
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_analyze.work_models.registry import Model
 from xsp_analyze.work_models.shape_patterns import ShapeError, ShapePattern, agreed, shape_pattern
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 from xsp_model import XspError
 from xsp_model.closest import closest
 
@@ -51,7 +51,7 @@ AMOUNTS: Mapping[str, str] = {
     "written": "written_bytes",
     "bus": "bus_bytes",
 }
-"""The fields of `Work` that a row may have an expression for, by their names there."""
+"""The fields of `ModelledWork` that a row may have an expression for, by their names there."""
 
 _PRECISIONS = {*ELEMENT_BITS, "tf32"}
 _SHARED = {"operators", "operands", "class", "source"}
@@ -64,7 +64,7 @@ _MAX_SETTING = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class UserModel(Model):
-    """One row of a file. `says`: the amounts it tells of, as `Work` names them; `has_class`: whether it says one."""
+    """One row of a file. `says`: the fields of `ModelledWork` that it has; `has_class`: whether it says one."""
 
     file: Path = Path()
     says: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class _Computed:
     expressions: Mapping[str, Expression]
     precision: str | None
 
-    def __call__(self, arguments: Arguments) -> Work | None:
+    def __call__(self, arguments: Arguments) -> ModelledWork | None:
         """Its work; None where the call has no such operands, or one of the expressions comes to nothing."""
         every = {role: arguments.tensor(role) for role in arguments.operands}
         tensors = {role: tensor for role, tensor in every.items() if tensor is not None}
@@ -112,7 +112,7 @@ class _Computed:
             return None
         vector = amounts.get("vector_flop")
         rest = {name: amounts.get(name) for name in ("flop", "read_bytes", "written_bytes", "bus_bytes")}
-        return Work(vector_flop=vector or 0, precision=self.precision, **rest)
+        return ModelledWork(vector_flop=vector or 0, precision=self.precision, **rest)
 
     def _sizes(self, tensors: Mapping[str, Tensor]) -> Mapping[str, int] | None:
         pairs: list[tuple[str, int]] = []
@@ -128,10 +128,10 @@ class _Computed:
 class _Named:
     """A formula of ours as a row of a user calls it."""
 
-    formula: Callable[[Arguments], Work | None]
+    formula: Callable[[Arguments], ModelledWork | None]
     row: _Row
 
-    def __call__(self, arguments: Arguments) -> Work | None:
+    def __call__(self, arguments: Arguments) -> ModelledWork | None:
         """What it gives; XspError where the row lacks something without which it cannot be asked."""
         try:
             return self.formula(arguments)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NOTHING", "Work"]
+__all__ = ["NOTHING", "ModelledWork"]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ModelledWork:
     """The least work of one call. A field that is None is not known; 0 says that there is none.
 
     `flop`: of products and convolutions, two a multiply-add: what matrix units can do, and what MFU counts.
@@ -34,5 +34,5 @@ class Work:
         return self.read_bytes + self.written_bytes
 
 
-NOTHING = Work(0, 0, 0, 0)
+NOTHING = ModelledWork(0, 0, 0, 0)
 """Of calls that only look at their operands in another way."""

@@ -12,7 +12,7 @@ from xsp_model.counters import COUNTERS, TENSOR_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Part", "chosen", "partial", "split", "tensor_formulas"]
+__all__ = ["TensorCounter", "chosen", "partial", "split", "tensor_formulas"]
 
 _NAME = re.compile(
     r"sm__ops_path_tensor(?:_op_(?P<op>[a-z]+))?_src_(?P<source>[a-z0-9_]+?)"
@@ -23,7 +23,7 @@ _RESULTS = ("fp16", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TensorCounter:
     """One such counter; None: it does not tell apart by this."""
 
     name: str
@@ -37,24 +37,24 @@ class Part:
         """By what it is told apart, the coarsest cut first."""
         return self.op, self.result, self.sparsity
 
-    def is_apart_from(self, other: Part) -> bool:
+    def is_apart_from(self, other: TensorCounter) -> bool:
         """Whether nothing is counted by both."""
         return any(a != b for a, b in zip(self.cuts, other.cuts, strict=True) if a is not None and b is not None)
 
 
-def split(name: str) -> Part | None:
+def split(name: str) -> TensorCounter | None:
     """The counter's parts, or None where it is no sum of tensor operations (sampled `_realtime` ones are not)."""
     match = _NAME.match(name)
     if match is None or match["source"].endswith("realtime"):
         return None
     source = _TYPES.get(match["source"], match["source"])
-    return Part(name, source, match["op"], match["result"], match["sparsity"])
+    return TensorCounter(name, source, match["op"], match["result"], match["sparsity"])
 
 
-def chosen(names: Iterable[str]) -> dict[str, list[Part]]:
+def chosen(names: Iterable[str]) -> dict[str, list[TensorCounter]]:
     """For each input type the counters to add: the coarsest that are there and do not overlap."""
     parts = [part for name in sorted(names) if (part := split(name)) is not None]
-    out: dict[str, list[Part]] = {}
+    out: dict[str, list[TensorCounter]] = {}
     for part in sorted(parts, key=lambda p: tuple(cut is not None for cut in p.cuts)):
         taken = out.setdefault(part.source, [])
         if all(part.is_apart_from(other) for other in taken):
@@ -77,7 +77,7 @@ def partial(names: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
-def _is_complete(parts: Sequence[Part]) -> bool:
+def _is_complete(parts: Sequence[TensorCounter]) -> bool:
     """Whether the parts make up all of the type's work; which instructions exist differs by chip, so none is enough."""
     if any(part.op is not None for part in parts):
         return False

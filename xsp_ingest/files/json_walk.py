@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["EACH", "Part", "Targets", "walk"]
+__all__ = ["EACH", "JsonPart", "Targets", "walk"]
 
 EACH = "*"
 Location = tuple[str, ...]
@@ -40,7 +40,7 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JsonPart:
     """What stands at a location: a value, or some entries of a list; `numbers` has one for each of its EACH."""
 
     location: Location
@@ -48,7 +48,7 @@ class Part:
     content: Any
 
 
-def walk(path: Path, targets: Targets) -> Iterator[Part]:
+def walk(path: Path, targets: Targets) -> Iterator[JsonPart]:
     """The parts of the document at the targets; a list has at least one part, if an empty one.
 
     XspError where the file is cut off, nested too deeply, no JSON, or a part is not of its type. What stands twice
@@ -60,18 +60,18 @@ def walk(path: Path, targets: Targets) -> Iterator[Part]:
         yield from _at(window, (), (), targets)
 
 
-def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
+def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[JsonPart]:
     first = window.next_byte()
     if location in targets.lists and first in b"[":
         for entries in _entries(window, targets.lists[location], targets):
-            yield Part(location, numbers, entries)
+            yield JsonPart(location, numbers, entries)
     elif location in targets.lists:
         raise XspError(
             f"{targets.what} is not as its tool writes it (no list `{location[-1] if location else ''}`)",
             path=window.path,
         )
     elif location in targets.values:
-        yield Part(location, numbers, _decoded(value(window), targets.values[location], window, targets))
+        yield JsonPart(location, numbers, _decoded(value(window), targets.values[location], window, targets))
     elif first in b"{":
         yield from _members(window, location, numbers, targets)
     elif first in b"[" and targets.leads((*location, EACH)):
@@ -80,7 +80,7 @@ def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], target
         skip(window)
 
 
-def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
+def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[JsonPart]:
     window.offset += 1
     while window.next_byte(b" \t\r\n,") not in b"}":
         key = _decoded(value(window), str, window, targets)
@@ -95,7 +95,7 @@ def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], t
     window.offset += 1
 
 
-def _each(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[Part]:
+def _each(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[JsonPart]:
     window.offset += 1
     count = 0
     while window.next_byte(b" \t\r\n,") not in b"]":

@@ -12,11 +12,11 @@ import polars as pl
 
 from xsp_ingest.link.captured_graphs import KernelNumbers, captured_graphs, replay_tokens
 from xsp_ingest.link.distinct_texts import matches
+from xsp_ingest.link.expected_launches import expected_tokens
 from xsp_ingest.link.graph_pairing import Outcome, Replays, pair, replays_of
 from xsp_ingest.link.graph_streams import launches_on_streams
 from xsp_ingest.link.graph_surroundings import surroundings
 from xsp_ingest.link.graphs import GRAPH_LAUNCH
-from xsp_ingest.link.known_launches import expected_tokens
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level
 from xsp_model.arrays import lookup, no_refs
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.given_metrics import two_operators, with_metrics, work_of
+from tests.helpers.work_metrics import two_operators, with_metrics, work_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames

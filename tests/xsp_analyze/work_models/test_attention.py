@@ -19,7 +19,7 @@ from xsp_analyze.work_models.registry import shipped
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 _SDPA = "aten::scaled_dot_product_attention"
 _FLASH = "flash_attn::_flash_attn_forward"
@@ -37,13 +37,13 @@ def int32(*shape: int) -> Tensor:
     return tensor("int32", *shape)
 
 
-def answered(result: Work | None) -> Work:
+def answered(result: ModelledWork | None) -> ModelledWork:
     """Fails where the model gave no answer."""
     assert result is not None
     return result
 
 
-def of_step(lengths: ServingLengths | None, name: str, *inputs: object) -> Work | None:
+def of_step(lengths: ServingLengths | None, name: str, *inputs: object) -> ModelledWork | None:
     """Of a call in a serving step with these lengths."""
     tensors = [each if isinstance(each, Tensor) else None for each in inputs]
     values = [None if isinstance(each, Tensor) else each for each in inputs]

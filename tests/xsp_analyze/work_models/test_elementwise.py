@@ -6,13 +6,13 @@ import pytest
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
 from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 _YES = True
 
 
 def test_a_smaller_operand_counts_its_own_bytes() -> None:
-    assert work("aten::add", tensor("fp32", 8, 4), tensor("fp32", 4), 1) == Work(0, 32, 4 * (32 + 4), 4 * 32)
+    assert work("aten::add", tensor("fp32", 8, 4), tensor("fp32", 4), 1) == ModelledWork(0, 32, 4 * (32 + 4), 4 * 32)
 
 
 def test_what_was_expanded_is_read_once_and_written_in_full() -> None:
@@ -63,7 +63,7 @@ def test_results_are_of_the_type_that_torch_promotes_to(
 
 def test_a_loss_is_one_element_unless_it_is_not_reduced() -> None:
     each, target = tensor("fp32", 8, 4), tensor("fp32", 8, 4)
-    assert work("aten::mse_loss", each, target, 1) == Work(0, 3 * 32, 2 * 128, 4)
+    assert work("aten::mse_loss", each, target, 1) == ModelledWork(0, 3 * 32, 2 * 128, 4)
     assert bytes_of("aten::mse_loss", each, target, 0) == (2 * 128, 128)
 
 
@@ -75,9 +75,9 @@ def test_of_scores_a_loss_reads_those_of_the_targets() -> None:
 
 
 def test_a_gated_activation_reads_two_halves() -> None:
-    assert work("aten::glu", tensor("bf16", 8, 64), -1) == Work(0, 3 * 512, 1024, 512)
+    assert work("aten::glu", tensor("bf16", 8, 64), -1) == ModelledWork(0, 3 * 512, 1024, 512)
     gated = work("_C::silu_and_mul", tensor("bf16", 8, 32), tensor("bf16", 8, 64))
-    assert gated == Work(0, 3 * 512, 1024, 512)
+    assert gated == ModelledWork(0, 3 * 512, 1024, 512)
 
 
 def test_dropout_writes_its_mask_and_backward_reads_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 _NO = False
 _YES = True
@@ -24,7 +24,7 @@ def test_bags_are_added_up_to_one_row() -> None:
     bags = tensor("int64", 5)
     read = 20 * 64 * 2 + 160 + 40
     inputs = (_TABLE, tensor("int64", 20), bags, False, 0, False, None)
-    assert work("aten::embedding_bag", *inputs, _NO) == Work(0, 20 * 64, read, 5 * 64 * 2)
+    assert work("aten::embedding_bag", *inputs, _NO) == ModelledWork(0, 20 * 64, read, 5 * 64 * 2)
     assert bytes_of("aten::embedding_bag", *inputs, _YES) == (read, 4 * 64 * 2)
 
 

@@ -13,7 +13,7 @@ from xsp_analyze.work_models.call import call_of
 from xsp_analyze.work_models.registry import shipped
 
 if TYPE_CHECKING:
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 _SHAPES: list[list[int]] = [[46, 64], [8, 96, 64], [8, 64, 48], [46, 2], [46, 2]]
 _TYPES = [BF16, BF16, BF16, "float", "int"]
@@ -77,7 +77,7 @@ def test_shapes_that_do_not_fit_are_not_known() -> None:
         assert work("vllm::inplace_fused_experts", shapes, _TYPES) is None
 
 
-def moe_forward(*inner: tuple[str, object, object, object]) -> Work | None:
+def moe_forward(*inner: tuple[str, object, object, object]) -> ModelledWork | None:
     """Of 46 tokens of 64 (which are padded to 64) and 8 experts, with these operators inside: name, inputs, types."""
     calls = [call_of(name, *map(json.dumps, (shapes, kinds, [], concrete))) for name, shapes, kinds, concrete in inner]
     outer = call_of("vllm::moe_forward", json.dumps([[46, 64], [46, 8], []]), json.dumps([BF16, BF16, ""]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.helpers.given_metrics import two_operators, work_of
+from tests.helpers.work_metrics import two_operators, work_of
 from xsp_analyze.work_models.installed import all_models
 from xsp_model import XspError
 

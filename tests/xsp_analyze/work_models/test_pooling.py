@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 _NO = False
 _YES = True
@@ -28,7 +28,7 @@ def test_windows(window: tuple[object, ...], results: int) -> None:
 
 def test_each_element_of_a_window_is_an_operation() -> None:
     pooled = work("aten::avg_pool2d", _IMAGE, [2], [], [0], _NO, _YES, None)
-    assert pooled == Work(0, 6 * 12 * 4, 672, 2 * 6 * 12)
+    assert pooled == ModelledWork(0, 6 * 12 * 4, 672, 2 * 6 * 12)
     assert work("aten::avg_pool2d", _IMAGE) is None
 
 
@@ -51,4 +51,4 @@ def test_sizes_that_are_given_or_follow_from_factors() -> None:
 def test_points_between_elements() -> None:
     # 2 images of 3 channels at 5 x 4 points: 4 corners each, a product and a sum.
     sampled = work("aten::grid_sampler_2d", tensor("fp32", 2, 3, 8, 7), tensor("fp32", 2, 5, 4, 2), 0, 0, _NO)
-    assert sampled == Work(0, 2 * 4 * 120, 4 * (336 + 80), 4 * 120)
+    assert sampled == ModelledWork(0, 2 * 4 * 120, 4 * (336 + 80), 4 * 120)

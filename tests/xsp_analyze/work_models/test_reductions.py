@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 _NO = False
 _INPUT = tensor("fp32", 8, 4, 5)  # 640 bytes
@@ -43,7 +43,7 @@ def test_integers_are_added_up_in_64_bits() -> None:
 
 
 def test_the_larger_of_two_is_elementwise() -> None:
-    assert work("aten::max", tensor("fp32", 8, 4), tensor("fp32", 4)) == Work(0, 32, 4 * 36, 4 * 32)
+    assert work("aten::max", tensor("fp32", 8, 4), tensor("fp32", 4)) == ModelledWork(0, 32, 4 * 36, 4 * 32)
 
 
 def test_dimensions_that_were_not_recorded_count_as_all() -> None:
@@ -55,7 +55,7 @@ def test_a_dimension_that_the_input_lacks_is_not_known() -> None:
 
 
 def test_a_fill_writes_and_reads_nothing() -> None:
-    assert work("aten::zero_", _INPUT) == Work(0, 0, 0, 640)
+    assert work("aten::zero_", _INPUT) == ModelledWork(0, 0, 0, 640)
     assert bytes_of("aten::fill_", _INPUT, "1.") == (0, 640)
     assert bytes_of("aten::normal_", _INPUT, "0.", "1.", None) == (0, 640)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 _PRODUCT = """
 [[model]]
@@ -40,7 +40,9 @@ def models(folder: Path, text: str) -> tuple[UserModel, ...]:
     return read_user_models(file)
 
 
-def work(model: UserModel, shapes: Sequence[object], kinds: Sequence[str], concrete: Sequence[str] = ()) -> Work | None:
+def work(
+    model: UserModel, shapes: Sequence[object], kinds: Sequence[str], concrete: Sequence[str] = ()
+) -> ModelledWork | None:
     call = call_of("mylib::product", json.dumps(shapes), json.dumps(kinds), None, json.dumps([*concrete]))
     assert call is not None
     return model.work(call)

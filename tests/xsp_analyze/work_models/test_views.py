@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.paper_calls import bytes_of, tensor, work
 from xsp_analyze.frames.modelled_calls import is_view
 from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import NOTHING, Work
+from xsp_analyze.work_models.work import NOTHING, ModelledWork
 
 _NO = False
 
@@ -19,7 +19,7 @@ def test_operators_that_launch_nothing_do_nothing(operator: str) -> None:
 
 
 def test_a_copy_may_convert_and_broadcast() -> None:
-    assert work("aten::copy_", tensor("bf16", 8, 4), tensor("fp32", 8, 4), _NO) == Work(0, 0, 128, 64)
+    assert work("aten::copy_", tensor("bf16", 8, 4), tensor("fp32", 8, 4), _NO) == ModelledWork(0, 0, 128, 64)
     assert bytes_of("aten::copy_", tensor("bf16", 8, 4), Tensor((8, 4), "fp32", (0, 1)), _NO) == (16, 64)
     assert not is_view("aten::copy_")
 

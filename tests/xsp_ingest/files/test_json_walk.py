@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_ingest.files.json_walk import EACH, Part, Targets, walk
+from xsp_ingest.files.json_walk import EACH, JsonPart, Targets, walk
 from xsp_model import XspError
 from xsp_model.limits import limited
 
@@ -29,13 +29,13 @@ def piece_bytes(request: pytest.FixtureRequest) -> Iterator[int]:
         yield request.param
 
 
-def _walked(content: str | bytes, folder: Path, targets: Targets = _TARGETS) -> list[Part]:
+def _walked(content: str | bytes, folder: Path, targets: Targets = _TARGETS) -> list[JsonPart]:
     path = folder / "document.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return list(walk(path, targets))
 
 
-def _gathered(parts: list[Part]) -> tuple[dict[tuple[int, ...], list[Any]], dict[Any, Any]]:
+def _gathered(parts: list[JsonPart]) -> tuple[dict[tuple[int, ...], list[Any]], dict[Any, Any]]:
     lists: dict[tuple[int, ...], list[Any]] = {}
     values = {}
     for part in parts:

@@ -27,7 +27,7 @@ from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
-from xsp_ingest.machine.sqlite.columns import Part, Room
+from xsp_ingest.machine.sqlite.columns import Room, RowRange
 from xsp_model import XspError
 from xsp_model.limits import limited, limits
 
@@ -412,10 +412,10 @@ def test_a_cell_that_goes_on_to_the_end_of_its_page_overlaps_none(tmp_path: Path
 def test_no_text_is_copied_where_there_is_no_room_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (s TEXT)", [("x" * 50,)] * 40)
 
-    def narrow(room: Room, first: int, max_rows: int, text_bytes: int) -> Part:
-        return Part(room, first, max_rows, text_bytes // 8)
+    def narrow(room: Room, first: int, max_rows: int, text_bytes: int) -> RowRange:
+        return RowRange(room, first, max_rows, text_bytes // 8)
 
-    monkeypatch.setattr(reader, "Part", narrow)
+    monkeypatch.setattr(reader, "RowRange", narrow)
     with guarded_memory(), pytest.raises(CannotRead):
         _by_pages(path, "t", {"s": BYTES})
 

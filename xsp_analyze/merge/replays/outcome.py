@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.merge.replays.lanes import Lane
     from xsp_analyze.merge.replays.pairing import Pairing
-    from xsp_analyze.merge.replays.work import Work
+    from xsp_analyze.merge.replays.work import ReplayedWork
 
 __all__ = ["Match", "findings"]
 
@@ -29,7 +29,7 @@ class Match:
 
     replayed: str
     reference: str
-    work: Work
+    work: ReplayedWork
     by_step: bool
     min_rate: float
 

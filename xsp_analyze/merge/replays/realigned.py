@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.merge.replays.pairing import LanePairs, Pairing
-    from xsp_analyze.merge.replays.work import Run, Work
+    from xsp_analyze.merge.replays.work import ReplayedWork, Run
     from xsp_model import Finding, Trace
 
 __all__ = ["Realigned", "holds_replays", "realigned"]
@@ -70,14 +70,14 @@ def realigned(replayed: Run, reference: Run, min_rate: float) -> Realigned:
     return Realigned(_tables(replayed.trace, reference.trace, outcome), findings(match, pairings, outcome))
 
 
-def _of_steps(work: Work, min_rate: float) -> list[Pairing]:
+def _of_steps(work: ReplayedWork, min_rate: float) -> list[Pairing]:
     """The steps that hold replays, each with the step of the reference that it matches best."""
     ours = work.ours.filter(pl.col("step").is_not_null(), pl.col("replayed").any().over(_STEP))
     theirs = work.theirs.filter(pl.col("step").is_not_null())
     return list(by_order(distinct_units(ours, _STEP), distinct_units(theirs, _STEP), min_rate))
 
 
-def _of_launches(work: Work) -> list[Pairing]:
+def _of_launches(work: ReplayedWork) -> list[Pairing]:
     """The graph launches, each with where the reference has the same work."""
     return list(by_search(distinct_units(work.ours.filter("replayed"), _LAUNCH), distinct_units(work.theirs, _RUN)))
 

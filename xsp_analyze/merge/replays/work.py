@@ -16,7 +16,7 @@ from xsp_model import Attribution, Kind
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["Run", "Work", "compared"]
+__all__ = ["ReplayedWork", "Run", "compared"]
 
 _COLUMNS = (
     *("span_id", "parent_id", "run_id", "process_id", "step", "device_id", "stream_id"),
@@ -34,7 +34,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ReplayedWork:
     """The device activities of the replayed run and of the reference, and what they were compared by.
 
     `key` is a number, the same exactly for activities that may be the same work: of one kind, name, grid and block.
@@ -47,7 +47,7 @@ class Work:
     basis: str
 
 
-def compared(replayed: Run, reference: Run) -> Work:
+def compared(replayed: Run, reference: Run) -> ReplayedWork:
     """The activities of both runs with their keys."""
     ours, theirs = _activities(replayed.trace), _activities(reference.trace)
     spelling, spelled_as = _spelling(ours, theirs)
@@ -60,7 +60,7 @@ def compared(replayed: Run, reference: Run) -> Work:
     key, _ = numbered(*group_ids(both.select(keys)))
     both = both.with_columns(key=pl.Series(key, dtype=pl.Int64)).drop("of", "spelled", *AXES)
     parts = both[: ours.height], both[ours.height :]
-    return Work(_marked(parts[0]), _identified(parts[1], reference.layers), spelled_as + _SHAPED[has_shapes])
+    return ReplayedWork(_marked(parts[0]), _identified(parts[1], reference.layers), spelled_as + _SHAPED[has_shapes])
 
 
 _SHAPED = {True: ", grid and block", False: ""}

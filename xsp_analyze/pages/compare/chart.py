@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.pages.compare.words import with_sign
+from xsp_analyze.pages.compare.texts import with_sign
 from xsp_analyze.pages.tones import tone
 from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean
@@ -15,7 +15,7 @@ from xsp_analyze.render.units import apart, count, duration, summed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.compare.waterfall import Part, Waterfall
+    from xsp_analyze.compare.waterfall import Contribution, Waterfall
 
 __all__ = ["chart"]
 
@@ -89,7 +89,7 @@ def _row(
 def _bars(falls: Waterfall) -> list[tuple[str, str | None, int]]:
     """The parts that changed: name, tone where they are classes of kernels, difference in ns."""
     *named, rest = falls.parts
-    shown: list[Part] = [part for part in named[:_BARS] if part.difference_ns]
+    shown: list[Contribution] = [part for part in named[:_BARS] if part.difference_ns]
     left = sum(part.difference_ns for part in named[_BARS:])
     bars = [(part.name, tone(part.name) if part.kind == "kernel_class" else None, part.difference_ns) for part in shown]
     bars += [(f"{count(len(named) - _BARS)} other parts", None, left)] if left else []

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET  # written, not read
 
 from xsp_analyze.compare.rules import Verdict
 from xsp_analyze.pages.compare.sentences import sentences
-from xsp_analyze.pages.compare.words import change
+from xsp_analyze.pages.compare.texts import change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

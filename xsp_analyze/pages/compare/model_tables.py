@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
-from xsp_analyze.pages.compare.words import (
+from xsp_analyze.pages.compare.texts import (
     change,
     changed,
     interval,

@@ -7,9 +7,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from xsp_analyze.pages.compare.chart import chart
-from xsp_analyze.pages.compare.sections import Part, of_several, parts
+from xsp_analyze.pages.compare.sections import PageTable, of_several, parts
 from xsp_analyze.pages.compare.sentences import sentences
-from xsp_analyze.pages.compare.words import change, verdict
+from xsp_analyze.pages.compare.texts import change, verdict
 from xsp_analyze.pages.shell import made_by, written
 from xsp_analyze.render.html import marked_up
 from xsp_analyze.render.shown import clean
@@ -49,7 +49,7 @@ def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
 
 def page_of_several(several: Several) -> str:
     """A table of the models of two batches, then what `page` shows of each, folded."""
-    body = list(_section(Part("models", "Models", of_several(several))))
+    body = list(_section(PageTable("models", "Models", of_several(several))))
     links = [("models", "Models")]
     for number, one in enumerate(several.compared):
         latency = escape(f"latency {change(one.comparison.latency)}")
@@ -66,7 +66,7 @@ def _links(c: Comparison, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     return [*rules, *((part.identity, part.label) for part in _in_order(c))]
 
 
-def _in_order(c: Comparison) -> list[Part]:
+def _in_order(c: Comparison) -> list[PageTable]:
     """The parts as the page has them: what the difference is made of comes first."""
     every = parts(c, _ROWS)
     return [*(part for part in every if part.waterfall), *(part for part in every if not part.waterfall)]
@@ -106,7 +106,7 @@ def _rows(shown: Table, heads: Sequence[str], sides: Sequence[str]) -> Iterator[
     yield f"{marked_up(shown, heads, sides)}</div>"
 
 
-def _section(part: Part, drawn: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
+def _section(part: PageTable, drawn: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
     shown, identity = part.table, f"{prefix}{part.identity}"
     anchor = f'<a class="anchor" href="#{identity}" aria-label="Link to {escape(shown.title)}">#</a>'
     yield f'<section id="{identity}" aria-labelledby="{identity}-title">'

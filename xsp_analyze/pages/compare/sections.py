@@ -12,7 +12,7 @@ from xsp_analyze.core import Column
 from xsp_analyze.pages.compare.model_tables import model_table, peaks_table
 from xsp_analyze.pages.compare.pairs import pairs_table
 from xsp_analyze.pages.compare.results import results_table
-from xsp_analyze.pages.compare.words import change, changed, interval, verdict, with_sign
+from xsp_analyze.pages.compare.texts import change, changed, interval, verdict, with_sign
 from xsp_analyze.render.names import cut
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.table import Table, of_rows
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.kernel_changes import Change
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.compare.waterfall import Part as WaterfallPart
-    from xsp_analyze.compare.waterfall import Waterfall
+    from xsp_analyze.compare.waterfall import Contribution, Waterfall
     from xsp_analyze.render.units import Scale
 
-__all__ = ["Part", "of_several", "parts", "sections"]
+__all__ = ["PageTable", "of_several", "parts", "sections"]
 
 _DIFFERENCE = "difference"
 
@@ -49,7 +48,7 @@ _BY = {"layer": "by layer", "layer_type": "by type of layer", "kernel_class": "b
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PageTable:
     """A table with its id and label on a page, and the waterfall that a page draws above it."""
 
     identity: str
@@ -58,24 +57,26 @@ class Part:
     waterfall: Waterfall | None = None
 
 
-def parts(c: Comparison, max_rows: int | None = 10) -> list[Part]:
+def parts(c: Comparison, max_rows: int | None = 10) -> list[PageTable]:
     """Every table of a page, with at most so many rows each; none where the two hold the same."""
     if c.same_content:
         return []
-    every = [Part("model", "Model", model_table(c))]
+    every = [PageTable("model", "Model", model_table(c))]
     came_to = results_table(c)
     if came_to is not None:
-        every.append(Part("results", "Results", came_to))
+        every.append(PageTable("results", "Results", came_to))
     if c.expected is not None:
-        every.append(Part("peaks", "Peaks", peaks_table(c, c.expected)))
+        every.append(PageTable("peaks", "Peaks", peaks_table(c, c.expected)))
     for at, falls in enumerate(c.waterfalls):
         identity = f"{_DIFFERENCE}-{falls.by}" if at else _DIFFERENCE
-        every.append(Part(identity, f"Difference {_BY[falls.by]}", _waterfall(falls, max_rows), falls))
-    every += [Part(level, title, _level(c, level, max_rows)) for level, (_, title) in _LEVELS.items() if c.level(level)]
+        every.append(PageTable(identity, f"Difference {_BY[falls.by]}", _waterfall(falls, max_rows), falls))
+    every += [
+        PageTable(level, title, _level(c, level, max_rows)) for level, (_, title) in _LEVELS.items() if c.level(level)
+    ]
     if c.pairs.rate is not None:
-        every.append(Part("pairs", "Pairs", pairs_table(c, max_rows)))
+        every.append(PageTable("pairs", "Pairs", pairs_table(c, max_rows)))
     if c.changes:
-        every.append(Part("changes", "Changes", _changes(c, max_rows)))
+        every.append(PageTable("changes", "Changes", _changes(c, max_rows)))
     return every
 
 
@@ -136,7 +137,7 @@ def _waterfall(falls: Waterfall, max_rows: int | None) -> Table:
     return of_rows(f"What the difference is made of, {_BY[falls.by]} ({basis})", columns, rows)
 
 
-def _part(part: WaterfallPart) -> list[str]:
+def _part(part: Contribution) -> list[str]:
     cause = short_name(part.kernel, _LONGEST) if part.kernel and part.difference_ns else ""
     return [clean(part.name), *apart((part.before_ns, part.after_ns), "ns"), cause]
 

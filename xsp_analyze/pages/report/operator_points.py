@@ -12,7 +12,7 @@ import polars as pl
 from xsp_analyze.frames.call_roofs import RATES
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.filled_counters import MODELLED
-from xsp_analyze.frames.known_peaks import BANDWIDTH
+from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_analyze.render.calls import short_call, spelled_call
 from xsp_analyze.render.units import quantity
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xsp_analyze.work_models.arguments import Arguments
-    from xsp_analyze.work_models.work import Work
+    from xsp_analyze.work_models.work import ModelledWork
 
 __all__ = ["FORMULAS"]
 
@@ -50,7 +50,7 @@ _FAMILIES = (
     views,
 )
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     name: formula for family in _FAMILIES for name, formula in family.FORMULAS.items()
 }
 """Each takes a call's inputs by their roles and gives its least work, None where they do not tell it."""

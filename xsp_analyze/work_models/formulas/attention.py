@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.attention_extent import Extent, Heads, extent_of, heads_of
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _LSE_BYTES = 4  # the logarithm of a query's sum, which the backward pass takes,
 _OUTPUT_TYPES = {"fp8": "bf16", "int8": "bf16"}  # what comes out of products of such types, unless a buffer was given
 
 
-def attention(arguments: Arguments) -> Work | None:
+def attention(arguments: Arguments) -> ModelledWork | None:
     """Two products a pair. `settings.lse`, or the input of that name: whether the logarithms of sums are put out."""
     operands = _operands(arguments)
     if operands is None:
@@ -38,10 +38,10 @@ def attention(arguments: Arguments) -> Work | None:
     written = extent.queries * heads.queries * heads.value_size * element
     if arguments.settings.get("lse", arguments.value("lse")):
         written += extent.queries * heads.queries * _LSE_BYTES
-    return Work(flop, _PAIR * extent.pairs * heads.queries, read, written)
+    return ModelledWork(flop, _PAIR * extent.pairs * heads.queries, read, written)
 
 
-def attention_backward(arguments: Arguments) -> Work | None:
+def attention_backward(arguments: Arguments) -> ModelledWork | None:
     """Five products a pair: scores again, and gradients of weights, values, queries and keys.
 
     Gradients of what was expanded are as large as it seemed.
@@ -54,10 +54,10 @@ def attention_backward(arguments: Arguments) -> Work | None:
     others = (arguments.tensor(role) for role in ("gradient", "output", "logarithms"))
     read = _read(query, key, value, heads, extent) + _masks(arguments) + sum(t.bytes for t in others if t is not None)
     written = sum(t.like(t.shape).bytes for t in (query, key, value))
-    return Work(flop, _PAIR * extent.pairs * heads.queries, read, written)
+    return ModelledWork(flop, _PAIR * extent.pairs * heads.queries, read, written)
 
 
-def latent_attention(arguments: Arguments) -> Work | None:
+def latent_attention(arguments: Arguments) -> ModelledWork | None:
     """Multi-head latent attention (DeepSeek-V2) of a serving step.
 
     `query` (tokens, heads, size); of the new tokens `latent` (tokens, rank) and the part of the keys that is `rotated`
@@ -83,10 +83,10 @@ def latent_attention(arguments: Arguments) -> Work | None:
     read = _rows(query, extent.queries, heads * size) + _rows(latent, extent.keys, rank)
     read += _rows(rotated, extent.keys, position_size)
     written = extent.queries * heads * value_size * ELEMENT_BITS[output.element_type] // 8
-    return Work(2 * heads * (extent.pairs * pair + unpacked), _PAIR * extent.pairs * heads, read, written)
+    return ModelledWork(2 * heads * (extent.pairs * pair + unpacked), _PAIR * extent.pairs * heads, read, written)
 
 
-def flex_attention(arguments: Arguments) -> Work | None:
+def flex_attention(arguments: Arguments) -> ModelledWork | None:
     """Of a template of Inductor, whose mask is code, and blocks that only tensors tell: None if there is one.
 
     Without a mask there is one block for all; what a change of scores leaves out is not known, and counts.
@@ -94,7 +94,7 @@ def flex_attention(arguments: Arguments) -> Work | None:
     return None if _has_blocks(arguments) else attention(arguments)
 
 
-def flex_attention_backward(arguments: Arguments) -> Work | None:
+def flex_attention_backward(arguments: Arguments) -> ModelledWork | None:
     """As `flex_attention`."""
     return None if _has_blocks(arguments) else attention_backward(arguments)
 
@@ -134,7 +134,7 @@ def _output_type(arguments: Arguments, query: Tensor) -> str:
     return buffer.element_type if buffer is not None else _OUTPUT_TYPES.get(query.element_type, query.element_type)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "attention": attention,
     "attention_backward": attention_backward,
     "flex_attention": flex_attention,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def cache_update(arguments: Arguments) -> Work | None:
+def cache_update(arguments: Arguments) -> ModelledWork | None:
     """Rows of `key` and `value` (tokens, ...) to the places of `slots` in `cache`, whose elements they become.
 
     Of a batch that was padded only the step's own tokens are written, where its lengths are known.
@@ -28,7 +28,7 @@ def cache_update(arguments: Arguments) -> Work | None:
         rows = min(rows, arguments.lengths.queries)
     elements = (key.elements + value.elements) * rows // key.shape[0]
     read = (key.bytes + value.bytes) * rows // key.shape[0] + rows * ELEMENT_BITS[slots.element_type] // 8
-    return Work(0, 0, read, elements * ELEMENT_BITS[cache.element_type] // 8)
+    return ModelledWork(0, 0, read, elements * ELEMENT_BITS[cache.element_type] // 8)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {"cache_update": cache_update}
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {"cache_update": cache_update}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def gathered_or_scattered(arguments: Arguments) -> Work | None:
+def gathered_or_scattered(arguments: Arguments) -> ModelledWork | None:
     """`input` and `output`, one of which is the whole and the other a rank's part: all but the own part is sent.
 
     That is (n - 1) / n of the whole of n ranks: nccl-tests, doc/PERFORMANCE.md. The ranks are counted by the shapes, or
@@ -28,17 +28,17 @@ def gathered_or_scattered(arguments: Arguments) -> Work | None:
         return None
     if received is not None:
         bus, written = abs(received.bytes - sent.bytes), received.bytes
-        return Work(0, 0, sent.bytes, written, bus)
+        return ModelledWork(0, 0, sent.bytes, written, bus)
     ranks = arguments.value("ranks")
     if type(ranks) is not int or ranks < 1:
         return None
     if arguments.settings.get("scatters"):
         part = sent.bytes // ranks
-        return Work(0, 0, sent.bytes, part, sent.bytes - part)
-    return Work(0, 0, sent.bytes, sent.bytes * ranks, sent.bytes * (ranks - 1))
+        return ModelledWork(0, 0, sent.bytes, part, sent.bytes - part)
+    return ModelledWork(0, 0, sent.bytes, sent.bytes * ranks, sent.bytes * (ranks - 1))
 
 
-def exchanged(arguments: Arguments) -> Work | None:
+def exchanged(arguments: Arguments) -> ModelledWork | None:
     """`input` in as many parts as `splits` has sizes, one for each rank: all but the own one is sent.
 
     Which part is the own one is not recorded: (n - 1) / n of the whole, as in nccl-tests, doc/PERFORMANCE.md.
@@ -48,10 +48,10 @@ def exchanged(arguments: Arguments) -> Work | None:
         return None
     received = arguments.tensor("output")
     written = sent.bytes if received is None else received.bytes
-    return Work(0, 0, sent.bytes, written, sent.bytes * (len(splits) - 1) // len(splits))
+    return ModelledWork(0, 0, sent.bytes, written, sent.bytes * (len(splits) - 1) // len(splits))
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "exchanged": exchanged,
     "gathered_or_scattered": gathered_or_scattered,
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ class _Geometry:
         return (*image[: -len(self.stride) - 1], channels, *sizes)
 
 
-def convolution(arguments: Arguments) -> Work | None:
+def convolution(arguments: Arguments) -> ModelledWork | None:
     """`image` (batch, channels, ...) by `weight`, all operands read; None where nothing tells the output's shape.
 
     `settings.transposed`: whether it always is; else the input of that name says. `settings.depthwise`: there are as
@@ -78,7 +78,7 @@ def convolution(arguments: Arguments) -> Work | None:
     return _work(arguments, prod(positions) * prod(weight.shape[1:]), image, output)
 
 
-def convolution_backward(arguments: Arguments) -> Work | None:
+def convolution_backward(arguments: Arguments) -> ModelledWork | None:
     """The gradients that `mask` asks for of `image`, `weight` and bias, from the output's: `gradient`.
 
     Those of image and weight each take the multiply-adds of the convolution itself, that of the bias one addition an
@@ -96,7 +96,7 @@ def convolution_backward(arguments: Arguments) -> Work | None:
     flop = 2 * positions.elements * prod(weight.shape[1:]) * (of_image + of_weight)
     read = gradient.bytes + weight.bytes * of_image + image.bytes * of_weight
     written = image.elements * of_image + weight.elements * of_weight + channels * of_bias
-    return Work(flop, gradient.elements * of_bias, read, image.like((written,)).bytes)
+    return ModelledWork(flop, gradient.elements * of_bias, read, image.like((written,)).bytes)
 
 
 def _mask(arguments: Arguments) -> tuple[bool, bool, bool] | None:
@@ -111,12 +111,12 @@ def _mask(arguments: Arguments) -> tuple[bool, bool, bool] | None:
     return image, weight, bias
 
 
-def _work(arguments: Arguments, multiply_adds: int, image: Tensor, output: _Shape) -> Work:
+def _work(arguments: Arguments, multiply_adds: int, image: Tensor, output: _Shape) -> ModelledWork:
     operands = (arguments.tensor(role) for role in arguments.operands)
-    return Work(2 * multiply_adds, 0, sum(t.bytes for t in operands if t is not None), image.like(output).bytes)
+    return ModelledWork(2 * multiply_adds, 0, sum(t.bytes for t in operands if t is not None), image.like(output).bytes)
 
 
-def _as_followed(arguments: Arguments, image: Tensor, weight: Tensor) -> Work | None:
+def _as_followed(arguments: Arguments, image: Tensor, weight: Tensor) -> ModelledWork | None:
     following = arguments.call.following
     if following is None or not len(following.shape) == len(image.shape) == len(weight.shape):
         return None
@@ -160,7 +160,7 @@ def _sizes(value: object, dimensions: int) -> _Shape | None:
     return sizes if len(sizes) == dimensions else None
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "convolution": convolution,
     "convolution_backward": convolution_backward,
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
 from xsp_analyze.work_models.results import result_elements, result_type
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ Operands = dict[str, Tensor | tuple[Tensor, ...]]
 _ONE_LIKE_ALL: Sequence[Mapping[str, object]] = ({},)
 
 
-def one_pass(arguments: Arguments) -> Work | None:
+def one_pass(arguments: Arguments) -> ModelledWork | None:
     """The bytes of every operand once, and of every result; `settings.flop` for each element of the largest of them.
 
     Operands whose role begins with `out` are written, not read; with `shape`: of which only the shape counts; with
@@ -37,7 +37,7 @@ def one_pass(arguments: Arguments) -> Work | None:
         return None
     elements = max([written[1], *(_elements(o) for role, o in operands.items() if not role.startswith("shape"))])
     flop = arguments.settings.get("flop", 1)
-    return Work(0, elements * (flop if isinstance(flop, int) else 1), read, written[0])
+    return ModelledWork(0, elements * (flop if isinstance(flop, int) else 1), read, written[0])
 
 
 def _operands(arguments: Arguments) -> Operands | None:
@@ -93,4 +93,4 @@ def _elements(operand: Tensor | tuple[Tensor, ...]) -> int:
     return operand.elements if isinstance(operand, Tensor) else sum(t.elements for t in operand)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {"one_pass": one_pass}
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {"one_pass": one_pass}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
 from xsp_analyze.work_models.results import number
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def gather(arguments: Arguments) -> Work | None:
+def gather(arguments: Arguments) -> ModelledWork | None:
     """Of `table` what `index` names, and the index, are read; it is written once.
 
     No more is read than the whole table: rows that are named twice stay in caches. `settings.picks`: what an index
@@ -36,12 +36,12 @@ def gather(arguments: Arguments) -> Work | None:
     beside = sum(t.bytes for t in (index, bags, arguments.tensor("weight")) if t is not None)
     size = _bytes(table, written)
     flop = arguments.settings.get("flop", 0)
-    return Work(
+    return ModelledWork(
         0, picked * (flop if isinstance(flop, int) else 0), min(_bytes(table, picked), table.bytes) + beside, size
     )
 
 
-def scatter(arguments: Arguments) -> Work | None:
+def scatter(arguments: Arguments) -> ModelledWork | None:
     """`source` goes into `table` at `index`, both read. What is not in place copies the rest of the table too.
 
     `settings.adds`: what lies there is read as well. Along a dimension as many elements are
@@ -62,21 +62,21 @@ def scatter(arguments: Arguments) -> Work | None:
     adds = arguments.settings.get("adds") is True or arguments.value("adds") is True
     flop = picked if adds else 0
     if not arguments.call.name.endswith("_"):
-        return Work(0, flop, table.bytes + read, _bytes(table, table.elements))
-    return Work(0, flop, read + (moved if adds else 0), moved)
+        return ModelledWork(0, flop, table.bytes + read, _bytes(table, table.elements))
+    return ModelledWork(0, flop, read + (moved if adds else 0), moved)
 
 
-def table_gradient(arguments: Arguments) -> Work | None:
+def table_gradient(arguments: Arguments) -> ModelledWork | None:
     """The gradient of a table of `rows` rows, all of which are written; `gradient` and `index` are read."""
     gradient, index, rows = arguments.tensor("gradient"), arguments.tensor("index"), number(arguments.value("rows"))
     if gradient is None or index is None or rows is None or arguments.value("sparse") is True:
         return None
     beside = sum(t.bytes for t in (index, arguments.tensor("weight")) if t is not None)
     width = gradient.shape[-1]
-    return Work(0, index.elements * width, gradient.bytes + beside, _bytes(gradient, int(rows) * width))
+    return ModelledWork(0, index.elements * width, gradient.bytes + beside, _bytes(gradient, int(rows) * width))
 
 
-def picked_loss(arguments: Arguments) -> Work | None:
+def picked_loss(arguments: Arguments) -> ModelledWork | None:
     """Of each row of `input` the element of the class that `target` names; one mean unless `reduction` is 0."""
     scores, target = arguments.tensor("input"), arguments.tensor("target")
     if scores is None or target is None:
@@ -84,7 +84,7 @@ def picked_loss(arguments: Arguments) -> Work | None:
     weight = arguments.tensor("weight")
     losses = target.elements if arguments.value("reduction") == 0 else 1
     read = _bytes(scores, target.elements) + target.bytes + (weight.bytes if weight else 0)
-    return Work(0, 2 * target.elements, read, _bytes(scores, losses + 1))  # and the total weight
+    return ModelledWork(0, 2 * target.elements, read, _bytes(scores, losses + 1))  # and the total weight
 
 
 def _picked(arguments: Arguments, table: Tensor | None, index: Tensor | None) -> int | None:
@@ -111,7 +111,7 @@ def _bytes(tensor: Tensor, elements: int) -> int:
     return elements * ELEMENT_BITS[tensor.element_type] // 8
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "gather": gather,
     "scatter": scatter,
     "table_gradient": table_gradient,

@@ -6,7 +6,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["FORMULAS"]
 _STACKED = 3  # dimensions of the experts' matrices, stacked
 
 
-def experts(arguments: Arguments) -> Work | None:
+def experts(arguments: Arguments) -> ModelledWork | None:
     """`features` (tokens, hidden) through `up` (experts, n, hidden) and `down` (experts, hidden, inner) of k experts.
 
     k is the last size of `chosen` (tokens, k); n is twice `inner` where the activation is gated. Weights of less than
@@ -38,7 +38,7 @@ def experts(arguments: Arguments) -> Work | None:
     weights = (up.bytes // max(up.shape[0], 1) + down.bytes // max(down.shape[0], 1)) * count
     flop = 2 * pairs * hidden * (up.shape[1] + inner)
     precision = "fp8" if up.element_type == "fp8" else None
-    return Work(flop, 0, features.bytes + weights + chosen.bytes, features.bytes, precision=precision)
+    return ModelledWork(flop, 0, features.bytes + weights + chosen.bytes, features.bytes, precision=precision)
 
 
 def _fits(features: Tensor, up: Tensor, down: Tensor, chosen: Tensor) -> bool:
@@ -62,7 +62,7 @@ def _is_shared_out(arguments: Arguments) -> bool:
     return any(isinstance(t, Tensor) and t.element_type in {"int32", "int64"} and len(t.shape) == 1 for t in behind)
 
 
-def experts_inside(arguments: Arguments) -> Work | None:
+def experts_inside(arguments: Arguments) -> ModelledWork | None:
     """`features` (tokens, hidden) through the experts that the operators inside take, chosen by `scores`.
 
     Inside, `settings.routing` takes the scores and k; the experts' matrices (experts, hidden, n) and (experts, inner,
@@ -80,7 +80,7 @@ def experts_inside(arguments: Arguments) -> Work | None:
     pairs = scores.elements // scores.shape[-1] * k
     weights = sum(each.bytes for each in matrices) // scores.shape[-1] * min(k if pairs else 0, scores.shape[-1])
     flop = 2 * pairs * (hidden * up_size + inner * hidden)
-    return Work(flop, scores.elements + pairs * hidden, features.bytes + scores.bytes + weights, features.bytes)
+    return ModelledWork(flop, scores.elements + pairs * hidden, features.bytes + scores.bytes + weights, features.bytes)
 
 
 def _inner(hidden: int, up: Tensor, down: Tensor) -> int | None:
@@ -104,7 +104,7 @@ def _chosen(arguments: Arguments) -> int | None:
     return counts[0] if counts and type(counts[0]) is int and counts[0] > 0 else None
 
 
-def routing(arguments: Arguments) -> Work | None:
+def routing(arguments: Arguments) -> ModelledWork | None:
     """The `k` largest of `scores` (tokens, experts) and which they are: reads all, writes a weight and a number each.
 
     Least work: a number takes two bytes at least, and comparing one operation a score.
@@ -113,10 +113,10 @@ def routing(arguments: Arguments) -> Work | None:
     if scores is None or type(k) is not int or not scores.shape or not scores.shape[-1]:
         return None
     chosen = scores.elements // scores.shape[-1] * k
-    return Work(0, scores.elements, scores.bytes, chosen * (scores.like((1,)).bytes + 2))
+    return ModelledWork(0, scores.elements, scores.bytes, chosen * (scores.like((1,)).bytes + 2))
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "experts": experts,
     "experts_inside": experts_inside,
     "routing": routing,

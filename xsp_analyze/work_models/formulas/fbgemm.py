@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ __all__ = ["FORMULAS"]
 _UNPOOLED = 2  # of PoolingMode: sum, mean, none
 
 
-def lookup(arguments: Arguments) -> Work | None:
+def lookup(arguments: Arguments) -> ModelledWork | None:
     """A row of `rows` for each of `indices`, added up over each bag that `offsets` delimit, of every table.
 
     `table_count` is a tensor of an element a table, `total` and `largest` what the widths of their rows add up to, and
@@ -33,10 +33,10 @@ def lookup(arguments: Arguments) -> Work | None:
     bags = (offsets.elements - 1) // tables.elements
     output = gathered if mode == _UNPOOLED else rows.like((bags, total))
     added = 0 if mode == _UNPOOLED else gathered.elements
-    return Work(0, added, gathered.bytes + indices.bytes + offsets.bytes, output.bytes)
+    return ModelledWork(0, added, gathered.bytes + indices.bytes + offsets.bytes, output.bytes)
 
 
-def permuted(arguments: Arguments) -> Work | None:
+def permuted(arguments: Arguments) -> ModelledWork | None:
     """`lengths` (features, batch) and jagged `indices`, and `weights` if there are any, in another order of features.
 
     None where `order` has another number of features: what is left out or repeated is not recorded.
@@ -46,10 +46,10 @@ def permuted(arguments: Arguments) -> Work | None:
         return None
     weights = arguments.tensor("weights")
     moved = lengths.bytes + indices.bytes + (0 if weights is None else weights.bytes)
-    return Work(0, 0, moved + order.bytes, moved)
+    return ModelledWork(0, 0, moved + order.bytes, moved)
 
 
-def padded(arguments: Arguments) -> Work | None:
+def padded(arguments: Arguments) -> ModelledWork | None:
     """Jagged `values` (all, width) written as (batch, longest, width), or without width; `offsets` tell the batch.
 
     The bytes of the offsets do not count: the profiler does not write the types of tensors in lists.
@@ -63,7 +63,11 @@ def padded(arguments: Arguments) -> Work | None:
         return None
     shape = (offsets[0].shape[0] - 1, *longest, *values.shape[1:])
     dense = values.like(shape).bytes
-    return Work(0, 0, min(values.bytes, dense), dense) if min(shape) >= 0 else None
+    return ModelledWork(0, 0, min(values.bytes, dense), dense) if min(shape) >= 0 else None
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {"lookup": lookup, "padded": padded, "permuted": permuted}
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
+    "lookup": lookup,
+    "padded": padded,
+    "permuted": permuted,
+}

@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ _MATRIX = 2
 _FILTER_DIMENSIONS = 3  # dimensions of a filter of a convolution in one dimension of space
 
 
-def generated(arguments: Arguments) -> Work | None:
+def generated(arguments: Arguments) -> ModelledWork | None:
     """Each operand once, of none more elements than the sizes of the grid make together; one operation for each.
 
     Least work: an operand that is read and written counts once, as which ones are is not recorded; the last is taken
@@ -38,10 +38,10 @@ def generated(arguments: Arguments) -> Work | None:
         return None
     elements = prod(sizes)
     *read, written = (min(t.stored, elements) * ELEMENT_BITS[t.element_type] // 8 for t in tensors)
-    return Work(0, elements, sum(read), written)
+    return ModelledWork(0, elements, sum(read), written)
 
 
-def template(arguments: Arguments) -> Work | None:
+def template(arguments: Arguments) -> ModelledWork | None:
     """A product or convolution that Inductor's template computes: of the first two operands that fit the last one.
 
     Epilogues that were fused into it are not counted but by the bytes of their operands.
@@ -51,7 +51,7 @@ def template(arguments: Arguments) -> Work | None:
     for left, right in pairwise(tensors[:-1]):
         if output is not None and (depth := _depth(left, right, output)):
             read = sum(t.bytes for t in tensors[:-1])
-            return Work(2 * depth * output.elements, 0, read, output.bytes)
+            return ModelledWork(2 * depth * output.elements, 0, read, output.bytes)
     return None
 
 
@@ -69,7 +69,7 @@ def _depth(left: Tensor, right: Tensor, output: Tensor) -> int | None:
     return left.shape[-1] if output.elements == prod(left.shape[:-1]) * right.shape[-1] else None
 
 
-def streamed(arguments: Arguments) -> Work | None:
+def streamed(arguments: Arguments) -> ModelledWork | None:
     """`settings.read` and `settings.written` list operands that each are moved once; those not there count nothing.
 
     The first of each has to be there. `settings.flop`: operations an element of those that `settings.of` lists, of the
@@ -81,7 +81,7 @@ def streamed(arguments: Arguments) -> Work | None:
     flop = arguments.settings.get("flop", 0)
     elements = sum(t.elements for t in counted) if counted else read[0].elements
     operations = elements * flop if isinstance(flop, int) else 0
-    return Work(0, operations, sum(t.bytes for t in read), sum(t.bytes for t in written))
+    return ModelledWork(0, operations, sum(t.bytes for t in read), sum(t.bytes for t in written))
 
 
 def _roles(arguments: Arguments, setting: str) -> Sequence[Tensor]:
@@ -91,7 +91,7 @@ def _roles(arguments: Arguments, setting: str) -> Sequence[Tensor]:
     return [] if not tensors or tensors[0] is None else [t for t in tensors if t is not None]
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "generated": generated,
     "streamed": streamed,
     "template": template,

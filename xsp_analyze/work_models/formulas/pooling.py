@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
 from xsp_analyze.work_models.results import numbers
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def pooling(arguments: Arguments) -> Work | None:
+def pooling(arguments: Arguments) -> ModelledWork | None:
     """Windows of `kernel` over the last dimensions of `input`: an operation for each element of each.
 
     `settings.dimensions`: over how many. `settings.indices`: where each maximum lay is written too.
@@ -38,7 +38,7 @@ def pooling(arguments: Arguments) -> Work | None:
     return _written(arguments, tensor, results, results * prod(kernel))
 
 
-def resized(arguments: Arguments) -> Work | None:
+def resized(arguments: Arguments) -> ModelledWork | None:
     """The last dimensions of `input` become `sizes`, or grow by `factors`; `settings.flop` for each element.
 
     The largest of the two, input and result, counts. `settings.last`: only so many of the given sizes, from the last.
@@ -55,7 +55,7 @@ def resized(arguments: Arguments) -> Work | None:
     return _written(arguments, tensor, results, max(results, tensor.elements) * (flop if isinstance(flop, int) else 1))
 
 
-def edge_padded(arguments: Arguments) -> Work | None:
+def edge_padded(arguments: Arguments) -> ModelledWork | None:
     """Each dimension of `input`, from the last, grows by two entries of `padding`: before and behind it."""
     tensor, padding = arguments.tensor("input"), numbers(arguments.value("padding"))
     if tensor is None or padding is None or len(padding) > 2 * len(tensor.shape):
@@ -67,7 +67,7 @@ def edge_padded(arguments: Arguments) -> Work | None:
     )
 
 
-def sampled(arguments: Arguments) -> Work | None:
+def sampled(arguments: Arguments) -> ModelledWork | None:
     """`input` (batch, channels, ...) at the points of `grid` (batch, ..., coordinates), between its elements."""
     tensor, grid = arguments.tensor("input"), arguments.tensor("grid")
     if tensor is None or grid is None or len(tensor.shape) != len(grid.shape):
@@ -77,7 +77,7 @@ def sampled(arguments: Arguments) -> Work | None:
     results = tensor.shape[1] * prod(grid.shape[:-1])
     corners = 2 ** grid.shape[-1]
     work = _written(arguments, tensor, results, 2 * corners * results)
-    return Work(0, work.vector_flop, (work.read_bytes or 0) + grid.bytes, work.written_bytes)
+    return ModelledWork(0, work.vector_flop, (work.read_bytes or 0) + grid.bytes, work.written_bytes)
 
 
 _WINDOW = {"kernel": None, "stride": None, "padding": 0, "dilation": 1}
@@ -97,14 +97,14 @@ def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *
     return windows - 1 if starts_behind else windows
 
 
-def _written(arguments: Arguments, tensor: Tensor, results: int, flop: int) -> Work:
+def _written(arguments: Arguments, tensor: Tensor, results: int, flop: int) -> ModelledWork:
     size = results * ELEMENT_BITS[tensor.element_type] // 8
     if arguments.settings.get("indices"):
         size += results * ELEMENT_BITS["int64"] // 8
-    return Work(0, flop, tensor.bytes, size)
+    return ModelledWork(0, flop, tensor.bytes, size)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "pooling": pooling,
     "resized": resized,
     "edge_padded": edge_padded,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
 from xsp_analyze.work_models.results import broadcast
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ _TYPE_NUMBERS = {
 """PyTorch's c10::ScalarType, by which an `out_dtype` is recorded."""
 
 
-def matrix_product(arguments: Arguments) -> Work | None:
+def matrix_product(arguments: Arguments) -> ModelledWork | None:
     """`left` (..., m, k) by `right` (..., k, n), batches broadcast; a factor of one dimension is a vector.
 
     `settings.summed`: the products of a batch are added up to one matrix.
@@ -53,7 +53,7 @@ def matrix_product(arguments: Arguments) -> Work | None:
     return _work(arguments, left, prod(batch) * prod(matrix) * left.shape[-1], shape)
 
 
-def linear(arguments: Arguments) -> Work | None:
+def linear(arguments: Arguments) -> ModelledWork | None:
     """`features` (..., k) by a `weight` of k times n elements, in whichever layout a kernel takes it.
 
     `settings.weight_bits`: of one weight, where elements hold several: shapes of packed weights tell no more than this.
@@ -69,7 +69,7 @@ def linear(arguments: Arguments) -> Work | None:
     return _work(arguments, features, prod(features.shape[:-1]) * depth * columns, (*features.shape[:-1], columns))
 
 
-def weight_only_product(arguments: Arguments) -> Work | None:
+def weight_only_product(arguments: Arguments) -> ModelledWork | None:
     """`features` (..., k) by integer weights that are packed, k and n told by `features` and by what scales a column.
 
     Versions of these kernels put their arguments in different places. The weights are the first tensor of integers,
@@ -88,14 +88,14 @@ def weight_only_product(arguments: Arguments) -> Work | None:
     output = features.like((*features.shape[:-1], columns))
     written = sum(t.bytes for t in tensors[:first] if t.shape == output.shape)  # an output may stand before the weights
     read = features.bytes + sum(t.bytes for t in tensors) - written
-    return Work(2 * output.elements * depth, 0, read, output.bytes)
+    return ModelledWork(2 * output.elements * depth, 0, read, output.bytes)
 
 
 _INTEGERS = frozenset({"int8", "uint8", "int16", "int32", "int64"})
 _WEIGHT_BITS = range(2, 9)
 
 
-def grouped_product(arguments: Arguments) -> Work | None:
+def grouped_product(arguments: Arguments) -> ModelledWork | None:
     """A product for each group: rows of `left`, columns of `right` or the depth of both are split at `offsets`.
 
     Where they split is not recorded, and the flop do not depend on it: rows beyond the last offset count with the rest.
@@ -121,7 +121,7 @@ def grouped_product(arguments: Arguments) -> Work | None:
     return _work(arguments, left, groups * prod(matrix) * depth * packed, shape)
 
 
-def half_product(arguments: Arguments) -> Work | None:
+def half_product(arguments: Arguments) -> ModelledWork | None:
     """`sparse` holds 2 of each 4 values of a matrix (m, k), in (m, k / 2); `dense` is the other factor, of k times n.
 
     Counts the multiply-adds that are done, half of the dense product's: the least work, which compares with the peak of
@@ -145,7 +145,7 @@ def half_product(arguments: Arguments) -> Work | None:
 _BYTE_BITS = 8
 
 
-def product_backward(arguments: Arguments) -> Work | None:
+def product_backward(arguments: Arguments) -> ModelledWork | None:
     """The gradients of both factors, as `mask` says which: each takes the multiply-adds of the product itself."""
     left, right, gradient = (arguments.tensor(role) for role in ("left", "right", "gradient"))
     mask = arguments.value("mask")
@@ -156,7 +156,7 @@ def product_backward(arguments: Arguments) -> Work | None:
     read = gradient.bytes + right.bytes * computed[0] + left.bytes * computed[1]
     written = left.elements * computed[0] + right.elements * computed[1] + bias
     flop = 2 * gradient.elements * left.shape[-1] * sum(computed[:2])
-    return Work(flop, gradient.elements * computed[2], read, gradient.like((written,)).bytes)
+    return ModelledWork(flop, gradient.elements * computed[2], read, gradient.like((written,)).bytes)
 
 
 def _values(arguments: Arguments, tensor: Tensor, bits_setting: str = "") -> int:
@@ -168,14 +168,14 @@ def _values(arguments: Arguments, tensor: Tensor, bits_setting: str = "") -> int
     return tensor.elements * ELEMENT_BITS[tensor.element_type] // bits
 
 
-def _work(arguments: Arguments, factor: Tensor, multiply_adds: int, shape: tuple[int, ...]) -> Work:
+def _work(arguments: Arguments, factor: Tensor, multiply_adds: int, shape: tuple[int, ...]) -> ModelledWork:
     read = [arguments.tensor(role) for role in arguments.operands if role not in _WRITTEN]
     output = Tensor(shape, _output_type(arguments, factor))
     precision = _COMPUTED_IN.get(factor.element_type)
     if factor.element_type == "uint8" and arguments.settings.get("pairs"):
         precision = "fp4"
     flop = 2 * multiply_adds * (_COMPLEX_PARTS if factor.element_type.startswith("complex") else 1)
-    return Work(flop, 0, sum(t.bytes for t in read if t is not None), output.bytes, precision=precision)
+    return ModelledWork(flop, 0, sum(t.bytes for t in read if t is not None), output.bytes, precision=precision)
 
 
 def _output_type(arguments: Arguments, factor: Tensor) -> str:
@@ -187,7 +187,7 @@ def _output_type(arguments: Arguments, factor: Tensor) -> str:
     return str(arguments.settings.get("output", factor.element_type))
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "grouped_product": grouped_product,
     "half_product": half_product,
     "linear": linear,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ _SCALAR_TYPES = {  # c10/core/ScalarType.h: how a type is recorded where it is a
 }  # fmt: skip
 
 
-def converted(arguments: Arguments) -> Work | None:
+def converted(arguments: Arguments) -> ModelledWork | None:
     """`input` to as many elements of another type, with `scale` and `zero` where those are tensors.
 
     The type is `settings.output`, a key of ELEMENT_BITS, or `input` for that of the input; without that setting the
@@ -34,7 +34,7 @@ def converted(arguments: Arguments) -> Work | None:
         return None
     read = sum(t.bytes for t in (source, arguments.tensor("scale"), arguments.tensor("zero")) if t is not None)
     written = Tensor(source.shape, kind).bytes + (source.elements if arguments.settings.get("mask") else 0)
-    return Work(0, _OPERATIONS * source.elements, read, written)
+    return ModelledWork(0, _OPERATIONS * source.elements, read, written)
 
 
 def _output_type(arguments: Arguments, source: Tensor) -> str | None:
@@ -46,4 +46,4 @@ def _output_type(arguments: Arguments, source: Tensor) -> str | None:
     return kind if kind in ELEMENT_BITS else None
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {"converted": converted}
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {"converted": converted}

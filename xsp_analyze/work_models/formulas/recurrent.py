@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ __all__ = ["FORMULAS"]
 _MATRIX = 2
 
 
-def recurrent(arguments: Arguments) -> Work | None:
+def recurrent(arguments: Arguments) -> ModelledWork | None:
     """Layers over sequences: `input` (steps, batch, features), or the rows of all steps packed (rows, features).
 
     Roles that begin with `weights` are matrices and biases, with `state` the states at the start, h before c; each may
@@ -39,10 +39,10 @@ def recurrent(arguments: Arguments) -> Work | None:
     rows = steps.elements // max(steps.shape[-1], 1)
     gates = sum(t.shape[0] for t in matrices if t.shape[0] == matrices[0].shape[0]) // 2  # input's and state's agree
     read = steps.bytes + sum(t.bytes for t in (*weights, *states))
-    return Work(2 * rows * _elements(matrices), 2 * rows * gates, read, _written(arguments, states, rows))
+    return ModelledWork(2 * rows * _elements(matrices), 2 * rows * gates, read, _written(arguments, states, rows))
 
 
-def recurrent_backward(arguments: Arguments) -> Work | None:
+def recurrent_backward(arguments: Arguments) -> ModelledWork | None:
     """Of whole layers: the gradients of input and states, and of weights if the last of `mask` says so.
 
     Each takes the forward's multiply-adds; libraries give that of the input along with those of the states.
@@ -57,10 +57,10 @@ def recurrent_backward(arguments: Arguments) -> Work | None:
     read = steps.bytes + size + sum(t.bytes for role in ("state", "other") for t in _tensors(arguments, role))
     written = sum(t.bytes for t, computed in zip((steps, *states), mask, strict=False) if computed)
     flop = 2 * rows * _elements([t for t in weights if len(t.shape) == _MATRIX]) * (1 + of_weights)
-    return Work(flop, 0, read, written + size * of_weights)
+    return ModelledWork(flop, 0, read, written + size * of_weights)
 
 
-def fused_cell(arguments: Arguments) -> Work | None:
+def fused_cell(arguments: Arguments) -> ModelledWork | None:
     """What a cell does behind its products: gates read, states written.
 
     `settings.flop`: operations a hidden unit; `settings.written`: how many arrays of the size of `state` are written.
@@ -69,7 +69,7 @@ def fused_cell(arguments: Arguments) -> Work | None:
     flop, written = arguments.settings.get("flop"), arguments.settings.get("written")
     if state is None or not isinstance(flop, int) or not isinstance(written, int):
         return None
-    return Work(0, flop * state.elements, sum(t.bytes for t in arguments.every_tensor()), written * state.bytes)
+    return ModelledWork(0, flop * state.elements, sum(t.bytes for t in arguments.every_tensor()), written * state.bytes)
 
 
 def _past_batch_sizes(arguments: Arguments) -> Arguments:
@@ -107,7 +107,7 @@ def _elements(matrices: Sequence[Tensor]) -> int:
     return sum(t.elements for t in matrices)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "fused_cell": fused_cell,
     "recurrent": recurrent,
     "recurrent_backward": recurrent_backward,

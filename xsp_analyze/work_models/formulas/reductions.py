@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.work_models.call import ELEMENT_BITS
 from xsp_analyze.work_models.formulas.elementwise import one_pass
 from xsp_analyze.work_models.results import SCALAR_TYPES, number
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def reduction(arguments: Arguments) -> Work | None:
+def reduction(arguments: Arguments) -> ModelledWork | None:
     """`input` read once, `settings.flop` an element; the results as `one_pass` has them.
 
     With fewer inputs than `settings.full_below` it is the overload that reduces all dimensions, to the first result
@@ -40,7 +40,7 @@ def reduction(arguments: Arguments) -> Work | None:
     return one_pass(replace(arguments, operands=operands, settings=settings))
 
 
-def arange(arguments: Arguments) -> Work | None:
+def arange(arguments: Arguments) -> ModelledWork | None:
     """Numbers from a start to an end by steps, written; which inputs are which follows from how many there are.
 
     Their type is that of `out`, else the `dtype` recorded; else int64, of fractions fp32.
@@ -57,10 +57,10 @@ def arange(arguments: Arguments) -> Work | None:
     element_type = out.element_type if out else SCALAR_TYPES.get(int(dtype)) if dtype is not None else None
     size = ELEMENT_BITS[element_type or ("int64" if is_integer else "fp32")] // 8
     elements = max(ceil((end - start) / step), 0)
-    return Work(0, elements, 0, elements * size)
+    return ModelledWork(0, elements, 0, elements * size)
 
 
-def created(arguments: Arguments) -> Work | None:
+def created(arguments: Arguments) -> ModelledWork | None:
     """As many elements as numbers among the inputs say, written.
 
     `settings.layouts`: for each number of inputs that its overloads have, which are the `sizes`, `out` and `dtype`.
@@ -77,7 +77,7 @@ def created(arguments: Arguments) -> Work | None:
     element_type = out.element_type if out else SCALAR_TYPES.get(int(dtype)) if dtype is not None else None
     elements = int(prod(size for size in sizes if size is not None))
     size = ELEMENT_BITS[element_type or str(arguments.settings["type"])] // 8
-    return None if None in sizes else Work(0, elements, 0, elements * size)
+    return None if None in sizes else ModelledWork(0, elements, 0, elements * size)
 
 
 _ARANGE = {
@@ -88,7 +88,7 @@ _ARANGE = {
     7: {"start": 0, "end": 1, "step": 2, "dtype": 3},
 }
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "reduction": reduction,
     "arange": arange,
     "created": created,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import ELEMENT_BITS
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ __all__ = ["FORMULAS"]
 _FLOP = 3  # an element: of a pair four products, a sum and a difference
 
 
-def rotary(arguments: Arguments) -> Work | None:
+def rotary(arguments: Arguments) -> ModelledWork | None:
     """`query` and `key`, if any, of `head_size` elements a head, turned in place or to an output of their shape.
 
     `table` (positions, elements turned) has cosines and sines: a head's other elements stay as they are. A row of it is
@@ -35,7 +35,7 @@ def rotary(arguments: Arguments) -> Work | None:
     moved = elements * ELEMENT_BITS[query.element_type] // 8
     rows = min(indices.elements, table.shape[0])
     angles = rows * turned * ELEMENT_BITS[table.element_type] // 8
-    return Work(0, elements * _FLOP, moved + angles + indices.bytes, moved)
+    return ModelledWork(0, elements * _FLOP, moved + angles + indices.bytes, moved)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {"rotary": rotary}
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {"rotary": rotary}

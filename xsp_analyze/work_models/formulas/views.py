@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.work import NOTHING, Work
+from xsp_analyze.work_models.work import NOTHING, ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def view(_arguments: Arguments) -> Work:
+def view(_arguments: Arguments) -> ModelledWork:
     """No work of its own: what it launches, if anything, the operators inside it do."""
     return NOTHING
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], Work | None]] = {"view": view}
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {"view": view}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["Work", "add_summary", "add_trace"]
+__all__ = ["LineRows", "add_summary", "add_trace"]
 
 _SOURCE = "nvprof"
 _NONE = ("", "-")
@@ -40,7 +40,7 @@ _LAUNCH: Mapping[str, tuple[str, ...]] = {  # column of `kernels`: headings in C
 
 
 @dataclass(slots=True)
-class Work:
+class LineRows:
     """The rows so far, where the next row without a start would stand, and what was left out."""
 
     rows: Rows = field(default_factory=Rows)
@@ -67,7 +67,7 @@ class Work:
         return self.count - 1
 
 
-def add_trace(row: Mapping[str, str], process: int | None, work: Work) -> None:
+def add_trace(row: Mapping[str, str], process: int | None, work: LineRows) -> None:
     """Adds a row of a trace: device work where it names a device, else a call."""
     kind = _kind(row["Name"])
     start, duration = time_ns(row["Start"]), time_ns(row["Duration"])
@@ -94,7 +94,7 @@ def _kind(name: str) -> Kind | None:
     return None if name.startswith("[") else Kind.KERNEL
 
 
-def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, int], work: Work) -> None:
+def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, int], work: LineRows) -> None:
     name, correlation = row["Name"], natural(row.get("Correlation_ID", ""))
     if match := _CALL.match(name):  # the kernel that a launch is of stands behind its name
         name = match[1]
@@ -110,7 +110,7 @@ def _add_call(row: Mapping[str, str], process: int | None, times: Mapping[str, i
 
 
 def _add_device_work(
-    row: Mapping[str, str], process: int | None, times: Mapping[str, int], kind: Kind, work: Work
+    row: Mapping[str, str], process: int | None, times: Mapping[str, int], kind: Kind, work: LineRows
 ) -> None:
     name, correlation = row["Name"], natural(row.get("Correlation_ID", ""))
     if match := _CORRELATION.search(name):
@@ -168,7 +168,7 @@ def _copied(row: Mapping[str, str], kind: Kind) -> dict[str, object]:
     }
 
 
-def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None:
+def add_summary(row: Mapping[str, str], process: int | None, work: LineRows) -> None:
     """Adds a row of a summary: all calls of a name, as long as they took together, behind the row before."""
     is_call = row.get("Type", "") == "API calls"
     kind = _kind(row["Name"])
@@ -201,7 +201,7 @@ def add_summary(row: Mapping[str, str], process: int | None, work: Work) -> None
     _add_statistics(row, row_id, work)
 
 
-def _add_statistics(row: Mapping[str, str], row_id: int, work: Work) -> None:
+def _add_statistics(row: Mapping[str, str], row_id: int, work: LineRows) -> None:
     """Over how many calls the row is, and the shortest and the longest of them."""
     calls = natural(row["Calls"])
     values = {

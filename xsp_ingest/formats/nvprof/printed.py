@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.text import open_text
-from xsp_ingest.formats.nvprof.lines import Work, add_summary, add_trace
+from xsp_ingest.formats.nvprof.lines import LineRows, add_summary, add_trace
 from xsp_ingest.formats.nvprof.table import Printed, rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, Severity, XspError
@@ -25,7 +25,7 @@ def read_printed(path: Path) -> RawTrace:
 
     Where the file holds traces, the summaries in it are left out: they tell of the same work.
     """
-    traced, summed, seen = Work(), Work(), Printed()
+    traced, summed, seen = LineRows(), LineRows(), Printed()
     rounded = 0
     try:
         with open_text(path) as file:
@@ -47,7 +47,7 @@ def read_printed(path: Path) -> RawTrace:
     return RawTrace(work.frames(), RunFacts(profiler="nvprof"), tuple(f for f in findings if f.count))
 
 
-def _findings(work: Work, seen: Printed, rounded: int) -> list[Finding]:
+def _findings(work: LineRows, seen: Printed, rounded: int) -> list[Finding]:
     return [
         Finding(LedgerKind.BAD_LINE, "rows of the tables with too few or too many values", seen.bad_rows),
         Finding(LedgerKind.MISSING_TIME, "rows without a start or a duration were left out", work.untimed),
@@ -62,7 +62,7 @@ def _findings(work: Work, seen: Printed, rounded: int) -> list[Finding]:
     ]
 
 
-def _summary_notes(traced: Work, summed: Work) -> list[Finding]:
+def _summary_notes(traced: LineRows, summed: LineRows) -> list[Finding]:
     left_out = summed.count if traced.has_rows else 0
     shown = 0 if traced.has_rows else summed.count
     return [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_ingest.machine.sqlite.schema import Table
     from xsp_model.arrays import Ints
 
-__all__ = ["Part", "Room", "Values"]
+__all__ = ["Room", "RowRange", "Values"]
 
 
 class Values(IntEnum):
@@ -62,7 +62,7 @@ def _touch(column: NDArray[Any]) -> None:
         ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), _POPULATE_WRITE)
 
 
-class Part:
+class RowRange:
     """Rows that one thread reads, from row `first` of the columns on."""
 
     def __init__(self, room: Room, first: int, max_rows: int, text_bytes: int) -> None:
@@ -135,7 +135,7 @@ class Room:
         numbers = [name for name in stored.values() if name not in self.texts]
         self.values = {name: _zeros(max_rows, _TYPES[selected[name]]) for name in numbers}
 
-    def close_up(self, parts: Sequence[Part]) -> int:
+    def close_up(self, parts: Sequence[RowRange]) -> int:
         """Moves what the parts hold together; the number of rows."""
         rows = 0
         for part in parts:
@@ -146,13 +146,13 @@ class Room:
             rows += part.rows
         return rows
 
-    def numbers(self, name: str, parts: Sequence[Part], rows: int) -> pl.Series:
+    def numbers(self, name: str, parts: Sequence[RowRange], rows: int) -> pl.Series:
         """A column of numbers."""
         has_null = any(part.plan[self.record.index(name), scan_state.NULLS] for part in parts)
         valid = np.logical_not(self.missing[name][:rows]) if has_null else None
         return scratch.series(name, self.values[name][:rows], valid)
 
-    def text(self, name: str, parts: Sequence[Part]) -> pl.Series:
+    def text(self, name: str, parts: Sequence[RowRange]) -> pl.Series:
         """A column of texts, as bytes."""
         first, pieces = 0, []
         for part in parts:

@@ -17,7 +17,7 @@ import polars as pl
 from xsp_ingest.machine.functions import READ_LEAVES
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_ingest.machine.sqlite import scan_state
-from xsp_ingest.machine.sqlite.columns import Part, Room, Values
+from xsp_ingest.machine.sqlite.columns import Room, RowRange, Values
 from xsp_ingest.machine.sqlite.layout import CannotRead, layout
 from xsp_ingest.machine.sqlite.schema import table
 from xsp_ingest.machine.sqlite.tree import leaves
@@ -81,7 +81,7 @@ def _is_worth_it(table_bytes: int) -> bool:
     return table_bytes >= limits().page_reader_compile_min_bytes and can_compile()
 
 
-def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[Part, Ints]]:
+def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[RowRange, Ints]]:
     """As many parts as there are threads, each with its pages."""
     before = np.concatenate([[0], np.cumsum(leaf_pages.max_rows)])
     threads = min(_THREADS, pl.thread_pool_size(), len(leaf_pages.pages))
@@ -89,14 +89,14 @@ def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[Part, In
     parts = []
     for start, stop in pairwise(cuts):
         first, max_count = int(before[start]), int(before[stop] - before[start])
-        part = Part(room, first, max_count, (stop - start) * pages.usable_bytes)
+        part = RowRange(room, first, max_count, (stop - start) * pages.usable_bytes)
         part.state[scan_state.USABLE] = pages.usable_bytes
         part.state[scan_state.PAGE_BYTES] = pages.page_bytes
         parts.append((part, leaf_pages.pages[start:stop]))
     return parts
 
 
-def _fill(file: BinaryIO, pages: Layout, part: Part, selected: Ints) -> None:
+def _fill(file: BinaryIO, pages: Layout, part: RowRange, selected: Ints) -> None:
     read_leaves = _machine_code()
     for piece, (content, slots) in enumerate(_pieces(file, pages, selected)):
         addresses = (each.ctypes.data for each in (part.state, part.plan, content, slots))
@@ -137,7 +137,7 @@ def _read(file: BinaryIO, buffer: np.ndarray, slot: int, page: int, count: int, 
         raise CannotRead
 
 
-def _read_columns(room: Room, parts: Sequence[Part], rowid: str | None) -> ReadColumns:
+def _read_columns(room: Room, parts: Sequence[RowRange], rowid: str | None) -> ReadColumns:
     rows = room.close_up(parts)
     rowids = room.rowids[:rows]
     firsts = np.cumsum([0, *(part.rows for part in parts)])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.files.probe import Probe
-    from xsp_ingest.formats.nsys.tables.rows import Part
+    from xsp_ingest.formats.nsys.tables.rows import ExportRows
     from xsp_ingest.ingester import Options
 
 __all__ = ["NsysStatsCsv"]
@@ -78,7 +78,7 @@ def _is_recipe(path: Path) -> bool:
         return False
 
 
-def _parts(sections: Mapping[Report, Section], options: Options) -> Iterator[Part]:
+def _parts(sections: Mapping[Report, Section], options: Options) -> Iterator[ExportRows]:
     from xsp_ingest.formats.nsys.stats_csv.rows import api_calls, executions, gpu_work, numbered_calls, range_rows
 
     has_traces = Report.GPU in sections or Report.API in sections

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.stats_csv.cells import integers, texts
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import operator_details, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
@@ -72,7 +72,7 @@ def api_calls(section: Section) -> pl.DataFrame:
     )
 
 
-def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
+def gpu_work(section: Section, calls: pl.DataFrame) -> ExportRows:
     """Kernels, copies and fills of cuda_gpu_trace; the process of each is that of the one call with its number."""
     device = pl.Series("device", texts(section, "Device"), dtype=pl.String)
     frame = pl.DataFrame(
@@ -110,7 +110,7 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> Part:
     spans = _spans(frame, Level.KERNEL, kind, "device_id", "context_id", "stream_id", "correlation_id")
     kinds = frame.select(kind.alias("kind"))["kind"]
     tables = {"spans": spans, "kernels": _kernels(frame.filter(kinds == Kind.KERNEL)), "copies": _copies(frame, kinds)}
-    return Part(tables, (*findings, *_unclear(unclear)))
+    return ExportRows(tables, (*findings, *_unclear(unclear)))
 
 
 def _unclear(count: int) -> tuple[Finding, ...]:
@@ -143,14 +143,14 @@ def _copies(frame: pl.DataFrame, kinds: pl.Series) -> pl.DataFrame:
     )
 
 
-def numbered_calls(calls: pl.DataFrame, what: str) -> Part:
+def numbered_calls(calls: pl.DataFrame, what: str) -> ExportRows:
     """The calls as spans."""
     frame, findings = _placed(calls, what)
     kind = pl.lit(str(Kind.CALL))
-    return Part({"spans": _spans(frame, Level.RUNTIME, kind, "thread_id", "correlation_id")}, findings)
+    return ExportRows({"spans": _spans(frame, Level.RUNTIME, kind, "thread_id", "correlation_id")}, findings)
 
 
-def executions(section: Section) -> Iterator[Part]:
+def executions(section: Section) -> Iterator[ExportRows]:
     """Calls and kernels of cuda_kern_exec_trace, which ties each kernel to its call; rows of one call are one."""
     both = pl.DataFrame(
         {
@@ -176,7 +176,7 @@ def executions(section: Section) -> Iterator[Part]:
     frame, findings = _placed(both.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
     spans = _spans(frame, Level.KERNEL, pl.lit(str(Kind.KERNEL)), "device_id", "correlation_id")
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in _AXES]
-    yield Part({"spans": spans, "kernels": frame.select("row", *sizes)}, findings)
+    yield ExportRows({"spans": spans, "kernels": frame.select("row", *sizes)}, findings)
 
 
 def _extents(section: Section, heading: str, what: str) -> dict[str, pl.Series]:
@@ -187,7 +187,7 @@ def _extents(section: Section, heading: str, what: str) -> dict[str, pl.Series]:
     }
 
 
-def range_rows(section: Section, options: Options, *, start: str, duration: str) -> Part:
+def range_rows(section: Section, options: Options, *, start: str, duration: str) -> ExportRows:
     """Named ranges, classified as those of any other export; a domain stands before the name and cannot be told."""
     frame = pl.DataFrame(
         {
@@ -220,4 +220,4 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
         "operators": operators.select("row", *operator_details(pl.col("text"))),
         "layers": layers,
     }
-    return Part(tables, (*findings, *unread))
+    return ExportRows(tables, (*findings, *unread))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, placed
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
@@ -40,7 +40,7 @@ MIGRATIONS = (11, 12, 13)
 _GRAPH = ("graphId", "graphNodeId")
 
 
-def activities(database: Tables) -> Iterator[Part]:
+def activities(database: Tables) -> Iterator[ExportRows]:
     """One part for each table of device work that the file has."""
     yield _kernels(database)
     yield memcpy(database)
@@ -48,7 +48,7 @@ def activities(database: Tables) -> Iterator[Part]:
     yield graph_traces(database)
 
 
-def _kernels(database: Tables) -> Part:
+def _kernels(database: Tables) -> ExportRows:
     rows, findings = _read(database, "KERNEL", (*NAMES, *_LAUNCH, *_GRAPH))
     ids = rows.select(pl.coalesce(NAMES).alias("name"))["name"]
     names = database.strings.of(ids).fill_null("[unnamed kernel]")
@@ -59,7 +59,7 @@ def _kernels(database: Tables) -> Part:
         shared.alias("shared_bytes"),
         *_graph_ids(),
     )
-    return Part({"spans": _spans(rows.with_columns(names), Kind.KERNEL), "kernels": details}, findings)
+    return ExportRows({"spans": _spans(rows.with_columns(names), Kind.KERNEL), "kernels": details}, findings)
 
 
 def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
@@ -68,7 +68,7 @@ def _graph_ids() -> tuple[pl.Expr, pl.Expr]:
     return ids["graphId"].alias("graph_id"), ids["graphNodeId"].alias("graph_node_id")
 
 
-def memcpy(database: Tables) -> Part:
+def memcpy(database: Tables) -> ExportRows:
     """Copies."""
     rows, findings = _read(database, "MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind", "virtualAddress"))
     kind = label(pl.col("copyKind"), COPY_KINDS, otherwise="Unknown").fill_null("Unknown")
@@ -81,24 +81,24 @@ def memcpy(database: Tables) -> Part:
         pl.when(pl.col("copyKind").is_in(MIGRATIONS)).then(pl.col("virtualAddress")).alias("virtual_address"),
     )
     named = rows.with_columns(pl.format("[CUDA memcpy {}]", kind).alias("name"))
-    return Part({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
+    return ExportRows({"spans": _spans(named, Kind.MEMCPY), "copies": details}, findings)
 
 
-def memset(database: Tables) -> Part:
+def memset(database: Tables) -> ExportRows:
     """Fills."""
     rows, findings = _read(database, "MEMSET", ("bytes", "memKind"))
     where = label(pl.col("memKind"), MEMORY_KINDS, otherwise="Unknown")
     details = rows.select("row", "bytes", where.alias("destination_kind"))
     named = rows.with_columns(pl.lit("[CUDA memset]").alias("name"))
-    return Part({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
+    return ExportRows({"spans": _spans(named, Kind.MEMSET), "copies": details}, findings)
 
 
-def graph_traces(database: Tables) -> Part:
+def graph_traces(database: Tables) -> ExportRows:
     """Replays that were recorded whole: the kernels inside them are not in the file."""
     rows, findings = _read(database, "GRAPH_TRACE", ("graphId",))
     name = pl.when(pl.col("graphId").is_null()).then(pl.lit("[CUDA graph]"))
     named = rows.with_columns(name.otherwise(pl.format("[CUDA graph {}]", "graphId")).alias("name"))
-    return Part({"spans": _spans(named, Kind.GRAPH)}, findings)
+    return ExportRows({"spans": _spans(named, Kind.GRAPH)}, findings)
 
 
 def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.DataFrame, tuple[Finding, ...]]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.tables.host import closed_duration
 from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HOST_FAULTS, _DEVICE_FAULTS = (f"CUDA_UM_{which}_PAGE_FAULT_EVENTS" for which i
 _UNIT = re.compile(r"^(?P<name>.*?)\s*\[(?P<unit>[^\[\]]*)\]\s*$")
 
 
-def counters(export: Tables) -> Iterator[Part]:
+def counters(export: Tables) -> Iterator[ExportRows]:
     """One part for each kind of samples that the export has."""
     yield _gpu_metrics(export)
     yield _memory(export)
@@ -42,12 +42,12 @@ def counters(export: Tables) -> Iterator[Part]:
     yield _device_faults(export)
 
 
-def _gpu_metrics(export: Tables) -> Part:
+def _gpu_metrics(export: Tables) -> ExportRows:
     """Samples as nsys took them; percentages are shares, other units stay as the metric's name has them."""
     which = {"typeId": "type_id", "metricId": "metric_id"}
     samples = export.integers("GPU_METRICS", ("timestamp", *which)).rename(which)
     if samples.is_empty():
-        return Part({})
+        return ExportRows({})
     samples = samples.with_columns(export.numbers("GPU_METRICS", "value").alias("value"))
     metrics = export.integers("TARGET_INFO_GPU_METRICS", tuple(which)).rename(which)
     names = export.texts("TARGET_INFO_GPU_METRICS", "metricName")
@@ -63,7 +63,7 @@ def _gpu_metrics(export: Tables) -> Part:
         "unit",
     )
     detail = "Samples of GPU metrics without time, value or name, left out"
-    return Part({"counters": rows}, (Finding(LedgerKind.GPU_METRIC_UNUSABLE, detail, lost),) if lost else ())
+    return ExportRows({"counters": rows}, (Finding(LedgerKind.GPU_METRIC_UNUSABLE, detail, lost),) if lost else ())
 
 
 def _read(names: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
@@ -88,12 +88,12 @@ def _ordinals(export: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(pl.coalesce("ordinal", "gpu").alias("device_id"))
 
 
-def _memory(export: Tables) -> Part:
+def _memory(export: Tables) -> ExportRows:
     """Bytes in use of each device and kind of memory after each allocation and release that was recorded."""
     columns = ("start", "globalPid", "deviceId", "address", "bytes", "memKind", "memoryOperationType")
     rows = export.integers(_MEMORY, columns)
     if rows.is_empty():
-        return Part({})
+        return ExportRows({})
     kind = pl.col("memKind").replace_strict(_SERIES, default="other_bytes", return_dtype=pl.String)
     usable = rows.drop_nulls(["start", "bytes", "memoryOperationType"]).filter(pl.col("bytes") >= 0)
     change = pl.when(pl.col("memoryOperationType") == _FREED).then(-pl.col("bytes")).otherwise(pl.col("bytes"))
@@ -109,7 +109,7 @@ def _memory(export: Tables) -> Part:
     lifted = series.with_columns((pl.col("value") - low).alias("value"), pl.lit("byte").alias("unit"))
     before = series.group_by("counter", "device_id").agg(pl.col("value").min()).filter(pl.col("value") < 0).height
     tables = {"counters": lifted.drop("change"), "allocations": _blocks(usable, change)}
-    return Part(tables, _doubts(rows.height - usable.height, before))
+    return ExportRows(tables, _doubts(rows.height - usable.height, before))
 
 
 def _blocks(usable: pl.DataFrame, change: pl.Expr) -> pl.DataFrame:
@@ -123,23 +123,23 @@ def _blocks(usable: pl.DataFrame, change: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _host_faults(export: Tables) -> Part:
+def _host_faults(export: Tables) -> ExportRows:
     rows = export.integers(_HOST_FAULTS, ("start", "globalPid", "address", "CpuInstruction"))
     instructions = export.strings.of(rows["CpuInstruction"]).cast(pl.String).alias("instruction")
     return _faults(rows.with_columns(instructions, count=pl.lit(1, pl.Int64)), _HOST_FAULTS)
 
 
-def _device_faults(export: Tables) -> Part:
+def _device_faults(export: Tables) -> ExportRows:
     columns = ("start", "end", "globalPid", "deviceId", "address", "numberOfPageFaults")
     rows = export.integers(_DEVICE_FAULTS, columns).rename({"deviceId": "device_id", "numberOfPageFaults": "count"})
     return _faults(rows.with_columns(closed_duration()), _DEVICE_FAULTS)
 
 
-def _faults(rows: pl.DataFrame, table: str) -> Part:
+def _faults(rows: pl.DataFrame, table: str) -> ExportRows:
     usable = rows.drop_nulls(["start", "count"])
     faults = usable.with_columns(pl.col("start").alias("time_ns"), process_of(pl.col("globalPid")).alias("process_id"))
     lost = Finding(LedgerKind.MISSING_TIME, f"Rows of {table} without time or number", rows.height - usable.height)
-    return Part({"page_faults": faults}, (lost,) if lost.count else ())
+    return ExportRows({"page_faults": faults}, (lost,) if lost.count else ())
 
 
 def _doubts(unusable: int, before: int) -> tuple[Finding, ...]:

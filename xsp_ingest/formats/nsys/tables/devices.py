@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model.peaks import FP32_LANES
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _GPU = ("id", "totalMemory", "memoryBandwidth", "clockRate", "smCount", "cuDevice", "computeMajor", "computeMinor")
 
 
-def devices(database: Tables) -> Part:
+def devices(database: Tables) -> ExportRows:
     """One row a device as the program numbers it; a process that sees a subset of the GPUs has rows of its own."""
     gpus = database.integers("TARGET_INFO_GPU", _GPU)
     if gpus.is_empty():
-        return Part({})
+        return ExportRows({})
     gpus = gpus.with_columns(database.texts("TARGET_INFO_GPU", "name"))
-    return Part({"devices": _numbered(database, gpus).select(*_columns())})
+    return ExportRows({"devices": _numbered(database, gpus).select(*_columns())})
 
 
 def _numbered(database: Tables, gpus: pl.DataFrame) -> pl.DataFrame:

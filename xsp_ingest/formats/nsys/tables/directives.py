@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def directive_tables(tables: Collection[str]) -> Sequence[str]:
     return sorted(table for table in tables if table.startswith(tuple(_PREFIXES)))
 
 
-def directives(export: Tables) -> Iterator[Part]:
+def directives(export: Tables) -> Iterator[ExportRows]:
     """One part for each of them: calls at the level of libraries, named as `OpenMP:Parallel`, `OpenACC:Wait@a.c:7`."""
     for table in directive_tables(export.tables):
         rows = export.integers(table, _COLUMNS)
         findings = host_findings(rows, table)
         rows = rows.filter(pl.col("start").is_not_null())
         if not rows.is_empty():
-            yield Part({"spans": _spans(rows.with_columns(_names(export, table, rows)))}, findings)
+            yield ExportRows({"spans": _spans(rows.with_columns(_names(export, table, rows)))}, findings)
 
 
 def _names(export: Tables, table: str, rows: pl.DataFrame) -> pl.Series:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part, label, placed
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, placed
 from xsp_ingest.staging.cuda_enums import SYNC_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -26,7 +26,7 @@ _NODES = ("start", "globalTid", "graphNodeId", "originalGraphNodeId")
 _NODE_TABLES = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
 
 
-def host_calls(database: Tables) -> Iterator[Part]:
+def host_calls(database: Tables) -> Iterator[ExportRows]:
     """One part for each table of the host's doings that the file has."""
     yield _calls(database, "CUPTI_ACTIVITY_KIND_RUNTIME", Level.RUNTIME)
     for table in _LIBRARIES:
@@ -53,7 +53,7 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
     return tuple(f for f in findings if f.count)
 
 
-def _calls(database: Tables, table: str, level: Level) -> Part:
+def _calls(database: Tables, table: str, level: Level) -> ExportRows:
     rows = database.integers(table, _CALLS)
     findings = host_findings(rows, table)
     rows = _numbered(rows)
@@ -69,14 +69,14 @@ def _calls(database: Tables, table: str, level: Level) -> Part:
         thread_of(pl.col("globalTid")).alias("thread_id"),
         pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId")).alias("correlation_id"),
     )
-    return Part({"spans": spans}, findings)
+    return ExportRows({"spans": spans}, findings)
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     return placed(rows).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
 
 
-def _waits(database: Tables) -> Part:
+def _waits(database: Tables) -> ExportRows:
     rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _WAITS)
     findings = host_findings(rows, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
     spans = _numbered(rows).select(
@@ -93,10 +93,10 @@ def _waits(database: Tables) -> Part:
         # That of the call that waited; launches are looked for among calls only, so it cannot be taken for one.
         pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId")).alias("correlation_id"),
     )
-    return Part({"spans": spans}, findings)
+    return ExportRows({"spans": spans}, findings)
 
 
-def _graph_nodes(database: Tables) -> Part:
+def _graph_nodes(database: Tables) -> ExportRows:
     """Where graph nodes were made; nsys 2022 and 2023 give the table of nodes the name of that of graphs."""
     for table in _NODE_TABLES:
         if "graphNodeId" in database.columns(table):
@@ -114,5 +114,5 @@ def _graph_nodes(database: Tables) -> Part:
             lost = Finding(
                 LedgerKind.GRAPH_NODE_UNPLACED, f"Rows of {table} without time or node", nodes.height - usable.height
             )
-            return Part({"graph_nodes": usable}, (lost,) if lost.count else ())
-    return Part({})
+            return ExportRows({"graph_nodes": usable}, (lost,) if lost.count else ())
+    return ExportRows({})

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part, placed
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, placed
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Kind, Level
 
@@ -34,7 +34,7 @@ _COLLECTIVES = "MPI_COLLECTIVES_EVENTS"
 _DETAILS = ("size", "recvSize", "tag", "remoteRank", "rootRank")
 
 
-def messages(export: Tables) -> Iterator[Part]:
+def messages(export: Tables) -> Iterator[ExportRows]:
     """One part for each table of these calls: calls at the level of libraries, as a send is a library's doing."""
     for table in TABLES:
         rows = export.integers(table, (*_COLUMNS, *_DETAILS))
@@ -50,7 +50,7 @@ def messages(export: Tables) -> Iterator[Part]:
             process_of(pl.col("globalTid")).alias("process_id"),
             thread_of(pl.col("globalTid")).alias("thread_id"),
         )
-        yield Part({"spans": spans, "messages": _details(export, rows, table)}, findings)
+        yield ExportRows({"spans": spans, "messages": _details(export, rows, table)}, findings)
 
 
 def _details(export: Tables, rows: pl.DataFrame, table: str) -> pl.DataFrame:

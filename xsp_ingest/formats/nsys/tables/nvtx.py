@@ -10,7 +10,7 @@ from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
 from xsp_ingest.formats.nsys.tables.payloads import collectives
-from xsp_ingest.formats.nsys.tables.rows import Part, label
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import is_backward, operator_details, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
@@ -30,7 +30,7 @@ _DOMAIN_CREATE = 75
 _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass, only that there was one
 
 
-def nvtx_ranges(database: Tables, options: Options) -> Part:
+def nvtx_ranges(database: Tables, options: Options) -> ExportRows:
     """All ranges of the file, nothing where it has none."""
     ranges, findings = recorded(database)
     messages, unreadable = collectives(database, ranges)
@@ -41,7 +41,7 @@ def nvtx_ranges(database: Tables, options: Options) -> Part:
     ranges = ranges.hstack(classify(ranges, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
     tables = {"spans": _spans(ranges), "ranges": described(ranges), "operators": _operators(ranges)}
     tables |= {"collectives": messages, "layers": layers}
-    return Part(tables, (*findings, *unreadable, *unread, *_marks(database)))
+    return ExportRows(tables, (*findings, *unreadable, *unread, *_marks(database)))
 
 
 def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ _OF_CALLS = Among("eventClass", (27,))  # the others mark where tracing of a pro
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
-def os_runtime(export: Tables, options: Options) -> Part:
+def os_runtime(export: Tables, options: Options) -> ExportRows:
     """The calls at the level of libraries, below no launch and above none; or their number, where not requested.
 
     They are most of the rows of many reports, and at the level `runtime` they would count as calls of CUDA.
     """
     calls = _OF_CALLS if "eventClass" in export.columns(_TABLE) else None
     if OS_RUNTIME not in options.extra:
-        return Part({}, _left_out(export.count(_TABLE, calls)))
+        return ExportRows({}, _left_out(export.count(_TABLE, calls)))
     rows = export.integers(_TABLE, _COLUMNS, where=calls)
     findings = host_findings(rows, _TABLE)
     rows = rows.filter(pl.col("start").is_not_null())
@@ -47,7 +47,7 @@ def os_runtime(export: Tables, options: Options) -> Part:
         process_of(pl.col("globalTid")).alias("process_id"),
         thread_of(pl.col("globalTid")).alias("thread_id"),
     )
-    return Part({"spans": spans}, findings)
+    return ExportRows({"spans": spans}, findings)
 
 
 def _left_out(count: int) -> tuple[Finding, ...]:

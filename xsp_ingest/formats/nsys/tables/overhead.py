@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.tables.facts import session_ns
 from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ _OVERHEADS = ("CUDA profiling data flush overhead", "CUDA profiling stop overhea
 _NS = pl.lit("ns").alias("unit")
 
 
-def capture(export: Tables, first: int | None, used: pl.DataFrame) -> Iterator[Part]:
+def capture(export: Tables, first: int | None, used: pl.DataFrame) -> Iterator[ExportRows]:
     """`capture_duration_ns` once, and `cuda_profiling_overhead_ns` for each stretch and device of its process.
 
     `first`: when the first span began, null: there is none; `used`: the devices that each process used.
@@ -32,11 +32,11 @@ def capture(export: Tables, first: int | None, used: pl.DataFrame) -> Iterator[P
     if duration is not None:
         # At the first span: the trace's time begins there.
         values = {"time_ns": [first], "value": [float(duration)], "counter": ["capture_duration_ns"]}
-        yield Part({"counters": pl.DataFrame(values).with_columns(_NS)})
+        yield ExportRows({"counters": pl.DataFrame(values).with_columns(_NS)})
     yield _overheads(export, used)
 
 
-def _overheads(export: Tables, used: pl.DataFrame) -> Part:
+def _overheads(export: Tables, used: pl.DataFrame) -> ExportRows:
     rows = export.integers("PROFILER_OVERHEAD", ("start", "end", "globalTid", "nameId"))
     ids = [string_id for name in _OVERHEADS if (string_id := export.strings.id_of(name)) is not None]
     rows = rows.filter(pl.col("nameId").is_in(ids), pl.col("end") >= pl.col("start"))
@@ -49,4 +49,4 @@ def _overheads(export: Tables, used: pl.DataFrame) -> Part:
         (pl.col("end") - pl.col("start")).cast(pl.Float64).alias("value"),
         _NS,
     )
-    return Part({"counters": counted})
+    return ExportRows({"counters": counted})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
-    from xsp_ingest.formats.nsys.tables.rows import Part
+    from xsp_ingest.formats.nsys.tables.rows import ExportRows
     from xsp_ingest.ingester import Options
 
 __all__ = ["read_tables"]
@@ -44,7 +44,7 @@ def read_tables(export: Tables, options: Options) -> RawTrace:
     return RawTrace(joined.tables(), facts, (*findings, *tables_not_read(export)))
 
 
-def _parts(export: Tables, options: Options) -> Iterator[Part]:
+def _parts(export: Tables, options: Options) -> Iterator[ExportRows]:
     yield from activities(export)
     yield from host_calls(export)
     yield from messages(export)

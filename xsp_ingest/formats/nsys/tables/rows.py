@@ -16,11 +16,11 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Joined", "Part", "join", "label", "placed"]
+__all__ = ["ExportRows", "Joined", "join", "label", "placed"]
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportRows:
     """Rows for tables of a RawTrace from one table of the file; `row` counts from 0 in each part."""
 
     tables: Mapping[str, pl.DataFrame]
@@ -55,7 +55,7 @@ class Joined:
         self.used = pl.DataFrame(schema={"process_id": pl.Int64, "device_id": pl.Int64})
         """The devices that each process used."""
 
-    def add(self, part: Part) -> None:
+    def add(self, part: ExportRows) -> None:
         """Adds the part; it is needed no longer then."""
         self._findings += part.findings
         for name, frame in part.tables.items():
@@ -101,7 +101,7 @@ class Joined:
         return (*self._findings, *summed(self._absurd))
 
 
-def join(parts: Iterable[Part]) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]]:
+def join(parts: Iterable[ExportRows]) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]]:
     """All parts as one set of raw tables, and what was found odd in them."""
     joined = Joined(None)
     for part in parts:

@@ -15,7 +15,7 @@ import polars as pl
 
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.tables.generic_events import other_events
-from xsp_ingest.formats.nsys.tables.rows import Part
+from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ _DEVICE = re.compile(r"(?i)\b(?:gpu|device)[ _#:]*(\d{1,3})\b")
 _SAMPLES = {"time_ns": pl.Int64, "type_id": pl.Int64, "field": pl.String, "value": pl.Float64}
 
 
-def sensors(export: Tables) -> Part:
+def sensors(export: Tables) -> ExportRows:
     """The samples as counters; nothing where the export has no such events."""
     if not export.count(_EVENTS):
-        return Part({})
+        return ExportRows({})
     samples = _by_field(export) if export.columns(_DATA) else _by_text(export)
     others = tuple(other_events(export, samples["type_id"].unique().drop_nulls().to_list()))
     if samples.is_empty():
-        return Part({}, others)
+        return ExportRows({}, others)
     units = {field: _quantity(field) for field in samples["field"].unique().to_list()}
     devices = _devices(export)
     sound = samples.drop_nulls(["time_ns", "value"])
@@ -61,7 +61,7 @@ def sensors(export: Tables) -> Part:
         Finding(LedgerKind.SENSOR_UNUSABLE, count=samples.height - sound.height),
         Finding(LedgerKind.SENSOR_DEVICE_UNKNOWN, count=rows["device_id"].null_count()),
     )  # fmt: skip
-    return Part({"counters": rows}, (*others, *(f for f in findings if f.count)))
+    return ExportRows({"counters": rows}, (*others, *(f for f in findings if f.count)))
 
 
 def _quantity(field: str) -> tuple[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Part"]
+__all__ = ["TraceInputs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TraceInputs:
     """Inputs that are one trace, and where they lie below what the user named: the unit's name comes from that."""
 
     inputs: tuple[str, ...]

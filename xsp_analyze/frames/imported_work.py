@@ -16,7 +16,7 @@ from xsp_analyze.classification import KernelClass
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["MODELLED", "given_work", "metric_of", "source_of"]
+__all__ = ["MODELLED", "imported_work", "metric_of", "source_of"]
 
 MODELLED = "modelled"
 """What the source of such a metric starts with: `modelled by XLA`, `modelled by my.toml as attention`."""
@@ -34,7 +34,7 @@ _AMOUNTS = {
 
 
 def metric_of(amount: str, precision: str | None = None) -> str:
-    """The metric that holds this field of `Work`."""
+    """The metric that holds this field of `ModelledWork`."""
     return f"{_FLOP}_{precision}" if amount == "flop" and precision else _AMOUNTS[amount]
 
 
@@ -43,8 +43,8 @@ def source_of(who: str, operator_class: KernelClass | None = None) -> str:
     return f"{MODELLED} by {who}" + (f" as {operator_class}" if operator_class else "")
 
 
-def given_work(trace: Trace) -> pl.DataFrame:
-    """One row a span that has any: span_id, the amounts of `Work`, precision and operator_class (null: not given).
+def imported_work(trace: Trace) -> pl.DataFrame:
+    """One row a span that has any: its id, the amounts of `ModelledWork`, precision and class (null: not said).
 
     Of several sources of a span the first by name decides, for all of it.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.helpers.given_metrics import two_operators, with_metrics, work_of
+from tests.helpers.work_metrics import two_operators, with_metrics, work_of
 from xsp_analyze.frames.counters import are_known
-from xsp_analyze.frames.given_work import given_work, metric_of
+from xsp_analyze.frames.imported_work import imported_work, metric_of
 from xsp_analyze.frames.step_frames import StepFrames
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_a_precision_stands_in_the_name_of_the_metric_and_the_first_source_decid
     assert metric_of("flop") == "modelled_flop"
     trace = with_metrics(two_operators(tmp_path), "my::op", {"modelled_flop_bf16": 7, "modelled_bus_bytes": 5})
     trace = with_metrics(trace, "my::op", {"modelled_vector_flop": 9}, source="modelled by Z")
-    rows = given_work(trace).drop("span_id").rows(named=True)
+    rows = imported_work(trace).drop("span_id").rows(named=True)
     assert rows == [
         {
             "flop": 7.0,
@@ -50,5 +50,5 @@ def test_what_is_given_is_no_counter(tmp_path: Path) -> None:
     assert not frames.has("metrics")
     assert not are_known(frames.of_trace.all_activities)
     trace = with_metrics(two_operators(tmp_path), "my::op", {"flop_count_sp": 7}, source="measured by a test")
-    assert given_work(trace).is_empty()
+    assert imported_work(trace).is_empty()
     assert StepFrames.of(trace).has("metrics")
