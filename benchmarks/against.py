@@ -162,13 +162,12 @@ def _cost(case: Case, tree: Path) -> Cost:
         def inside(arguments: Sequence[str]) -> list[str]:
             return [f"{scratch}/{each}" if each.startswith("OUT") else each for each in arguments]
 
-        command = (sys.executable, "-c", _MAIN)
         output = Path(scratch) / "output"
+        inside_tree = ("env", "-C", str(tree), sys.executable)  # where Python looks for packages first
         if case.before:
-            run([*command, *inside(case.before)], environment, output)
-        if case.program:
-            command = (sys.executable, "-m", f"benchmarks.programs.{case.program}")
-        return run(["env", "-C", str(tree), *command, *inside(case.arguments)], environment, output)
+            run([*inside_tree, "-c", _MAIN, *inside(case.before)], environment, output)
+        program = ("-m", f"benchmarks.programs.{case.program}") if case.program else ("-c", _MAIN)
+        return run([*inside_tree, *program, *inside(case.arguments)], environment, output)
 
 
 if __name__ == "__main__":
