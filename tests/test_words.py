@@ -34,10 +34,14 @@ def _is_banned(name: str) -> bool:
 
 
 def _bound(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Every name that the code binds: variables, parameters, attributes, functions and classes."""
+    """Every name that the code binds: variables, parameters, attributes, functions, classes, other names of imports."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name, node.lineno
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+            yield node.name or "", node.lineno
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname, node.lineno) for alias in node.names if alias.asname)
         elif isinstance(node, ast.arg):
             yield node.arg, node.lineno
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -266,6 +266,9 @@ def _check(analysis: Analysis, table: pl.DataFrame, *, averaged: bool) -> None:
     missing = [c.name for c in analysis.columns if not c.optional and c.name not in table.columns]
     if missing:
         raise ContractError(f"{analysis.id} answers without {', '.join(missing)}")
+    unknown = {*(analysis.key or ()), *analysis.additive} - {c.name for c in analysis.columns}
+    if unknown:
+        raise ContractError(f"{analysis.id} has keys or sums that are no columns: {', '.join(sorted(unknown))}")
     present = [c for c in analysis.columns if c.name in table.columns]
     for column in present:
         _check_values(analysis, column, table[column.name], averaged=averaged)

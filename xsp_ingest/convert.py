@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["convert", "convert_levels", "convert_run", "relayer", "without_files"]
+
+_EXACT = Context(prec=28)  # of decimals, whatever precision the caller has set for its own
 
 
 def convert(
@@ -121,23 +124,24 @@ def _read(
         path = paths[0]
         say(f"reading {path.name}")
         try:
-            with Digests() as digests, unchanged(paths):
+            with Digests() as digests, unchanged(paths), localcontext(_EXACT):
                 digest = digests.of(path)
-                found_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
+                new_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
                 source = Source(ingester.name, overrides.named(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
             unusable.append(error)
             continue
-        raws += found_runs
-        sources += [source] * len(found_runs)
-        read[path.resolve()] = found_runs
+        raws += new_runs
+        sources += [source] * len(new_runs)
+        read[path.resolve()] = new_runs
     if unusable and not raws:
         raise unusable[0]
     for path, ingester in supplements:
         say(f"reading {path.name}")
-        raws = list(ingester.supplement(path, raws))
+        with localcontext(_EXACT):
+            raws = list(ingester.supplement(path, raws))
     if part and supplements:
         raws = [narrowed(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
@@ -178,7 +182,7 @@ def _captures(
                 begun |= any(map(holds_capture, own))
                 continue
             say(f"reading {paths[0].name}")
-            with Digests() as digests, unchanged(paths):
+            with Digests() as digests, unchanged(paths), localcontext(_EXACT):
                 digest = digests.of(paths[0])
                 runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
                 name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -55,6 +56,16 @@ class Options:
     graph_captures: Sequence[Path] = ()  # files, or folders of them, that hold how replayed graphs were captured
     selection: Selection = EVERYTHING
     align_clocks: bool = False  # of several runs by the ends of their collectives; the linker does it
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.model_ranges, *self.layer_ranges):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise XspError(
+                    f"{pattern!r} is no pattern for ranges ({error.msg})",
+                    advice="It is a regular expression, in which \\( stands for a bracket",
+                ) from error
 
 
 class Match(IntEnum):

@@ -74,6 +74,11 @@ def test_keys_may_be_other_columns_than_those_in_that_role() -> None:
     assert run(_answering(pl.concat([_GOOD, _GOOD]), key=()), frames).table.height == 4
 
 
+def test_keys_are_columns() -> None:
+    with pytest.raises(ContractError, match="has keys or sums that are no columns: nam"):
+        run(_answering(_GOOD, key=("nam",)), StepFrames.of(paper_trace(), "all"))
+
+
 def test_one_of_several_needs_is_enough() -> None:
     frames = StepFrames.of(paper_trace())
     assert frames.has(AnyOf("step_times", "kernel"))

@@ -28,7 +28,7 @@ __all__ = ["ledger"]
     columns=(
         STEP,
         Column("run_id", pl.Int64(), "The run it concerns; null: all.", role=Role.KEY),
-        Column("kind", pl.String(), "A place that device time went to, or a fixed word for a finding.", role=Role.KEY),
+        Column("kind", pl.String(), "What device time is attributed to, or the kind of a finding.", role=Role.KEY),
         Column("severity", pl.String(), "info, warning or error.", role=Role.LABEL),
         Column("count", AMOUNT, "How many spans or events; of device time in a mean step: per step."),
         Column("duration_ns", TIME_NS, "Device time concerned, where that can be said.", "ns"),

@@ -50,7 +50,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
             pl.Float64(),
             "Share of those that follow others on their stream whose call ended after these had: the stream ran dry.",
         ),
-        Column("starved_ns", TIME_NS, "Time in which its stream stood empty for want of its launch.", "ns"),
+        Column("starved_ns", TIME_NS, "Time that its stream was idle because the launch had not been made.", "ns"),
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
 )

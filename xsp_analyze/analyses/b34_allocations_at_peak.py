@@ -28,7 +28,7 @@ __all__ = ["allocations_at_peak"]
         Column("block", pl.Int64(), "Number of the row, from 0, largest first.", role=Role.KEY),
         Column("bytes", pl.Int64(), "Its size.", "byte"),
         Column("share", pl.Float64(), "Of all in use at the peak."),
-        Column("kind", pl.String(), "What it is used for; see docs/analyses.md for how that is told.", role=Role.LABEL),
+        Column("kind", pl.String(), "What it is used for; docs/analyses.md says how that is known.", role=Role.LABEL),
         Column("operator", pl.String(), "The outermost operator in which it was allocated.", role=Role.LABEL),
         Column("layer_name", pl.String(), "The layer whose call that was part of.", role=Role.LABEL),
         Column("layer_type", pl.String(), "What kind of layer that is.", role=Role.LABEL),

@@ -42,7 +42,7 @@ _NUMBER = r"[ :#_-]*\d+$"  # of a batch or step
         RUN,
         Column("stage", pl.String(), "pre-process, inference, post-process, or what is none of these.", role=Role.KEY),
         Column("range_names", pl.String(), "Ranges that it was told by, most time first.", role=Role.LABEL),
-        Column("range_count", pl.Int64(), "How many ranges; null: it is told by none."),
+        Column("range_count", pl.Int64(), "How many ranges; null: no range marks it."),
         Column("host_sum_ns", pl.Int64(), "Sum of their durations, those in them included.", "ns"),
         Column("mean_ns", pl.Float64(), "Mean duration of a range.", "ns"),
         Column("max_ns", pl.Int64(), "The longest.", "ns"),

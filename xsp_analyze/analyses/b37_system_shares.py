@@ -1,6 +1,6 @@
 """B37: shares of processors, memory, network and disks over the steps, from samples of the machine.
 
-Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training" (TBD), IISWC 2018: CPU utilisation is the
+Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018: CPU utilisation is the
 time of all cores in which they were active over the time elapsed times their number; GPU utilisation stands beside.
 """
 

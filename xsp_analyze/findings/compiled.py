@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures, times
@@ -27,7 +27,7 @@ _MAX_EVIDENCE = 3
 @rule(
     "recompilation",
     "Code is compiled or loaded in the middle of the run",
-    fires=f"Devices are idle for at least {least.COMPILE_SHARE:.0%} of the steps after the first (of the trace, without"
+    fires=f"Devices are idle for at least {limit.COMPILE_SHARE:.0%} of the steps after the first (of the trace, without"
     " steps) while the host compiles, captures or loads code for them; without device work, the step is that long in"
     " compilation.",
     why="A program is compiled for the shapes it meets. New shapes, or a guard that fails, compile it anew, and the"
@@ -47,7 +47,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
         return
     spans = _after_first_steps(facts, facts.host.compilations)
     lost = facts.host.idle_within(spans)
-    if spans.is_empty() or facts.share(lost) < least.COMPILE_SHARE:
+    if spans.is_empty() or facts.share(lost) < limit.COMPILE_SHARE:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
     averaged = facts.frames.averaged
@@ -83,7 +83,7 @@ def _versions(facts: Facts) -> str:
 @rule(
     "graph-breaks",
     "Compiled code is left in the middle of a function",
-    fires=f"A step has on average at least {least.BREAKS} calls of a compiled region within that of another.",
+    fires=f"A step has on average at least {limit.BREAKS} calls of a compiled region within that of another.",
     why="What TorchDynamo cannot follow (a value read on the host, a print, a call into C) ends the graph. The rest of"
     " the function is compiled by itself: nothing is fused across the break, the operators in it run one by one, and"
     " guards are checked again. Where a value is read, the host waits too.",
@@ -101,7 +101,7 @@ def graph_breaks(facts: Facts) -> Iterator[Observation]:
     """Breaks in the steps chosen, what runs in them, and how long devices have nothing to do meanwhile."""
     breaks = facts.host.graph_breaks
     number = breaks.height / facts.step_count
-    if number < least.BREAKS:
+    if number < limit.BREAKS:
         return
     eager = facts.host.inside(facts.host.regions.eager)
     by_name = eager.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
@@ -137,7 +137,7 @@ def _launched_in(facts: Facts, breaks: pl.DataFrame) -> pl.DataFrame:
 @rule(
     "graph-replays",
     "Replays of graphs have no layers",
-    fires=f"At least {least.REPLAY_SHARE:.0%} of device time is replays of graphs that no layer is known of.",
+    fires=f"At least {limit.REPLAY_SHARE:.0%} of device time is replays of graphs that no layer is known of.",
     why="A replay is one call for thousands of kernels: the trace says neither which layer nor which operator each was"
     " captured from. Tables over layers, operators and phases leave them out.",
     gain="None: this is about the numbers.",
@@ -152,7 +152,7 @@ def _launched_in(facts: Facts, breaks: pl.DataFrame) -> pl.DataFrame:
 def graph_replays(facts: Facts) -> Iterator[Observation]:
     """Device time attributed to replays, over the whole trace."""
     replayed, total = facts.attributed.get(str(Attribution.GRAPH_REPLAY), 0.0), sum(facts.attributed.values())
-    if not total or replayed / total < least.REPLAY_SHARE:
+    if not total or replayed / total < limit.REPLAY_SHARE:
         return
     is_of_torch = "torch_profiler" in facts.context.runs["format"].to_list()
     yield Observation(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import TENSOR_RATES, Circumstance
 from xsp_analyze.findings.phrases import times
@@ -37,7 +37,7 @@ _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 @rule(
     "dominant-kernel",
     "One kernel takes much of the device's time",
-    fires=f"Kernels of one name, other than communication, take at least {least.DOMINANT_SHARE:.0%} of device time.",
+    fires=f"Kernels of one name, other than communication, take at least {limit.DOMINANT_SHARE:.0%} of device time.",
     why="Where one kernel leads, everything else is second: a better one, or fewer calls of it, is worth the most.",
     gain="Its time times the part of its roof that it does not reach; unknown without hardware counters.",
     do="See which layers call it, with which shapes. Try another algorithm (autotuning, channels_last), another"
@@ -53,7 +53,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     if by_name.is_empty():
         return
     name, time, calls = by_name.sort(-pl.col("ns"), "name").row(0)
-    if facts.device_share(time) < least.DOMINANT_SHARE:
+    if facts.device_share(time) < limit.DOMINANT_SHARE:
         return
     yield Observation(
         f"{short_name(name)} takes {share(facts.device_share(time))} of device time; it is"
@@ -68,7 +68,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
 @rule(
     "dominant-layer",
     "One layer takes much of the time",
-    fires=f"The device work of one layer, without communication, takes at least {least.DOMINANT_SHARE:.0%} of device"
+    fires=f"The device work of one layer, without communication, takes at least {limit.DOMINANT_SHARE:.0%} of device"
     " time; without device work: its latency, of the model's.",
     why="What is done to this layer shows in the whole model; what is done to the others hardly does.",
     gain="Unknown: a trace does not say how fast the layer could be.",
@@ -81,7 +81,7 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
     """The layer with most device time; without device work, with the longest latency in A02."""
     layer, time, total, of_what = _on_device(facts) if facts.device_ns else _on_host(facts)
     part = time / total if total else 0.0
-    if not least.DOMINANT_SHARE <= part <= 1:  # beyond, it is of two runs that disagree, which is a finding of its own
+    if not limit.DOMINANT_SHARE <= part <= 1:  # beyond, it is of two runs that disagree, which is a finding of its own
         return
     name = clean(layer)
     yield Observation(
@@ -118,7 +118,7 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str]:
     "fp32-products",
     "Matrix products run in FP32 beside idle tensor cores",
     fires=f"Matrix products and convolutions on FP32 units (told by kernel names) take at"
-    f" least {least.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
+    f" least {limit.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
     why="Tensor cores do the same products several times faster, in TF32 without a change to the model's types.",
     gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32).",
     do="TF32 where the device has it (torch.set_float32_matmul_precision('high')), else autocast to BF16, or to FP16"
@@ -135,7 +135,7 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
     rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
     time = total_of(rows["ns"])
-    if factor is None or facts.device_share(time) < least.FP32_SHARE:
+    if factor is None or facts.device_share(time) < limit.FP32_SHARE:
         return
     precision, part = factor
     worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(_MAX_EVIDENCE)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.render.units import count, duration, share
@@ -55,7 +55,7 @@ def device_only(facts: Facts) -> Iterator[Observation]:
 @rule(
     "orphans",
     "Device work without a launch",
-    fires=f"At least {least.ORPHAN_SHARE:.0%} of device time has no launch in the trace.",
+    fires=f"At least {limit.ORPHAN_SHARE:.0%} of device time has no launch in the trace.",
     why="Such work stands in no layer and no operator; tables over them miss it.",
     gain="None: this is about the numbers.",
     do="Start the profiler a step earlier and synchronise before it starts; record runtime and driver calls over the"
@@ -69,7 +69,7 @@ def orphans(facts: Facts) -> Iterator[Observation]:
     lost = {a: times.get(str(a), 0.0) for a in Attribution if str(a).startswith("orphan")}
     total = sum(times.values())
     part = sum(lost.values()) / total if total else 0.0
-    if part < least.ORPHAN_SHARE:
+    if part < limit.ORPHAN_SHARE:
         return
     yield Observation(
         f"{share(part)} of device time has no launch in the trace.",
@@ -82,7 +82,7 @@ def orphans(facts: Facts) -> Iterator[Observation]:
 @rule(
     "unattributed",
     "Most device time is outside of every layer",
-    fires=f"Less than {least.ATTRIBUTED_SHARE:.0%} of device time, replays of graphs aside, is in a layer.",
+    fires=f"Less than {limit.ATTRIBUTED_SHARE:.0%} of device time, replays of graphs aside, is in a layer.",
     why="Tables over layers then show the smaller part of the model.",
     gain="None: this is about the numbers.",
     do="Record modules (with_stack=True), or name ranges that are layers with --layer-range.",
@@ -92,7 +92,7 @@ def orphans(facts: Facts) -> Iterator[Observation]:
 def unattributed(facts: Facts) -> Iterator[Observation]:
     """Coverage of layers, over the whole trace."""
     part = facts.layer_coverage
-    if facts.layer_coverage_beside_replays >= least.ATTRIBUTED_SHARE:
+    if facts.layer_coverage_beside_replays >= limit.ATTRIBUTED_SHARE:
         return
     times = facts.attributed.items()
     others = [Evidence(name.replace("_", " "), time) for name, time in sorted(times) if name != "layer"]
@@ -132,7 +132,7 @@ def no_modules(facts: Facts) -> Iterator[Observation]:
 @rule(
     "profiling-overhead",
     "Profiling changed what it measured",
-    fires=f"Profiling made a step at least {least.OVERHEAD_SHARE:.0%} longer (leveled runs only: a single trace cannot"
+    fires=f"Profiling made a step at least {limit.OVERHEAD_SHARE:.0%} longer (leveled runs only: a single trace cannot"
     " know).",
     why="Times of kernels stay good, but gaps between them and times of layers contain the profiler's own work.",
     gain="None: this is about the numbers.",
@@ -148,7 +148,7 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
     if rows is None or rows.is_empty():
         return
     row = rows.sort("overhead_share", descending=True).row(0, named=True)
-    if row["overhead_share"] < least.OVERHEAD_SHARE:
+    if row["overhead_share"] < limit.OVERHEAD_SHARE:
         return
     yield Observation(
         f"Profiling made a step {share(row['overhead_share'])} longer, {duration(row['overhead_ns'])}.",
@@ -161,7 +161,7 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 @rule(
     "few-steps",
     "Too few steps for an interval",
-    fires=f"Numbers are means over fewer than {least.FEW_STEPS} steps, or the trace marks no steps.",
+    fires=f"Numbers are means over fewer than {limit.FEW_STEPS} steps, or the trace marks no steps.",
     why="Of one or two steps nobody can tell how far a third would differ.",
     gain="None: this is about the numbers.",
     do="Record at least five steps after warm-up, with profiler.step() or a range around each.",
@@ -177,7 +177,7 @@ def few_steps(facts: Facts) -> Iterator[Observation]:
             yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
     step_count = max((len(d) for d in facts.frames.run_latencies["durations"].to_list()), default=0)
-    if 0 < step_count < least.FEW_STEPS:
+    if 0 < step_count < limit.FEW_STEPS:
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.render.units import counted, duration, share, size
@@ -25,7 +25,7 @@ _PAGEABLE = "Pageable"
 @rule(
     "pageable-copies",
     "Copies use pageable memory",
-    fires=f"Copies from or to pageable host memory take at least {least.PAGEABLE_SHARE:.0%} of a step.",
+    fires=f"Copies from or to pageable host memory take at least {limit.PAGEABLE_SHARE:.0%} of a step.",
     why="The driver copies pageable memory through a pinned buffer of its own: slower, and never beside other work, as"
     " even an asynchronous call then waits.",
     gain="Device time of these copies, on the device where it is most.",
@@ -43,7 +43,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
         facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
     )
     time = facts.longest(rows)
-    if facts.share(time) < least.PAGEABLE_SHARE:
+    if facts.share(time) < limit.PAGEABLE_SHARE:
         return
     moved = facts.per_step(rows["bytes"])
     copies = counted(round(rows.height / facts.step_count, 1), "copy", "copies")
@@ -60,7 +60,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
 @rule(
     "copies-in-step",
     "The device copies while it could compute",
-    fires=f"Copies and memsets that nothing else runs beside take at least {least.COPY_SHARE:.0%} of a step.",
+    fires=f"Copies and memsets that nothing else runs beside take at least {limit.COPY_SHARE:.0%} of a step.",
     why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
     gain="Time of copies and memsets in which the device neither computes nor communicates, on the device where it is"
     " most.",
@@ -74,7 +74,7 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
     if facts.devices.is_empty():
         return
     time = float(facts.devices["exposed_memory_ns"].max() or 0)  # type: ignore[arg-type]
-    if facts.share(time) < least.COPY_SHARE or not facts.devices["compute_ns"].sum():
+    if facts.share(time) < limit.COPY_SHARE or not facts.devices["compute_ns"].sum():
         return
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
     copies = facts.work.filter(pl.col("kind").is_in(kinds))

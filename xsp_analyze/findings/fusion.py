@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import KernelClass
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import total_of
@@ -35,7 +35,7 @@ _LANE = ("run_id", "device_id", "stream_id", "step")
 @rule(
     "unfused-chains",
     "Elementwise kernels run one after the other",
-    fires=f"Fusing each chain of neighbouring elementwise kernels would save at least {least.CHAIN_SHARE:.0%} of device"
+    fires=f"Fusing each chain of neighbouring elementwise kernels would save at least {limit.CHAIN_SHARE:.0%} of device"
     " time.",
     why="Each elementwise kernel reads and writes whole tensors. Fused, a chain reads and writes them once.",
     gain="Of each chain of neighbours on a stream, its time less that of its longest kernel: one pass over the data has"
@@ -51,7 +51,7 @@ def unfused_chains(facts: Facts) -> Iterator[Observation]:
     if chains.is_empty():
         return
     saved = facts.longest(chains)
-    if facts.device_share(total_of(chains["ns"])) < least.CHAIN_SHARE:
+    if facts.device_share(total_of(chains["ns"])) < limit.CHAIN_SHARE:
         return
     number, length = chains.height / facts.step_count, total_of(chains["length"]) / chains.height
     yield Observation(

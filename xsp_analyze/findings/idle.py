@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import times
@@ -39,7 +39,7 @@ _CAUSES = {
 @rule(
     "gpu-idle",
     "The device waits for the host",
-    fires=f"The busiest device has nothing to do for at least {least.IDLE_SHARE:.0%} of a step.",
+    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
     gain="Latency of a step (of a profile of levels, without a profiler) less the busy time of the busiest device: a"
@@ -53,7 +53,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device."""
     part = facts.idle_share(facts.idle_ns)
     replays = not facts.context.holds(Circumstance.NOT_REPLAYED)
-    if facts.devices.is_empty() or part < least.IDLE_SHARE or not (replays or _is_of_host(facts)):
+    if facts.devices.is_empty() or part < limit.IDLE_SHARE or not (replays or _is_of_host(facts)):
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
@@ -84,7 +84,7 @@ def _calls(facts: Facts) -> str:
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device).drop_nulls("call")
     by_call = rows.group_by("call").agg(pl.col("idle_ns").sum()).sort("idle_ns", "call", descending=[True, False])
-    much = by_call.filter(pl.col("idle_ns") >= least.CALL_SHARE * busiest["waiting_ns"]).head(_MAX_EVIDENCE)
+    much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * busiest["waiting_ns"]).head(_MAX_EVIDENCE)
     parts = [f"{clean(call)} ({share(ns / busiest['waiting_ns'])})" for call, ns in much.iter_rows()]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
@@ -100,15 +100,15 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
 @rule(
     "launch-bound",
     "The device idles between short kernels",
-    fires=f"A step has at least {least.MANY_KERNELS} kernels, and gaps of at most {least.LAUNCH_GAP_NS // 1000} us"
+    fires=f"A step has at least {limit.MANY_KERNELS} kernels, and gaps of at most {limit.LAUNCH_GAP_NS // 1000} \u00b5s"
     " between device work, in which the host was held up by no wait, no input and no compilation, take at least"
-    f" {least.LAUNCH_SHARE:.0%} of it.",
+    f" {limit.LAUNCH_SHARE:.0%} of it.",
     why="Each launch costs the host several microseconds, and an operator of the framework some tens of them. Where"
     " kernels are shorter than that, the device outruns the host and waits for the next launch.",
     gain="The sum of these gaps.",
     do="Launch less: fusion (torch.compile) makes fewer and longer kernels, graphs (torch.compile with"
     " mode='reduce-overhead', torch.cuda.graph) replay many with one call, larger batches make longer ones.",
-    source="Our choice. A launch takes 5 to 10 us, an operator in Python with its profiler some tens.",
+    source="Our choice. A launch takes 5 to 10 \u00b5s, an operator in Python with its profiler some tens.",
     needs=(Circumstance.TIMELINE, Circumstance.LAUNCHES, Circumstance.NOT_REPLAYED),
     explains=("gpu-idle",),
 )
@@ -116,8 +116,8 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     """Short gaps in which the host only launched."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number = kernels.height / facts.step_count
-    lost = facts.host.idle_between(least.LAUNCH_GAP_NS)
-    if number < least.MANY_KERNELS or facts.idle_share(lost) < least.LAUNCH_SHARE:
+    lost = facts.host.idle_between(limit.LAUNCH_GAP_NS)
+    if number < limit.MANY_KERNELS or facts.idle_share(lost) < limit.LAUNCH_SHARE:
         return
     launches = kernels.drop_nulls("call_end_ns").unique("parent_id")
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
@@ -128,7 +128,7 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     yield Observation(
         f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device is idle for"
         f" {duration(lost)}, {share(facts.idle_share(lost))} of the time, in gaps of at most"
-        f" {duration(least.LAUNCH_GAP_NS)}.",
+        f" {duration(limit.LAUNCH_GAP_NS)}.",
         evidence,
         facts.idle_gain_ns(lost),
         "A10",
@@ -138,7 +138,7 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
 @rule(
     "host-sync",
     "The host waits for the device in the middle of a step",
-    fires=f"After calls that wait for the device, it stays idle for at least {least.SYNC_SHARE:.0%} of a step.",
+    fires=f"After calls that wait for the device, it stays idle for at least {limit.SYNC_SHARE:.0%} of a step.",
     why="While the host waits it launches nothing. When the wait ends the device has run dry, and stays so until the"
     " next launch arrives.",
     gain="Idle device time from the end of each wait to the next device work, without what the host then spends on"
@@ -151,7 +151,7 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
 def host_sync(facts: Facts) -> Iterator[Observation]:
     """Idle time that follows synchronisation."""
     lost = facts.host.idle_after(facts.host.syncs)
-    if facts.idle_share(lost) < least.SYNC_SHARE:
+    if facts.idle_share(lost) < limit.SYNC_SHARE:
         return
     number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
     names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
@@ -171,7 +171,7 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
 @rule(
     "data-wait",
     "The device waits for input",
-    fires=f"Devices are idle for at least {least.DATA_SHARE:.0%} of a step while the host fetches the next batch.",
+    fires=f"Devices are idle for at least {limit.DATA_SHARE:.0%} of a step while the host fetches the next batch.",
     why="Reading, decoding and collating input takes the host longer than the device needs for a batch.",
     gain="Idle device time while a span of the data loader is open.",
     do="More num_workers, persistent_workers and prefetch_factor for PyTorch's DataLoader, prefetch() in tf.data;"
@@ -185,7 +185,7 @@ def data_wait(facts: Facts) -> Iterator[Observation]:
     if facts.host.data_waits.is_empty():
         return
     lost = facts.host.idle_within(facts.host.data_waits)
-    if facts.idle_share(lost) < least.DATA_SHARE:
+    if facts.idle_share(lost) < limit.DATA_SHARE:
         return
     fetching = facts.per_step(facts.host.data_waits["duration_ns"])
     yield Observation(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.render.units import duration, share
 
@@ -38,9 +38,9 @@ class _Steps:
 @rule(
     "runs-disagree",
     "Runs of the set disagree",
-    fires=f"A step without a profiler takes at least {least.SLOWER_WITHOUT:.0%} longer than one under a profiler, and"
+    fires=f"A step without a profiler takes at least {limit.SLOWER_WITHOUT:.0%} longer than one under a profiler, and"
     " the middle halves of both runs' steps lie apart; or the middle half of the steps without a profiler spreads"
-    f" over {least.RUN_SPREAD:.0%} of their median. Both of at least {least.FEW_STEPS} steps.",
+    f" over {limit.RUN_SPREAD:.0%} of their median. Both of at least {limit.FEW_STEPS} steps.",
     why="A profiler only adds time, so that the runs were not of the same machine in the same state. Numbers that are"
     " put together from both are wrong by that factor: shares of latency, overhead of profiling, throughput.",
     gain="None: this is about the numbers.",
@@ -68,7 +68,7 @@ def runs_disagree(facts: Facts) -> Iterator[Observation]:
             None,
             "B02",
         )
-    if model.spread >= least.RUN_SPREAD:
+    if model.spread >= limit.RUN_SPREAD:
         yield Observation(
             f"The middle half of the steps without a profiler spreads over {share(model.spread)} of their median.",
             (Evidence("a quarter is below", model.low), Evidence("a quarter is above", model.high)),
@@ -78,7 +78,7 @@ def runs_disagree(facts: Facts) -> Iterator[Observation]:
 
 
 def _is_slower(model: _Steps, profiled: _Steps) -> bool:
-    return model.median >= (1 + least.SLOWER_WITHOUT) * profiled.median and model.low > profiled.high
+    return model.median >= (1 + limit.SLOWER_WITHOUT) * profiled.median and model.low > profiled.high
 
 
 def _steps(facts: Facts, run: int) -> _Steps | None:
@@ -86,7 +86,7 @@ def _steps(facts: Facts, run: int) -> _Steps | None:
     timed = facts.frames.trace.frame("step_times").filter(pl.col("run_id") == run)
     rows = timed if timed.height else facts.frames.of_trace.all_steps.filter(pl.col("run_id") == run)
     durations = rows["duration_ns"].drop_nulls()
-    if len(durations) < least.FEW_STEPS:
+    if len(durations) < limit.FEW_STEPS:
         return None
     low, median, high = (float(durations.quantile(part, "linear") or 0) for part in (0.25, 0.5, 0.75))
     return _Steps(median, low, high) if median else None

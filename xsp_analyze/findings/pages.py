@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.registry import RULES
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _INTRODUCTION = f"""# Findings
 threshold, and with circumstances without which it is silent: what the device is capable of, what is recorded, whether
 work is in replays of graphs, whether there are several ranks. What promises most comes first; doubts about the numbers
 stand apart, after it. Of two rules that tell of the same time only the one that says why is told, and nothing is told
-that gains less than {least.FLOOR:.0%} of a step.
+that gains less than {limit.FLOOR:.0%} of a step.
 
 What is to be gained is an upper bound of what a step becomes shorter by, each finding taken alone: gains overlap and do
 not add up. Device work of several devices runs side by side, so the gain is that of the device where it is largest.
@@ -54,7 +54,7 @@ def _listed(needs: Sequence[Circumstance]) -> str:
 
 def _page(rule: Rule) -> str:
     explained = [f"[{other.title}]({other.id}.md)" for other in RULES if other.id in rule.explains]
-    explains = f"{', '.join(explained)}: not told where this explains at least {least.EXPLAINED:.0%} of its gain."
+    explains = f"{', '.join(explained)}: not told where this explains at least {limit.EXPLAINED:.0%} of its gain."
     parts = (
         ("When it is told", rule.fires),
         ("What it needs", _listed(rule.needs) or "Nothing more."),

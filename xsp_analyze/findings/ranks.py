@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
@@ -37,8 +37,8 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
 @rule(
     "straggler",
     "Ranks wait for one that comes late",
-    fires=f"Ranks wait in collectives for at least {least.WAIT_SHARE:.0%} of a step, and most of that in operations to"
-    f" which one rank comes last in at least {least.STRAGGLER_LAST:.0%} of the calls.",
+    fires=f"Ranks wait in collectives for at least {limit.WAIT_SHARE:.0%} of a step, and most of that in operations to"
+    f" which one rank comes last in at least {limit.STRAGGLER_LAST:.0%} of the calls.",
     why="A collective ends when the last rank has come. What looks like slow communication on all others is a late"
     " host, a slow device or more work on one.",
     gain="What a rank other than the last waits in a step, as far as nothing computes meanwhile.",
@@ -54,14 +54,14 @@ def straggler(facts: Facts) -> Iterator[Observation]:
     waits: dict[int, list[Mapping[str, Any]]] = {}
     rows = [row for row in _operations(facts) if row["wait_ns"] and row["operation"] not in _POINT_TO_POINT]
     for row in rows:
-        if row["straggler"] is not None and row["straggler_share"] >= least.STRAGGLER_LAST:
+        if row["straggler"] is not None and row["straggler_share"] >= limit.STRAGGLER_LAST:
             waits.setdefault(row["straggler"], []).append(row)
     total = sum(row["wait_ns"] for row in rows)
     if not waits:
         return
     rank, own = max(waits.items(), key=lambda item: sum(row["wait_ns"] for row in item[1]))
     wait = sum(row["wait_ns"] for row in own)
-    if wait < least.STRAGGLER_LAST * total or facts.share(wait) < least.WAIT_SHARE:
+    if wait < limit.STRAGGLER_LAST * total or facts.share(wait) < limit.WAIT_SHARE:
         return
     longest = max(own, key=lambda row: row["wait_ns"])
     yield Observation(
@@ -85,7 +85,7 @@ def _waited_by_others(row: Mapping[str, Any]) -> float:
     "unbalanced-pipeline",
     "Stages of the pipeline take unequally long",
     fires="Ranks pass work on from one to the next (send and receive take more time than collectives), and the one that"
-    f" computes longest computes at least {least.STAGE_IMBALANCE:.0%} longer than they do on average.",
+    f" computes longest computes at least {limit.STAGE_IMBALANCE:.0%} longer than they do on average.",
     why="Micro-batches follow each other through the pipeline at the pace of its slowest stage; the others wait.",
     gain="Latency of a step, times the part by which the longest stage is above the mean: all of a step, its filling"
     " and its draining too, goes at the pace of that stage.",
@@ -103,7 +103,7 @@ def unbalanced_pipeline(facts: Facts) -> Iterator[Observation]:
         return
     devices = facts.devices.with_columns(pl.col("compute_ns").cast(pl.Float64)).sort("compute_ns", descending=True)
     longest, mean = float(devices["compute_ns"][0]), mean_of(devices["compute_ns"])
-    if not longest or longest < (1 + least.STAGE_IMBALANCE) * mean:
+    if not longest or longest < (1 + limit.STAGE_IMBALANCE) * mean:
         return
     yield Observation(
         f"The stage of rank {_rank(facts, devices['run_id'][0])} computes for {duration(longest)} a step, the"
@@ -122,9 +122,9 @@ def _rank(facts: Facts, run_id: int) -> int:
 @rule(
     "small-collectives",
     "Many small collectives",
-    fires=f"A rank makes at least {least.SMALL_CALLS} collectives of one kind a step, of at most"
-    f" {least.SMALL_BYTES >> 20} MiB on average (or, where no size is recorded, {least.SMALL_NS // 1000} us),"
-    f" and they run for at least {least.WAIT_SHARE:.0%} of a step while nothing computes.",
+    fires=f"A rank makes at least {limit.SMALL_CALLS} collectives of one kind a step, of at most"
+    f" {limit.SMALL_BYTES >> 20} MiB on average (or, where no size is recorded, {limit.SMALL_NS // 1000} \u00b5s),"
+    f" and they run for at least {limit.WAIT_SHARE:.0%} of a step while nothing computes.",
     why="A small message takes as long as its latency, some tens of microseconds, whatever its size; a hundred of them"
     " take a hundred times as long as one of the same bytes.",
     gain="Their time in which nothing computes, less the part of it that as few calls as buckets of 25 MiB would take.",
@@ -139,14 +139,14 @@ def small_collectives(facts: Facts) -> Iterator[Observation]:
     """The operation of B08 with most calls that are small."""
     for row in _operations(facts):
         time, calls = float(row["duration_ns"]), float(row["count"])
-        if row["operation"] in _POINT_TO_POINT or calls < least.SMALL_CALLS:
+        if row["operation"] in _POINT_TO_POINT or calls < limit.SMALL_CALLS:
             continue
         is_small = (
-            row["bytes"] / calls <= least.SMALL_BYTES if row["bytes"] is not None else time / calls <= least.SMALL_NS
+            row["bytes"] / calls <= limit.SMALL_BYTES if row["bytes"] is not None else time / calls <= limit.SMALL_NS
         )
-        if not is_small or facts.share(row["exposed_ns"]) < least.WAIT_SHARE:
+        if not is_small or facts.share(row["exposed_ns"]) < limit.WAIT_SHARE:
             continue
-        needed = ceil((row["bytes"] or 0) / least.BUCKET_BYTES) or 1
+        needed = ceil((row["bytes"] or 0) / limit.BUCKET_BYTES) or 1
         moved = f" of {size(row['bytes'] / calls)} each" if row["bytes"] is not None else ""
         yield Observation(
             f"A step has {count(round(calls))} calls of {row['operation']}{moved}; they take {duration(time)},"
@@ -161,7 +161,7 @@ def small_collectives(facts: Facts) -> Iterator[Observation]:
     "uneven-devices",
     "Devices do unequal work",
     fires="The device that computes longest computes at least"
-    f" {least.IMBALANCE:.0%} longer than devices do on average (only with several devices).",
+    f" {limit.IMBALANCE:.0%} longer than devices do on average (only with several devices).",
     why="Devices that train one model wait for the slowest at every collective.",
     gain="Compute time of the busiest device less the mean over devices.",
     do="Spread the work evenly: split by cost instead of by count, pad or sort sequences, balance pipeline stages"
@@ -175,7 +175,7 @@ def uneven_devices(facts: Facts) -> Iterator[Observation]:
     if len(times) < 2:  # noqa: PLR2004 (several)
         return
     longest, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]
-    if not longest or (longest - mean) / longest < least.IMBALANCE:
+    if not longest or (longest - mean) / longest < limit.IMBALANCE:
         return
     yield Observation(
         f"The busiest of {len(times)} devices computes for {duration(longest)}, the average one for {duration(mean)}.",
@@ -188,7 +188,7 @@ def uneven_devices(facts: Facts) -> Iterator[Observation]:
 @rule(
     "exposed-communication",
     "Communication is not hidden behind compute",
-    fires=f"Communication kernels run at least {least.EXPOSED_SHARE:.0%} of a step while nothing computes.",
+    fires=f"Communication kernels run at least {limit.EXPOSED_SHARE:.0%} of a step while nothing computes.",
     why="Collectives can run beside compute; where they do not, every device waits for the network, or for the rank"
     " that comes last: a kernel of communication spins until all are there.",
     gain="Communication time in which nothing computes, mean over devices.",
@@ -203,7 +203,7 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
         return
     columns = ("communication_ns", "exposed_communication_ns")
     every, time = (mean_of(facts.devices[column]) for column in columns)
-    if facts.share(time) < least.EXPOSED_SHARE:
+    if facts.share(time) < limit.EXPOSED_SHARE:
         return
     waits = sum(float(row["wait_ns"] or 0) for row in _operations(facts))
     waiting = [Evidence("waiting for other ranks", waits)] if waits else []

@@ -16,12 +16,12 @@ from xsp_analyze.findings import (
     ranks,
     roof,
     shapes,
+    thresholds,
     traffic,
     training,
     uneven,
     waves,
 )
-from xsp_analyze.findings import thresholds as least
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.elsewhere import advice_for
 from xsp_analyze.findings.facts import Facts
@@ -88,7 +88,7 @@ def advise(
     """
     facts = Facts(frames, of, captures)
     advice = _unexplained([_advice(rule, _fitted(rule, one, facts), facts) for rule, one in _fired(facts)])
-    kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= least.FLOOR]
+    kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
 
 
@@ -120,6 +120,8 @@ def _unexplained(advice: Sequence[Advice]) -> list[Advice]:
     for one in advice:
         causes = [a for a in kept if one.rule.id in a.rule.explains and a is not one]
         is_known = one.gain_ns is None or any(a.rule.on_trust for a in causes)
-        if causes and (is_known or sum(a.gain_ns or 0.0 for a in causes) >= least.EXPLAINED * (one.gain_ns or 0.0)):
+        if causes and (
+            is_known or sum(a.gain_ns or 0.0 for a in causes) >= thresholds.EXPLAINED * (one.gain_ns or 0.0)
+        ):
             kept.remove(one)
     return kept

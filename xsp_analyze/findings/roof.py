@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.shapes import wide_types
@@ -44,8 +44,8 @@ def unreached(facts: Facts, which: pl.Expr) -> float | None:
 @rule(
     "below-roof",
     "Kernels reach little of what the device can do",
-    fires=f"Kernels that reach less than {least.BELOW_ROOF:.0%} of their roof take at least"
-    f" {least.ROOF_TIME_SHARE:.0%} of device time (needs hardware counters).",
+    fires=f"Kernels that reach less than {limit.BELOW_ROOF:.0%} of their roof take at least"
+    f" {limit.ROOF_TIME_SHARE:.0%} of device time (needs hardware counters).",
     why="Neither arithmetic nor memory bandwidth limits such a kernel, but latency, too little parallel work, uneven"
     " blocks or instructions that are no flops.",
     gain="Sum over these kernels of time times (1 - share of the roof reached).",
@@ -66,14 +66,14 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
         .sort("roof_share", descending=True)
         .unique("execution", keep="first", maintain_order=True)
     )
-    low = best.filter(pl.col("roof_share") < least.BELOW_ROOF)
+    low = best.filter(pl.col("roof_share") < limit.BELOW_ROOF)
     time = total_of(low["duration_ns"])
-    if facts.device_share(time) < least.ROOF_TIME_SHARE:
+    if facts.device_share(time) < limit.ROOF_TIME_SHARE:
         return
     lost = pl.col("duration_ns") * (1 - pl.col("roof_share").clip(0, 1))
     worst = low.group_by("kernel_name").agg(lost.sum().alias("lost")).sort(-pl.col("lost"), "kernel_name")
     yield Observation(
-        f"Kernels with {share(facts.device_share(time))} of device time reach less than {share(least.BELOW_ROOF)} of"
+        f"Kernels with {share(facts.device_share(time))} of device time reach less than {share(limit.BELOW_ROOF)} of"
         " their roof.",
         [Evidence(short_name(name), value) for name, value in worst.head(_MAX_EVIDENCE).iter_rows()],
         total_of(low.select(lost).to_series()),
@@ -84,9 +84,9 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
 @rule(
     "memory-bound",
     "Layers are bound by memory bandwidth",
-    fires=f"Layers below the ridge of their roofline take at least {least.MEMORY_BOUND_SHARE:.0%} of device time;"
+    fires=f"Layers below the ridge of their roofline take at least {limit.MEMORY_BOUND_SHARE:.0%} of device time;"
     " without hardware counters: operators on types of 4 bytes, whose shapes say that they use at least"
-    f" {least.AT_BANDWIDTH:.0%} of the bandwidth, would save at least {least.TYPE_SHARE:.0%} of the step with types of"
+    f" {limit.AT_BANDWIDTH:.0%} of the bandwidth, would save at least {limit.TYPE_SHARE:.0%} of the step with types of"
     " 2 bytes.",
     why="These layers wait for device memory; a faster arithmetic unit would not help them.",
     gain="With counters, the sum over these layers of time times (1 - share of the roof reached): what is left without"
@@ -112,7 +112,7 @@ def memory_bound(facts: Facts) -> Iterator[Observation]:
         return
     bound = main.filter(pl.col("bound") == "memory")
     time = total_of(bound["kernel_duration_ns"])
-    if facts.device_share(time) < least.MEMORY_BOUND_SHARE:
+    if facts.device_share(time) < limit.MEMORY_BOUND_SHARE:
         return
     left = pl.col("kernel_duration_ns") * (1 - pl.col("roof_share").fill_null(1).clip(0, 1))
     worst = bound.sort("kernel_duration_ns", descending=True).head(_MAX_EVIDENCE)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
@@ -39,9 +39,9 @@ def _operators(facts: Facts) -> pl.DataFrame:
 @rule(
     "far-from-peak",
     "The device is busy, and far from its peak",
-    fires=f"The busiest device works for at least {least.BUSY_SHARE:.0%} of a step, and its matrix products and"
-    f" convolutions reach less than {least.FAR_FROM_PEAK:.0%} of what their shapes would allow at its peaks; at the"
-    f" peak a step would be at least {least.FAR_SHARE:.0%} shorter.",
+    fires=f"The busiest device works for at least {limit.BUSY_SHARE:.0%} of a step, and its matrix products and"
+    f" convolutions reach less than {limit.FAR_FROM_PEAK:.0%} of what their shapes would allow at its peaks; at the"
+    f" peak a step would be at least {limit.FAR_SHARE:.0%} shorter.",
     why="A device that is busy is not one that is used well: kernels for small or oddly shaped products, in a layout or"
     " a type that its units do not like, keep it busy too.",
     gain="Time of the products whose shapes are known, less the longer of their flop at the peak rate of the precision"
@@ -56,13 +56,13 @@ def _operators(facts: Facts) -> pl.DataFrame:
 )
 def far_from_peak(facts: Facts) -> Iterator[Observation]:
     """Operators with products, by shape, against the roof of their precision."""
-    if facts.devices.is_empty() or facts.share(facts.latency_ns - facts.idle_ns) < least.BUSY_SHARE:
+    if facts.devices.is_empty() or facts.share(facts.latency_ns - facts.idle_ns) < limit.BUSY_SHARE:
         return
     rows = _operators(facts)
     products = rows.filter(pl.col("modelled_flop") > 0)
     time, lost = total_of(products["spent_ns"]), total_of(products["gain_ns"])
     gain = lost / max(len(facts.context.runs), 1)
-    if not time or 1 - lost / time >= least.FAR_FROM_PEAK or facts.share(gain) < least.FAR_SHARE:
+    if not time or 1 - lost / time >= limit.FAR_FROM_PEAK or facts.share(gain) < limit.FAR_SHARE:
         return
     first = products.row(0, named=True)
     line = f", called at {clean(first['source_lines'].partition('; ')[0])}" if first["source_lines"] else ""
@@ -92,11 +92,11 @@ def wide_types(facts: Facts) -> Iterator[Observation]:
         pl.col("dtypes") == _WIDE_TYPE,
         pl.col("modelled_flop").fill_null(0) == 0,
         pl.col("bound") == "memory",
-        pl.col("roof_share") >= least.AT_BANDWIDTH,
+        pl.col("roof_share") >= limit.AT_BANDWIDTH,
     ).sort("spent_ns", descending=True, maintain_order=True)
     time = total_of(bound["spent_ns"])
     gain = time / 2 / max(len(facts.context.runs), 1)
-    if facts.share(gain) < least.TYPE_SHARE:
+    if facts.share(gain) < limit.TYPE_SHARE:
         return
     worst = bound.head(_MAX_EVIDENCE).iter_rows(named=True)
     yield Observation(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
@@ -26,8 +26,8 @@ _MAX_EVIDENCE = 3
 @rule(
     "excess-traffic",
     "Operators move more bytes than their shapes ask for",
-    fires=f"Operators that move at least {least.EXCESS_RATIO:g} times the bytes that their shapes ask for, at"
-    f" {least.EXCESS_BANDWIDTH:.0%} of the memory's bandwidth or more, would save at least {least.EXCESS_SHARE:.0%} of"
+    fires=f"Operators that move at least {limit.EXCESS_RATIO:g} times the bytes that their shapes ask for, at"
+    f" {limit.EXCESS_BANDWIDTH:.0%} of the memory's bandwidth or more, would save at least {limit.EXCESS_SHARE:.0%} of"
     " a step without the excess (needs hardware counters and shapes).",
     why="An operator has to read each operand and write each result once. What it moves beyond that is the cost of how"
     " it goes about it, or of how its operands lie in memory.",
@@ -50,13 +50,13 @@ def excess_traffic(facts: Facts) -> Iterator[Observation]:
     rows = table.with_columns(compared.alias("compared_ns")).with_columns(
         quotient(pl.col("compared_ns") * pl.col("excess_bytes"), pl.col("measured_bytes")).alias("lost_ns")
     )
-    is_waiting = pl.col("byte_per_s") >= least.EXCESS_BANDWIDTH * bandwidth
-    above = rows.filter(pl.col("bytes_ratio") >= least.EXCESS_RATIO, is_waiting).sort(-pl.col("lost_ns"), "operator")
+    is_waiting = pl.col("byte_per_s") >= limit.EXCESS_BANDWIDTH * bandwidth
+    above = rows.filter(pl.col("bytes_ratio") >= limit.EXCESS_RATIO, is_waiting).sort(-pl.col("lost_ns"), "operator")
     gain = total_of(above["lost_ns"]) / max(len(facts.context.runs), 1)
-    if facts.share(gain) < least.EXCESS_SHARE:
+    if facts.share(gain) < limit.EXCESS_SHARE:
         return
     time = total_of(above["compared_ns"])
-    rest = f"operators with {share(facts.device_share(time))} of device time move {least.EXCESS_RATIO:g} times or more"
+    rest = f"operators with {share(facts.device_share(time))} of device time move {limit.EXCESS_RATIO:g} times or more"
     worst = list(above.head(_MAX_EVIDENCE).iter_rows(named=True))
     yield Observation(
         f"{_named(worst[0])} moves {count(worst[0]['bytes_ratio'])} times the bytes that its shapes ask for; {rest}.",

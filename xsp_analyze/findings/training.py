@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.formulas import total_of
 from xsp_analyze.render.units import count, duration, quantity, share
@@ -23,7 +23,7 @@ __all__ = ["many_optimizer_kernels", "recompute", "small_batch"]
 @rule(
     "recompute",
     "The forward pass is run again",
-    fires=f"Activation checkpointing takes at least {least.RECOMPUTE_SHARE:.0%} of device time.",
+    fires=f"Activation checkpointing takes at least {limit.RECOMPUTE_SHARE:.0%} of device time.",
     why="Checkpointing trades device time for memory; where memory is to spare, the trade is a loss.",
     gain="Device time of recomputed work.",
     do="Checkpoint fewer layers, those that are cheap to compute and large to keep; see A04 for the memory.",
@@ -33,7 +33,7 @@ def recompute(facts: Facts) -> Iterator[Observation]:
     """Device work of phase recompute."""
     rows = facts.work.filter(pl.col("phase") == str(Phase.RECOMPUTE))
     time = total_of(rows["ns"])
-    if facts.device_share(time) < least.RECOMPUTE_SHARE:
+    if facts.device_share(time) < limit.RECOMPUTE_SHARE:
         return
     yield Observation(
         f"Work that runs again in the backward pass takes {share(facts.device_share(time))} of device time.",
@@ -46,7 +46,7 @@ def recompute(facts: Facts) -> Iterator[Observation]:
 @rule(
     "optimizer-kernels",
     "The optimizer runs a kernel for every parameter",
-    fires=f"The optimizer launches at least {least.OPTIMIZER_KERNELS} kernels a step.",
+    fires=f"The optimizer launches at least {limit.OPTIMIZER_KERNELS} kernels a step.",
     why="Each parameter is updated by several tiny kernels, bound by their launches.",
     gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain.",
     do="fused=True or foreach=True in torch.optim, or a fused optimizer of a library.",
@@ -57,7 +57,7 @@ def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
     is_kernel = pl.col("kind") == str(Kind.KERNEL)
     rows = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
     number = rows.height / facts.step_count
-    if number < least.OPTIMIZER_KERNELS:
+    if number < limit.OPTIMIZER_KERNELS:
         return
     time = facts.longest(rows)
     longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
     "small-batch",
     "Larger batches still pay",
     fires="Of several batch sizes measured, the last doubling still raised throughput by more than"
-    f" {least.BATCH_GROWTH:.0%}.",
+    f" {limit.BATCH_GROWTH:.0%}.",
     why="The device is not yet full: each input costs less in a larger batch.",
     gain="Unknown beyond the largest batch measured.",
     do="Measure larger batches until throughput stops growing or memory is full (A01 then marks the optimal one).",
@@ -90,7 +90,7 @@ def small_batch(facts: Facts) -> Iterator[Observation]:
     if largest % 2 or largest // 2 not in rates:
         return
     growth = rates[largest] / rates[largest // 2] - 1
-    if growth <= least.BATCH_GROWTH:
+    if growth <= limit.BATCH_GROWTH:
         return
     yield Observation(
         f"From batch {largest // 2} to {largest} throughput rose by {share(growth)}, to"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
@@ -27,9 +27,9 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 @rule(
     "uneven-steps",
     "Steps differ in length",
-    fires=f"Of at least {least.FEW_STEPS} steps of a run (of a server's those of its commonest batch), slowest"
+    fires=f"Of at least {limit.FEW_STEPS} steps of a run (of a server's those of its commonest batch), slowest"
     " and fastest differ by at least"
-    f" {least.STEP_SPREAD:.0%} of the median, and the mean step is at least {least.STEP_GAIN:.0%} above the fastest."
+    f" {limit.STEP_SPREAD:.0%} of the median, and the mean step is at least {limit.STEP_GAIN:.0%} above the fastest."
     " Not of queries that waited in a load test's queue.",
     why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
     " another process, inputs of another shape.",
@@ -44,18 +44,18 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     widest = None
     queued = any(test.queued for test in facts.frames.of_trace.load_tests)  # how long a query waited is of its load
     for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
-        if len(lengths) < least.FEW_STEPS:
+        if len(lengths) < limit.FEW_STEPS:
             continue
         low, middle, high = (float(v) for v in (lengths.min(), lengths.median(), lengths.max()))  # type: ignore[arg-type]
         spread = (high - low) / middle if middle else 0.0
-        if spread >= least.STEP_SPREAD and (widest is None or spread > widest[0]):
+        if spread >= limit.STEP_SPREAD and (widest is None or spread > widest[0]):
             mean = facts.latency_ns if part == 1 else float(lengths.mean() or 0)  # type: ignore[arg-type]
             widest = (spread, low, middle, high, (mean - low) * part)
     if widest is None:
         return
     spread, low, middle, high, gain = widest
     gain = max(gain, 0.0)
-    if facts.share(gain) < least.STEP_GAIN:
+    if facts.share(gain) < limit.STEP_GAIN:
         return
     yield Observation(
         f"Steps take between {duration(low)} and {duration(high)}: {share(spread)} of the median.",
@@ -114,7 +114,7 @@ def ramp_up(facts: Facts) -> Iterator[Observation]:
 @rule(
     "host-ahead",
     "The host runs ahead of the device",
-    fires=f"At the end of the last step the device is at least {least.AHEAD_STEPS:g} steps behind the host, and further"
+    fires=f"At the end of the last step the device is at least {limit.AHEAD_STEPS:g} steps behind the host, and further"
     " than it was at the end of the first.",
     why="The host only launches; nothing makes it wait, and the queue of work grows. That is how it should be, but the"
     " host's range around a step then says how long launching took, not how long the step took.",
@@ -131,7 +131,7 @@ def host_ahead(facts: Facts) -> Iterator[Observation]:
     for _, rows in steps.group_by("run_id", maintain_order=True):
         behind = (rows["end_ns"] - rows["start_ns"] - rows["host_ns"]).to_list()
         middle, host = (float(rows[column].median() or 0) for column in ("duration_ns", "host_ns"))  # type: ignore[arg-type]
-        if rows.height < 2 or behind[-1] < least.AHEAD_STEPS * middle or behind[-1] <= behind[0]:  # noqa: PLR2004
+        if rows.height < 2 or behind[-1] < limit.AHEAD_STEPS * middle or behind[-1] <= behind[0]:  # noqa: PLR2004
             continue
         yield Observation(
             f"At the end of the last step the device is {duration(behind[-1])} behind the host,"

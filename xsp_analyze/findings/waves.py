@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import total_of
@@ -26,8 +26,8 @@ _MAX_EVIDENCE = 3
 @rule(
     "tail-waste",
     "Kernels end in a wave that does not fill the device",
-    fires=f"Kernels that lose at least {least.TAIL_SHARE:.0%} of their time to a last wave that is not full would save"
-    f" at least {least.TAIL_WASTE_SHARE:.0%} of a step with full waves, as estimated.",
+    fires=f"Kernels that lose at least {limit.TAIL_SHARE:.0%} of their time to a last wave that is not full would save"
+    f" at least {limit.TAIL_WASTE_SHARE:.0%} of a step with full waves, as estimated.",
     why="A device runs the blocks of a kernel in waves, as many at once as fit. The last wave takes as long as a full"
     " one, however few blocks it has, and with few waves that is a large part of the kernel.",
     gain="Sum over these kernels of time times (ceil(waves) - waves) / ceil(waves): all blocks taken as equally long."
@@ -43,10 +43,10 @@ _MAX_EVIDENCE = 3
 def tail_waste(facts: Facts) -> Iterator[Observation]:
     """Kernels of few waves, each alone on its device."""
     kernels, coverage = _with_value(facts, "tail_share")
-    wasteful = kernels.filter(pl.col("tail_share") >= least.TAIL_SHARE)
+    wasteful = kernels.filter(pl.col("tail_share") >= limit.TAIL_SHARE)
     lost = wasteful.with_columns((pl.col("ns") * pl.col("tail_share")).alias("lost_ns"))
     gain = facts.longest(lost, "lost_ns")
-    if facts.share(gain) < least.TAIL_WASTE_SHARE:
+    if facts.share(gain) < limit.TAIL_WASTE_SHARE:
         return
     time = facts.longest(lost)
     yield Observation(
@@ -62,8 +62,8 @@ def tail_waste(facts: Facts) -> Iterator[Observation]:
 @rule(
     "small-grids",
     "Kernels leave multiprocessors without work",
-    fires=f"Kernels of {least.SMALL_GRID_NS / 1000:g} µs and more with fewer blocks than the device has"
-    f" multiprocessors would save at least {least.SMALL_GRID_SHARE:.0%} of a step if they used all, as estimated.",
+    fires=f"Kernels of {limit.SMALL_GRID_NS / 1000:g} µs and more with fewer blocks than the device has"
+    f" multiprocessors would save at least {limit.SMALL_GRID_SHARE:.0%} of a step if they used all, as estimated.",
     why="A block runs on one multiprocessor: the others have nothing to do.",
     gain="Sum over these kernels of time times the part of the multiprocessors without a block. Communication, and"
     " kernels that run beside others on the device, do not count.",
@@ -77,10 +77,10 @@ def tail_waste(facts: Facts) -> Iterator[Observation]:
 def small_grids(facts: Facts) -> Iterator[Observation]:
     """Kernels that hold the device for long with few blocks, each alone on its device."""
     kernels, coverage = _with_value(facts, "unused_share")
-    small = kernels.filter(pl.col("unused_share") > 0, pl.col("duration_ns") >= least.SMALL_GRID_NS)
+    small = kernels.filter(pl.col("unused_share") > 0, pl.col("duration_ns") >= limit.SMALL_GRID_NS)
     lost = small.with_columns((pl.col("ns") * pl.col("unused_share")).alias("lost_ns"))
     gain = facts.longest(lost, "lost_ns")
-    if facts.share(gain) < least.SMALL_GRID_SHARE:
+    if facts.share(gain) < limit.SMALL_GRID_SHARE:
         return
     time = facts.longest(lost)
     yield Observation(

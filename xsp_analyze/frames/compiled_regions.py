@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledRegions", "compiled_regions"]
 
-_REGION = r"^Torch-Compiled Region(?:$|: (\d+)/(\d+))"
+_REGION = r"^Torch-Compiled Region(?:$|: (\d{1,18})/(\d{1,18}))"
 _GRAPH = r"^## Call CompiledFxGraph|^CompiledFunction$"
 _LOOKUP = r"^TorchDynamo Cache Lookup"
 _OWN = r"^TorchDynamo |^Pregraph bytecode|^PythonDispatchMode|^AOTDispatcher "  # calls of Dynamo's, no operators
@@ -74,8 +74,8 @@ def _marks(trace: Trace, runs: Sequence[int], names: pl.Series) -> pl.DataFrame:
     named = names.to_frame("name").select(
         "name",
         mark.alias("mark"),
-        text.str.extract(_REGION, 1).cast(pl.Int64).alias("function"),
-        text.str.extract(_REGION, 2).cast(pl.Int64).alias("version"),
+        text.str.extract(_REGION, 1).cast(pl.Int64, strict=False).alias("function"),
+        text.str.extract(_REGION, 2).cast(pl.Int64, strict=False).alias("version"),
     )
     named = named.drop_nulls("mark") if (named["mark"] == "region").any() else named.clear()
     end = pl.col("start_ns") + pl.col("duration_ns")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -22,6 +22,7 @@ _OTHER_UNITS = {"byte": ("(MB", 1e-6), "byte/s": ("(MB", 1e-6), "share": ("", 10
 
 Shares are percentages there whatever the heading says: the recipes' maps head them `Kernel`.
 """
+_ROUNDED = Context(prec=400, rounding=ROUND_HALF_UP)  # whatever context the caller has
 
 
 def render(result: Result, *, raw: bool = False) -> str:
@@ -62,4 +63,4 @@ def _rounded(value: float, decimals: int) -> str:
 
     Python rounds the binary value instead: 4639.95 is a little less than it reads, and becomes 4639.9.
     """
-    return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP))
+    return str(Decimal(repr(value)).quantize(Decimal((0, (1,), -decimals)), context=_ROUNDED))

@@ -167,7 +167,8 @@ def _figures(value: float, decimals: int | None, *, grouped: bool = True) -> str
     smallest = _SMALLEST[fraction] if fraction < len(_SMALLEST) else 10.0**-fraction
     if abs(value) < smallest / 2:
         return f"<{smallest:.{fraction}f}" if value > 0 else f">-{smallest:.{fraction}f}"
-    digits = f"{Decimal(value).quantize(Decimal(1).scaleb(-fraction), context=_EXACT):,f}"
+    exact = Decimal.from_float(value)  # noqa: FURB164 (which marks nothing in the caller's context)
+    digits = f"{exact.quantize(Decimal((0, (1,), -fraction)), context=_EXACT):,f}"
     return digits.replace(",", THIN_SPACE if grouped else "")
 
 

@@ -8,8 +8,9 @@ from decimal import Decimal, InvalidOperation
 
 from xsp_model.intervals import LATEST_NS
 
-__all__ = ["int64", "integer", "nanoseconds", "text"]
+__all__ = ["finite", "int64", "integer", "json_integer", "nanoseconds", "text"]
 
+_MAX_DIGITS = 4_000
 _INT64 = range(-(1 << 63), 1 << 63)
 _INTEGER = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
 
@@ -27,6 +28,22 @@ def int64(value: object) -> int | None:
 def integer(value: object) -> int | None:
     """A 64-bit integer, from a number or from its digits."""
     return int64(int(value) if isinstance(value, str) and _INTEGER.match(value) else value)
+
+
+def finite(value: object) -> float | None:
+    """A finite number, from a number or from its text; None for any other value, and for what no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def json_integer(digits: str) -> int | float:
+    """What `parse_int` of `json` makes of digits: of more than Python makes an integer of, an infinity."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else (-math.inf if digits.startswith("-") else math.inf)
 
 
 def nanoseconds(value: object, unit_ns: int) -> int | None:

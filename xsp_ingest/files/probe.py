@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.gzip_members import MAGIC, inflated_head
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["Probe"]
 
 _HEAD_BYTES = 1 << 16
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -36,16 +35,15 @@ class Probe:
     @cached_property
     def is_gzip(self) -> bool:
         """Whether the file is gzip-compressed."""
-        return self.head.startswith(_GZIP_MAGIC)
+        return self.head.startswith(MAGIC)
 
     @cached_property
     def text(self) -> bytes:
         """The first bytes of the content, decompressed where needed."""
         if not self.is_gzip:
             return self.head
-        try:
-            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(self.head, _HEAD_BYTES)
-        except zlib.error as error:
-            raise XspError(
-                "the file says it is gzip but cannot be decompressed", path=self.path, advice="Copy it again"
-            ) from error
+        return inflated_head(self.head, _HEAD_BYTES, self._damaged)
+
+    def _damaged(self, _: str) -> XspError:
+        sentence = "the file says it is gzip but cannot be decompressed"
+        return XspError(sentence, path=self.path, advice="Copy it again")

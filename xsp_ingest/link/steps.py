@@ -72,7 +72,7 @@ def _is_engine(name: str | None) -> bool:
 def _numbers(steps: pl.DataFrame) -> Ints:
     """Of a serving engine's step the iteration that its name says: other numbers in it are counts."""
     names = steps["name"].cast(pl.String)
-    last = names.str.extract(r"(\d{1,9})\D?$").cast(pl.Int64)
+    last = names.str.extract(r"(\d{1,9})\D?$").cast(pl.Int64, strict=False)
     read = [None if name is None else parse_step_annotation(name) for name in names]
     iterations = pl.Series([one and one.iteration for one in read], dtype=pl.Int64)
     named = iterations.zip_with(pl.Series([one is not None for one in read], dtype=pl.Boolean), last)

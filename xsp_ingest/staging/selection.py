@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["EVERYTHING", "Selection", "Skipped", "narrowed", "range_of"]
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "\u00b5s": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
-_TIME = r"(\d+)(?:\.(\d+))?(ns|us|\u00b5s|ms|s|min)"
-_RANGE = re.compile(rf"(?:{_TIME})?\.\.(?:{_TIME})?")
+_TIME = r"(\d{1,18})(?:\.(\d{1,18}))?(ns|us|\u00b5s|ms|s|min)"
+_RANGE = re.compile(rf"(?:{_TIME})?\.\.(?:{_TIME})?", re.ASCII)
 _REFERENCES = {
     "spans": ("issued_by_row",),
     "operators": ("called_by_row", "forward_row"),

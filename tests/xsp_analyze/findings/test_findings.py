@@ -10,8 +10,7 @@ import pytest
 
 from tests.helpers.hand import Hand
 from tests.helpers.launched import Launched
-from xsp_analyze.findings import RULES, Advice, advise
-from xsp_analyze.findings import thresholds as least
+from xsp_analyze.findings import RULES, Advice, advise, thresholds
 from xsp_analyze.findings.elsewhere import ANYWHERE, OF
 from xsp_analyze.findings.pages import pages
 from xsp_analyze.findings.text import as_json, as_markdown, as_text
@@ -656,8 +655,8 @@ def test_every_rule_has_its_page_in_the_docs() -> None:
 def test_every_threshold_says_why_it_is_this_one() -> None:
     from pathlib import Path  # noqa: PLC0415
 
-    text = Path(str(least.__file__)).read_text(encoding="utf-8")
-    for name in least.__all__:
+    text = Path(str(thresholds.__file__)).read_text(encoding="utf-8")
+    for name in thresholds.__all__:
         _, _, after = text.partition(f"\n{name} = ")
         assert after.split("\n")[1].startswith('"""'), name
 

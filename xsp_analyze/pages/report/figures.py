@@ -104,7 +104,7 @@ def _details(result: Result, spec: FigureSpec) -> list[list[str]]:
     columns = [
         [
             f"{_OF_ID.sub('', heading(c))} {value}" if _is_id(c, value) else clean(str(_or_dash(value)))
-            for value in result.table[c.name]
+            for value in result.table[c.name].to_list()
         ]
         for c in chosen
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text
+from xsp_ingest.files.json_values import finite, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
 from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark
 from xsp_model import XspError
@@ -110,10 +110,11 @@ class Events:
         """Each number among the arguments is a series of its own."""
         name = text(event.name) or ""
         values = event.args if isinstance(event.args, dict) else {}
-        usable = {key: v for key, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        numbers = {key: finite(value) for key, value in values.items() if not isinstance(value, str)}
+        usable = {key: number for key, number in numbers.items() if number is not None}
         self.untimed += not usable
-        for key, value in usable.items():
-            self.samples.append((time, name if len(values) == 1 else f"{name} {key}", float(value)))
+        for key, number in usable.items():
+            self.samples.append((time, name if len(values) == 1 else f"{name} {key}", number))
 
     def _number(self, identity: Any) -> int:  # noqa: ANN401 (whatever the file holds)
         """A process or thread; texts are numbered as they come, below 0."""

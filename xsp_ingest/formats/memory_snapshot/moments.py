@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.json_values import int64
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -27,5 +29,5 @@ MOMENTS: Mapping[str, pl.DataType] = {
 
 
 def column(values: Sequence[int | None]) -> pl.Series:
-    """Whole numbers of 64 bits."""
-    return pl.Series(values, dtype=pl.Int64)
+    """Integers; those that 64 bits do not hold are unknown."""
+    return pl.Series([int64(value) for value in values], dtype=pl.Int64)

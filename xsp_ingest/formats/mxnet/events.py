@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import nanoseconds, text
+from xsp_ingest.files.json_values import finite, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
 from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark, Pair
 from xsp_model import XspError
@@ -140,10 +140,11 @@ def _sample(event: TraceEvent, reading: _Reading) -> None:
     time = nanoseconds(event.ts, _NS_PER_US)
     name = text(event.name)
     value = event.args.get(name) if isinstance(event.args, dict) and name else None
-    if time is None or isinstance(value, bool) or not isinstance(value, int | float):
+    number = None if isinstance(value, str) else finite(value)
+    if time is None or number is None:
         reading.profile.untimed += 1
     else:
-        reading.samples.append((name, time, float(value)))
+        reading.samples.append((name, time, number))
 
 
 def _number(value: object) -> int | None:

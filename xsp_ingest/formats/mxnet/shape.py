@@ -96,7 +96,7 @@ def _placed(spans: pl.DataFrame, profile: Profile, options: Options) -> pl.DataF
         classify(classified, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
     )
     classified = classified.join(names, on="lane", how="left", maintain_order="left")
-    gpu = pl.col("device").str.extract(r"^gpu/(\d{1,9})$").cast(pl.Int64)
+    gpu = pl.col("device").str.extract(r"^gpu/(\d{1,9})$").cast(pl.Int64, strict=False)
     level = (
         pl.when("is_operator")
         .then(pl.lit(str(Level.OPERATOR)))

@@ -40,6 +40,6 @@ def lanes(metadata: pl.DataFrame) -> pl.DataFrame:
         device.alias("device"),
         role.alias("role"),
         kind.alias("device_kind"),
-        pl.when(kind == "GPU").then(device.str.extract(_KIND, 2).cast(pl.Int64)).alias("device_id"),
-        device.str.extract(_STREAM).cast(pl.Int64).alias("stream_id"),
+        pl.when(kind == "GPU").then(device.str.extract(_KIND, 2).cast(pl.Int64, strict=False)).alias("device_id"),
+        device.str.extract(_STREAM).cast(pl.Int64, strict=False).alias("stream_id"),
     ).unique("pid", keep="last", maintain_order=True)

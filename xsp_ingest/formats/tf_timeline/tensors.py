@@ -50,7 +50,7 @@ def memory(
     created: pl.DataFrame, snapshots: pl.DataFrame, counters: pl.DataFrame, lanes: pl.DataFrame, process_id: int
 ) -> pl.DataFrame:
     """The staging table `allocations`: each tensor's bytes in the lane that made it, and memory in use over time."""
-    requested = pl.col("snapshot").str.extract(_REQUESTED).cast(pl.Int64)
+    requested = pl.col("snapshot").str.extract(_REQUESTED).cast(pl.Int64, strict=False)
     sizes = snapshots.select("pid", "id", requested.alias("bytes")).unique(
         ["pid", "id"], keep="first", maintain_order=True
     )
@@ -70,7 +70,7 @@ def memory(
     )
     in_use = counters.drop_nulls(["start_ns", "value"]).select(
         pl.col("start_ns").alias("time_ns"),
-        pl.col("name").str.extract(_DEVICE).cast(pl.Int64).alias("device_id"),
+        pl.col("name").str.extract(_DEVICE).cast(pl.Int64, strict=False).alias("device_id"),
         pl.col("value").alias("allocated_bytes"),
     )
     both = pl.concat([made, in_use], how="diagonal")

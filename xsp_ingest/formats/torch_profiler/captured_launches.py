@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.json_values import int64, json_integer
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.link.distinct_texts import matches
@@ -50,13 +50,13 @@ def captured_launches(spans: pl.DataFrame, path: Path) -> pl.DataFrame:
 def _events(path: Path) -> Iterator[Mapping[str, object]]:
     """The launches as they stand in the file: scanners keep known arguments only."""
     text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=json_integer)
     is_compact = False
     for match in _LAUNCH.finditer(text):
         is_compact = True
         yield decoder.raw_decode(text, match.start())[0]
     if not is_compact:  # written by another program, with its keys in another order
-        document = json.loads(text)
+        document = decoder.decode(text)
         entries = document.get("traceEvents") if isinstance(document, dict) else document
         yield from (e for e in entries or () if isinstance(e, dict) and e.get("cat") in cat.CALL)
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_ingest.counters.ncu_names import unit_of
 from xsp_ingest.files.content import read_all
+from xsp_ingest.files.json_values import finite, json_integer
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER
 from xsp_ingest.formats.torch_profiler.scan_plain import integer, microseconds_to_ns
@@ -57,7 +58,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
 
 def _events(path: Path, expected: int) -> Iterator[dict[str, Any]]:
     text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
-    decoder = json.JSONDecoder(parse_float=_Number, parse_constant=lambda _: None)
+    decoder = json.JSONDecoder(parse_float=_Number, parse_int=json_integer, parse_constant=lambda _: None)
     starts = [match.start() for match in _HEAD.finditer(text)]
     if len(starts) == expected:
         for start in starts:
@@ -70,10 +71,7 @@ def _events(path: Path, expected: int) -> Iterator[dict[str, Any]]:
 
 
 def _value(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | _Number):
-        return None
-    number = float(value)
-    return number if abs(number) < float("inf") else None
+    return None if isinstance(value, str) and not isinstance(value, _Number) else finite(value)
 
 
 def _units(rows: list[tuple[int | None, str, int | None, float]]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.json_keys import outer_keys
 from xsp_ingest.files.source import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TORCH_PROFILER"]
 
-_KINETO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{.*?"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
+_OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
+_KINETO = {b"schemaVersion", b"deviceProperties"}
 _TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
 _DURATION = re.compile(rb'"ph"\s*:\s*"[XBb]"')
 _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
@@ -39,7 +41,7 @@ class _TorchProfiler(Ingester):
 
     def sniff(self, probe: Probe) -> Match:
         """Kineto's own keys at the start of an object; else trace events, where they have categories of PyTorch's."""
-        if _KINETO.match(probe.text):
+        if _OBJECT.match(probe.text) and any(key in _KINETO for key in outer_keys(probe.text)):
             return Match.EXACT
         is_of_others = _DURATION.search(probe.text) and not _CATEGORY.search(probe.text)
         return Match.GENERIC if _TRACE_EVENTS.match(probe.text) and not is_of_others else Match.NONE

@@ -12,6 +12,7 @@ from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.files.content import read_all
+from xsp_ingest.files.json_values import finite, json_integer
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
 from xsp_ingest.staging.raw import frame_of
@@ -57,15 +58,15 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
 def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
     """Start, name and counters of each range; read from the text, as the scanners keep known arguments only."""
     text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=json_integer)
     events = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
     if not events:  # written by another program, with its keys in another order
-        document = json.loads(text)
+        document = decoder.decode(text)
         entries = document["traceEvents"] if isinstance(document, dict) else document
         events = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
     for event in events:
         args = event.get("args")
-        yield float(event.get("ts") or 0), str(event.get("name", "")), args if isinstance(args, dict) else {}
+        yield finite(event.get("ts")) or 0.0, str(event.get("name", "")), args if isinstance(args, dict) else {}
 
 
 def _targets(spans: pl.DataFrame) -> tuple[pl.DataFrame, str]:
@@ -88,21 +89,11 @@ def _wide(counters: list[dict[str, object]], targets: pl.DataFrame) -> pl.DataFr
     """One row a range with its counters in base units."""
     names = sorted({name for one in counters for name in one})
     units = {name: unit_of(name) for name in names}
-    columns = {name: [_number(one.get(name)) for one in counters] for name in names}
+    columns = {name: [finite(one.get(name)) for one in counters] for name in names}
     wide = pl.DataFrame(columns, schema=dict.fromkeys(names, pl.Float64))
     return wide.with_columns(
         targets["row"], *(pl.col(name) * units[name].multiply / units[name].divide for name in names)
     ).select("row", *names)
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool):
-        return None
-    try:
-        number = float(value) if isinstance(value, int | float | str) else None
-    except ValueError:
-        return None
-    return number if number is not None and abs(number) < float("inf") else None
 
 
 def _renamed(names: list[str], targets: pl.DataFrame) -> int:

@@ -39,7 +39,7 @@ _HZ_PER_KHZ = 1000
 
 def activities(device_id: int, plane: Plane, process_id: int) -> pl.DataFrame:
     """One row an event on a stream, with `kind`, `stream_id` and every statistic."""
-    stream = pl.col("line_name").str.extract(_STREAM).cast(pl.Int64)
+    stream = pl.col("line_name").str.extract(_STREAM).cast(pl.Int64, strict=False)
     lines = plane.lines.select("line", "line_name", stream.alias("stream_id")).drop_nulls("stream_id")
     stats = [plane.stat(name) for name in (*NUMBERS, *AMOUNTS, *TEXTS)]
     rows = (

@@ -23,7 +23,7 @@ def allocations(host: pl.DataFrame) -> pl.DataFrame:
             "process_id",
             "thread_id",
             pl.col("start_ns").alias("time_ns"),
-            allocator.str.extract(_DEVICE).cast(pl.Int64).alias("device_id"),
+            allocator.str.extract(_DEVICE).cast(pl.Int64, strict=False).alias("device_id"),
             pl.when(freed).then(-pl.col("allocation_bytes")).otherwise(pl.col("allocation_bytes")).alias("bytes"),
             pl.col("bytes_allocated").alias("allocated_bytes"),
             pl.when(pl.col("bytes_reserved") > 0).then(pl.col("bytes_reserved")).alias("reserved_bytes"),
