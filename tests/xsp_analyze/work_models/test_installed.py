@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _MODULE = """
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.work_models.registry import Model
-from xsp_analyze.work_models.work import Work
+from xsp_analyze.work_models.work import ModelledWork
 
 
 def count(arguments):
     tensor = arguments.tensor("x")
-    return None if tensor is None else Work(1000, 0, tensor.bytes, 8)
+    return None if tensor is None else ModelledWork(1000, 0, tensor.bytes, 8)
 
 
 def models():
