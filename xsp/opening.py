@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp.cache.cache import kept_or, read_bundle
-from xsp.reading import Reading, options
+from xsp.reading import Reading, defaults, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,31 +155,17 @@ def options_of(reading: Reading) -> Options:
 
 
 def _read_bundle(path: Path, reading: Reading, cache: Cache | None) -> Trace:
-    from xsp_model import XspError  # noqa: PLC0415
+    usual = defaults()
+    chosen = [option for name, option in options().items() if getattr(reading, name) != usual[name]]
+    unusable = [option.flag for option in chosen if option.decides and not option.of_bundles]
+    if unusable:
+        from xsp_model import XspError  # noqa: PLC0415 (--help must not wait for polars)
 
-    if reading.model_ranges or reading.layer_ranges or reading.format:
+        flags = " and ".join(filter(None, [", ".join(unusable[:-1]), unusable[-1]]))
         raise XspError(
-            "--model-range, --layer-range and --format concern source files; this bundle is already converted",
+            f"{flags} {'concern' if unusable[1:] else 'concerns'} source files; this bundle is already converted",
             path=path,
-            advice="Convert the source files again",
-        )
-    if reading.time_range is not None or reading.process_ids or reading.device_ids:
-        raise XspError(
-            "--range, --pid and --device-id choose what is read of source files; this bundle is already converted",
-            path=path,
-            advice="Convert the source files again with them",
-        )
-    if reading.graph_captures:
-        raise XspError(
-            "--graph-capture concerns source files; this bundle is already converted",
-            path=path,
-            advice="Convert the source files again with it",
-        )
-    if reading.align_clocks:
-        raise XspError(
-            "--align-clocks concerns source files; this bundle is already converted",
-            path=path,
-            advice="Convert the source files again with it",
+            advice=f"Convert the source files again with {'them' if unusable[1:] else 'it'}",
         )
     trace = read_bundle(path, cache)
     if reading.layer_source == "auto":

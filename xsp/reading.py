@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
 from pathlib import Path
+from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 __all__ = ["Frames", "LayerSource", "Option", "Reading", "defaults", "option_types", "options", "reading_of"]
@@ -36,6 +38,7 @@ class Option:
     `decides`: what a conversion gives depends on it, so traces that were kept are told apart by it.
     `reader_specific`: only some readers take it, from `Options.extra`.
     `on_request`: only those commands have it that ask for it.
+    `of_bundles`: it decides what becomes of a bundle too; the others that decide are refused there.
     """
 
     flag: str
@@ -44,6 +47,7 @@ class Option:
     decides: bool = True
     reader_specific: bool = False
     on_request: bool = False
+    of_bundles: bool = False
 
 
 def _option(flag: str, text: str, metavar: str | None = None, **use: bool) -> dict[str, Option]:
@@ -68,6 +72,7 @@ class Reading:
             "--layer-source",
             "What counts as a layer: framework modules, named ranges or outermost operators; auto takes the best that"
             " the trace has.",
+            of_bundles=True,
         ),
     )
     model_ranges: tuple[str, ...] = field(
@@ -222,12 +227,20 @@ def reading_of(values: Mapping[str, object]) -> Reading:
 
 def _as(kind: Any, name: str, value: Any) -> object:  # noqa: ANN401 (of any type)
     if get_origin(kind) is tuple:
-        several = _several(name, value)
-        return tuple(Path(str(each)).expanduser() for each in several) if Path in get_args(kind) else several
-    if Path in get_args(kind):
-        return Path(value).expanduser()
+        each_kind = get_args(kind)[0]
+        return tuple(_as(each_kind, name, each) for each in _several(name, value))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(kind, name, value)
+    kinds = get_args(kind) or (kind,)
+    if Path in kinds and isinstance(value, str | os.PathLike):
+        return Path(value).expanduser()
+    if int in kinds and hasattr(value, "__index__") and not isinstance(value, bool):
+        return int(value)  # NumPy's too
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
+
+        expected = " or ".join(each.__name__ for each in kinds if each is not NoneType)
+        raise XspError(f"{name} takes values of type {expected}, not {value!r}", advice="See help(xsp.open)")
     return value
 
 

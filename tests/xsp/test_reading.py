@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import xsp
+from tests.helpers.synth import KinetoTrace
 from xsp.opening import options_of
 from xsp.reading import LayerSource, Reading, defaults, options, reading_of
 from xsp_ingest.ingester import Options
@@ -50,6 +51,27 @@ def test_only_options_that_decide_a_conversion_tell_digests_apart(name: str) -> 
     other = reading_of({name: _OTHER[name]})
     assert other != Reading()
     assert (other.digest() != Reading().digest()) == options()[name].decides
+
+
+@pytest.mark.parametrize("name", [name for name, option in options().items() if option.decides])
+def test_what_decides_a_conversion_is_not_for_bundles(name: str, tmp_path: Path) -> None:
+    made = KinetoTrace()
+    made.operator("aten::mm", 10, 40)
+    xsp.open(made.write(tmp_path / "trace.json")).save(tmp_path / "trace.xsp")
+    if options()[name].of_bundles:
+        return
+    with pytest.raises(XspError, match="source files; this bundle is already converted"):
+        xsp.open(tmp_path / "trace.xsp", **{name: _OTHER[name]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("process_ids", ["7"]), ("time_range", 5), ("format", 7), ("align_clocks", "no"), ("model_ranges", [1]),
+     ("graph_captures", [1]), ("device_ids", [True])],
+)  # fmt: skip
+def test_a_value_is_of_the_type_of_its_option(name: str, value: object) -> None:
+    with pytest.raises(XspError, match=f"^{name} takes values of type "):
+        reading_of({name: value})
 
 
 def test_a_layer_source_is_one_of_four() -> None:
