@@ -128,7 +128,9 @@ def test_a_gpu_that_cannot_be_sampled_is_said_and_the_run_goes_on(
     assert _collect(tmp_path / "set", "--levels", "MLG", "--power", "yes") == 2
 
 
+@pytest.mark.torch
 def test_on_the_cpu_nothing_is_sampled_and_the_machine_is_noted(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
     out = tmp_path / "set"
     arguments = ["--workload", "zoo:mlp", "--device", "cpu", "--levels", "MLG", "--out", str(out)]
     assert collect.main(arguments, start=_process) == 0

@@ -25,6 +25,7 @@ _COMMANDS = {
     "junit": ("compare", "{input}", "{input}", "--junit", "{output}"),
     "html": ("compare", "{input}", "{input}", "--html", "{output}"),
 }
+_NEEDS = {"analyze": "xlsxwriter", "figure": "matplotlib"}  # which a newcomer lacks
 _NAMES = {"analyze": "trace.xlsx", "figure": "trace.svg"}  # of outputs, which these commands want to end so
 
 
@@ -39,6 +40,8 @@ def _refused(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str], **p
 def test_an_output_that_is_an_input_is_refused(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if command in _NEEDS:
+        pytest.importorskip(_NEEDS[command])
     source = tmp_path / _NAMES.get(command, "trace.json.gz")
     shutil.copy(_FIXTURE, source)
     hard, soft = tmp_path / f"hard-{source.name}", tmp_path / f"soft-{source.name}"
@@ -58,6 +61,7 @@ def test_tables_into_a_folder_replace_no_input(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_files_beside_the_inputs_are_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
     style, baselines = tmp_path / "style.svg", tmp_path / "baselines.toml"
     style.write_text("lines.linewidth: 2\n")
     baselines.write_text(f"[baselines.main]\ninputs = ['{_FIXTURE}']\n")
