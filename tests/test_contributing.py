@@ -204,6 +204,7 @@ def test_what_the_map_names_is_there(row: str) -> None:
     assert [path for path in paths if not (_REPO / path).exists()] == []
 
 
+@pytest.mark.slow
 def test_a_format_is_a_folder_and_its_registration(checkout: Path) -> None:
     touched = _add(checkout, _FORMAT_FILES, _REGISTRY, _FORMAT_LINES)
     assert touched == {path.replace("<name>", "toy") for path in _map()["add a format"][0]}

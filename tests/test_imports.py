@@ -71,6 +71,7 @@ def _circle(graph: _Graph) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Those in functions count as well: an import put there only to dodge a circle is still one."""
     assert _circle(_graph(types=False)) == []

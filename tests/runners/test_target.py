@@ -165,6 +165,7 @@ def test_a_dry_run_is_for_a_gpu_unless_told_otherwise(capsys: pytest.CaptureFixt
     assert "--trace=nvtx " in _dry(capsys, *nsys, "--device", "cpu")[0]
 
 
+@pytest.mark.slow
 def test_counters_are_those_of_the_gpu_that_torch_sees(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--workload", "zoo:mlp", "--levels", "MLG+counters")
     for gpu in _TWO:

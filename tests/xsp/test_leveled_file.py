@@ -53,6 +53,7 @@ def test_what_each_level_of_profiling_costs_is_there(file: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_merge_and_convert_give_what_opening_gives(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +78,7 @@ def test_what_is_kept_of_the_file_is_the_profile(file: Path, tmp_path: Path, mon
     assert again.frame("runs").equals(first.frame("runs"))
 
 
+@pytest.mark.slow
 def test_a_batch_takes_it_as_one_input(file: Path, tmp_path: Path) -> None:
     assert main(["batch", str(file), "-o", str(tmp_path / "all")]) == 0
     (bundle,) = (tmp_path / "all").rglob("*.xsp")

@@ -37,6 +37,7 @@ def test_damaged_fixtures_end_in_a_trace_or_in_a_refusal(name: str, tmp_path: Pa
         assert outcome.failure is None, f"python -m fuzz --format {name} --trial {number}"
 
 
+@pytest.mark.slow
 def test_a_worker_reports_how_its_trials_ended() -> None:
     result = fuzz_format("ncu_report", first=0, seconds=math.inf, trials=5)
     assert (dict(result.ended), result.failures, result.next) == ({"refused": 5}, {}, 5)

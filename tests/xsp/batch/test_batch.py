@@ -50,6 +50,7 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[in
     return status, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_index_shows_each_trace_at_a_glance(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,6 +65,7 @@ def test_the_index_shows_each_trace_at_a_glance(
     assert all(part["tone"].startswith("c-") for row in block["rows"] for part in row["bar"]["parts"])
 
 
+@pytest.mark.slow
 def test_without_reports_the_index_has_no_glances(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +80,7 @@ def _page_data(path: Path) -> dict[str, Any]:
     return dict(json.loads(data))
 
 
+@pytest.mark.slow
 def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, document = _run(capsys, traces, "-o", tmp_path / "out", "--jobs", "2")
     assert status == 1
@@ -97,6 +100,7 @@ def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys:
     assert "the trace is cut off" in index
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_a_report_of_the_one_file(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +136,7 @@ def test_a_second_run_keeps_what_is_done(traces: Path, tmp_path: Path, capsys: p
     assert bytes_below(out) == before
 
 
+@pytest.mark.slow
 def test_what_changed_is_done_again(traces: Path, tmp_path: Path) -> None:
     path = traces / "three.json"
     unit = Unit("three", (str(path),))
@@ -240,6 +245,7 @@ def test_two_batches_do_not_write_into_one_folder(
     assert "another xsp batch is writing into this folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -259,6 +265,7 @@ def test_mistakes_are_sentences(
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_folder_without_traces_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "notes.md").write_text("# nothing\n")

@@ -75,6 +75,7 @@ def _nobody_in(group: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_no_worker_outlives_a_batch_that_is_killed(many: Path, tmp_path: Path) -> None:
     batch = _begun(many, tmp_path / "out")
@@ -96,6 +97,7 @@ def test_an_interrupt_from_the_keyboard_is_one_line(many: Path, tmp_path: Path) 
     _wait(lambda: _nobody_in(batch.pid))
 
 
+@pytest.mark.slow
 def test_results_are_the_same_from_memory_and_from_the_bundle(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     grow(path, 500_000, steps=2)

@@ -365,6 +365,7 @@ def test_nothing_kept_hides_that_a_database_is_being_written(tmp_path: Path, fix
         _load(file, _reading(tmp_path))
 
 
+@pytest.mark.slow
 def test_several_processes_at_once_keep_one(tmp_path: Path, raw: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from xsp.cache.cache import Cache;"
@@ -399,6 +400,7 @@ def test_a_size_that_is_none_is_an_error(tmp_path: Path, raw: Path, monkeypatch:
         _load(raw, _reading(tmp_path))
 
 
+@pytest.mark.slow
 def test_answers_are_the_same_from_what_was_kept(
     tmp_path: Path, raw: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

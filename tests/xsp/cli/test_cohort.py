@@ -29,6 +29,7 @@ def fixture_traces(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_batch_and_its_traces_give_the_same_tables(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,6 +72,7 @@ def test_nothing_is_said_of_folders_above_those_that_tell_names_apart(traces: Pa
     assert [member.name for member in _named_apart(members)] == ["a/run/one", "b/run/one"]
 
 
+@pytest.mark.slow
 def test_the_page_links_to_reports_from_where_it_lies(traces: Path, tmp_path: Path) -> None:
     main(["batch", str(traces), "-o", str(tmp_path / "out"), "--jobs", "1"])
     page = tmp_path / "pages" / "cohort.html"

@@ -368,6 +368,7 @@ def test_a_failed_write_leaves_nothing_behind(
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(raw: Path) -> None:
     command = " ".join([f"'{sys.executable}'", "-c", f"'{_COMMAND[2]}'", "analyze", f"'{raw}'", "-f", "json"])
     done = subprocess.run(
@@ -378,6 +379,7 @@ def test_a_reader_that_goes_away_is_no_error(raw: Path) -> None:
     assert done.stdout.strip()[1:] in {"0", "141"}
 
 
+@pytest.mark.slow
 def test_a_pipe_that_is_closed_before_the_answer_ends_quietly(raw: Path) -> None:
     command = " ".join([f"'{sys.executable}'", "-c", f"'{_COMMAND[2]}'", "analyze", f"'{raw}'", "-f", "json"])
     done = subprocess.run(
@@ -490,6 +492,7 @@ def test_what_is_shown_fits_the_terminal(bundled: Path, columns: int, command: l
     assert max(map(cell_len, plain.splitlines())) <= columns
 
 
+@pytest.mark.slow
 def test_colours_are_for_terminals_that_want_them(bundled: Path) -> None:
     assert "\x1b[1m" in _on_terminal(80, "analyze", bundled, "-a", "A10")
     assert "\x1b" not in _on_terminal(80, "analyze", bundled, "-a", "A10", TERM="dumb")
@@ -507,6 +510,7 @@ def test_the_report_is_one_file(raw: Path, tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_the_whole_command_runs_without_a_warning(raw: Path, tmp_path: Path) -> None:
     done = _run("report", raw, "-o", tmp_path / "report.html")
     assert (done.returncode, done.stdout) == (0, "")

@@ -206,6 +206,7 @@ def test_batches_are_compared_model_by_model(
     assert (tmp_path / "m.md").read_text().startswith("### 1 of 2 models break performance rules")
 
 
+@pytest.mark.slow
 def test_batches_as_a_table_have_a_row_a_model_and_name_what_only_one_side_has(
     batches: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,6 +268,7 @@ def test_traces_with_nothing_in_common_are_refused_in_a_sentence(
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_profile_of_several_runs_that_has_nothing_in_common_is_refused_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

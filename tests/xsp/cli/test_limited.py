@@ -37,6 +37,7 @@ def _xsp(kind: int, size: int, output: Path) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_an_nsight_file_is_read_under_a_limit_of_address_space(tmp_path: Path) -> None:
     done = _xsp(resource.RLIMIT_AS, 2000 * _MB, tmp_path / "out.xsp")
     assert (done.returncode, done.stderr) == (0, f"{tmp_path / 'out.xsp'}: 63 spans\n")

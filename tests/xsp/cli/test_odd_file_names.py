@@ -44,6 +44,7 @@ def test_a_name_that_is_no_utf8_is_read_and_shown_harmless(
     assert not _ACTS.search(shown)
 
 
+@pytest.mark.slow
 def test_a_batch_takes_such_names_and_says_nothing_of_where_it_lies(odd: Path, tmp_path: Path) -> None:
     (odd.parent / os.fsdecode(b"cut\xff.json")).write_text('{"schemaVersion": 1, "traceEvents": [{"ph"')
     out = tmp_path / "out"

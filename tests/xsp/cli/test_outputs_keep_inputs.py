@@ -80,6 +80,7 @@ def test_one_file_is_not_two_outputs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_batch_replaces_only_what_a_batch_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
     runs.mkdir()
@@ -96,6 +97,7 @@ def test_a_batch_replaces_only_what_a_batch_wrote(tmp_path: Path, capsys: pytest
     assert (tmp_path / "site" / "index.html").read_text() == "my page"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "kept"),
     [

@@ -57,6 +57,7 @@ def test_other_commands_take_it_too(raw: Path, tmp_path: Path, capsys: pytest.Ca
     assert _DECODE not in exported
 
 
+@pytest.mark.slow
 def test_compare_sets_phase_beside_phase(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     faster = [(8, 8_000, 0, 40_000), *[(0, 0, 32, 8_000)] * 12]
     serving_trace(tmp_path, faster)
@@ -96,6 +97,7 @@ def test_a_trace_of_no_server_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert "the trace has no serving steps, which --phase chooses among" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_python_takes_it_as_well(raw: Path, tmp_path: Path) -> None:
     server = xsp.open(raw)
     assert server.analyze("A10", serving_phase="prefill").to_polars()["kernel_name"].to_list()[1] == _PREFILL

@@ -144,6 +144,7 @@ def test_unified_memory_by_page(tmp_path: Path) -> None:
     assert _rows(file, tmp_path, nsys.um_cpu_page_faults_sum, "count", "instruction") == [(2, "main")]
 
 
+@pytest.mark.slow
 def test_of_ranges_without_end_in_one_another_the_way_down_is_told_to_the_512th(tmp_path: Path) -> None:
     file = NsightFile()
     for n in range(600):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +117,7 @@ def _of_modules(view: StepFrames) -> float:
     return total(coverage.ledger(view).filter(pl.col("kind") == "layer")["duration_ns"])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(
     st.lists(_STEP, min_size=1, max_size=4),
@@ -133,6 +135,7 @@ def test_order_of_rows_and_origin_of_time_do_not_matter(
         assert _near(table, moved[identifier]), identifier
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(_STEP.filter(bool), st.integers(1, 5))
 def test_a_mean_of_equal_steps_is_each_of_them(step: list[Work], count: int) -> None:

@@ -110,6 +110,7 @@ def test_ranks_that_come_last_together_share_what_is_waited_for_them() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.integers(1, 900), min_size=3, max_size=3), min_size=2, max_size=4),
     st.integers(-400, 400),

@@ -185,6 +185,7 @@ def test_block_of_several_layers_is_called_by_their_scope() -> None:
 _STEPS = st.lists(st.lists(st.integers(1, 500), min_size=9, max_size=9), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(steps=_STEPS, choice=st.sampled_from(["all", "each", "mean", "0"]))
 def test_blocks_and_what_is_outside_are_all_layers(steps: list[list[int]], choice: str) -> None:

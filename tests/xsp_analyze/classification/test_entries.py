@@ -39,6 +39,7 @@ def test_only_communication_names_a_collective() -> None:
         assert entry.collective is None or entry.kernel_class == KernelClass.COMMUNICATION
 
 
+@pytest.mark.slow
 def test_many_texts_at_once_are_taken_as_each_by_itself() -> None:
     texts = [e.example for e in (*kernel_entries(), *operator_entries())] + [e.example for e in precision_entries()]
     texts += [text.swapcase() for text in texts] + ["", "mystery", "K" * 2_000]

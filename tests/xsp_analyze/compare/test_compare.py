@@ -35,6 +35,7 @@ def _row(comparison: Comparison, level: str, name: str) -> Row:
     return next(row for row in comparison.level(level) if row.name == name)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 10_000),
@@ -70,6 +71,7 @@ def test_intervals_hold_the_planted_ratio_as_often_as_they_say() -> None:
     assert held >= 36  # 95 % of 40 is 38; fewer than 36 come by chance once in 20 times of a fixed seed
 
 
+@pytest.mark.slow
 def test_repeated_captures_of_the_same_thing_show_nothing_significant() -> None:
     views = [view(Work(steps=10), seed, _NOISE) for seed in range(20)]
     pairs = [compare([a], [b]) for a, b in zip(views[::2], views[1::2], strict=True)]

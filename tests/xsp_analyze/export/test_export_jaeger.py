@@ -91,6 +91,7 @@ _events = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(_events)
 def test_any_trace_comes_back_however_its_spans_overlap(events: Sequence[tuple[str, str, int, int, int]]) -> None:

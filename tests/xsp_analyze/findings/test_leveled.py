@@ -76,6 +76,7 @@ def test_two_steps_are_too_few_to_say_so(tmp_path: Path) -> None:
     assert _sentences(_set(tmp_path, (20_000, 20_000), (10_000, 10_000))) == []
 
 
+@pytest.mark.slow
 def test_the_leveled_fixture_agrees() -> None:
     assert _sentences(_REPO / "fixtures" / "run_set" / "convnet_v100_synthetic") == []
 

@@ -42,6 +42,7 @@ def test_nothing_matches_nothing_completely() -> None:
     assert align("a", []).rate == 0.0
 
 
+@pytest.mark.slow
 def test_long_sequences_with_many_edits_still_align_nearly_all() -> None:
     chance = random.Random(1)  # noqa: S311 (a reproducible input, no secret)
     base = [chance.randrange(50) for _ in range(60_000)]

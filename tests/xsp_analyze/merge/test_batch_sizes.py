@@ -95,6 +95,7 @@ def _rows(trace: Trace, identifier: str, *columns: str) -> list[tuple[object, ..
     return run(find(identifier), StepFrames.of(trace)).table.select(columns).rows()
 
 
+@pytest.mark.slow
 def test_a15_has_a_row_a_batch_size(profile: Trace) -> None:
     rows = _rows(profile, "A15", "batch_size", "model_latency_ns", "kernel_duration_ns", "kernel_count", "gpu_share")
     assert rows == [
@@ -130,6 +131,7 @@ def test_everything_else_is_of_the_optimal_batch_size(profile: Trace) -> None:
     assert Answers(profile).first("A15")["batch_size"] == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "steps"), [(16, None), (8, "all"), (4, "each")])
 def test_a_batch_size_is_answered_as_though_it_were_alone(runs: list[Trace], batch: int, steps: str | None) -> None:
     own = [trace for trace in runs if trace.frame("runs")["batch_size"][0] == batch]
@@ -150,6 +152,7 @@ def _answer(frames: StepFrames, identifier: str) -> list[tuple[object, ...]]:
         return []
 
 
+@pytest.mark.slow
 def test_the_batch_size_of_a_profile_is_the_user_s_choice(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.xsp"
     assert main(["merge", str(folder), "--batch-size", "16", "-o", str(out)]) == 0
@@ -160,6 +163,7 @@ def test_the_batch_size_of_a_profile_is_the_user_s_choice(folder: Path, tmp_path
     assert provenance["other_batch_sizes"] == "batch sizes 4, 8 (all else is of 16)"
 
 
+@pytest.mark.slow
 def test_a_folder_of_run_sets_is_one_set(tmp_path: Path) -> None:
     for batch in (4, 8):
         _write(tmp_path / f"b{batch}", batch)
@@ -174,6 +178,7 @@ def test_a_batch_size_that_no_run_has_is_refused(runs: list[Trace]) -> None:
     assert refusal.value.advice == "The batch sizes of the runs are: 4, 8, 16"
 
 
+@pytest.mark.slow
 def test_of_batch_sizes_run_at_fewer_levels_none_is_chosen(tmp_path: Path) -> None:
     _write(tmp_path, 16)
     for batch in (4, 8):  # 8 is optimal, and only 16 was profiled

@@ -99,6 +99,7 @@ def _throughput(profile: Trace) -> list[tuple[int, float, bool]]:
     return rows.rows()
 
 
+@pytest.mark.slow
 def test_a_sweep_beside_a_profile_gives_throughput_and_nothing_else(tmp_path: Path) -> None:
     _write(tmp_path / "MLG", "MLG", _trace())
     _write(tmp_path / "m-8", "M", step_durations_ns=[1_000] * 3)

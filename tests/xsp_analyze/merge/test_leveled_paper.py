@@ -143,6 +143,7 @@ def _equals(
             assert ours == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name
 
 
+@pytest.mark.slow
 def test_model_information(view: StepFrames) -> None:
     columns = ("batch_size", "latency_ns", "median_ns", "latency_per_input_ns", "throughput_per_s", "durations")
     expected = (4, 70_000.0, 70_000.0, 17_500.0, 4 / 70e-6, [70_000, 70_090, 69_970, 70_010, 69_990])

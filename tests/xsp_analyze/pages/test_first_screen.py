@@ -76,6 +76,7 @@ def test_the_bar_is_the_mean_step_of_the_timeline(small: dict[str, Any]) -> None
     assert sum(time for label, time in times.items() if label.startswith("idle")) == 996_995 - 89_998.5
 
 
+@pytest.mark.slow
 def test_of_several_devices_the_bar_is_of_the_busiest_and_says_so(tmp_path: Path) -> None:
     for rank, (compute, reduce) in enumerate([(5, 5), (12, 3)]):
         write_rank(tmp_path / f"rank{rank}", rank, rank_trace(compute, reduce))

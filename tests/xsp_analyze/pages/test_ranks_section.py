@@ -111,6 +111,7 @@ def test_there_is_no_section_of_one_rank_or_of_a_leveled_set(tmp_path: Path) -> 
     assert ranks(Answers(profile())) is None
 
 
+@pytest.mark.slow
 def test_long_tables_are_folded_away(tmp_path: Path) -> None:
     short = _section(_read(tmp_path / "short", _three(1)))
     assert [block["type"] for block in short["blocks"]] == ["text", "beside", "table", "folded_away", "text"]
@@ -118,6 +119,7 @@ def test_long_tables_are_folded_away(tmp_path: Path) -> None:
     assert [block["type"] for block in many["blocks"]] == ["text", "beside", "folded_away", "folded_away", "text"]
 
 
+@pytest.mark.slow
 def test_clocks_are_told_with_whether_they_were_aligned(tmp_path: Path) -> None:
     traces = _three()
     traces[1] = _shifted(traces[1], 5_000)

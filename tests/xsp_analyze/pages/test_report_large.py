@@ -23,6 +23,7 @@ def fixture_page() -> str:
     return render(large_trace(100_000, layers=4_000, names=4_000))
 
 
+@pytest.mark.slow
 def test_a_page_about_many_kernels_layers_and_names_stays_small(page: str) -> None:
     assert len(page.encode()) < _MAX_BYTES
 

@@ -204,5 +204,6 @@ def test_a_hostile_kernel_is_no_markup(trace: Trace) -> None:
     assert HOSTILE not in render(trace)
 
 
+@pytest.mark.slow
 def test_the_same_profile_gives_the_same_page() -> None:
     assert len({render(profile()) for _ in range(3)}) == 1

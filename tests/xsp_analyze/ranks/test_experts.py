@@ -68,6 +68,7 @@ def _job(folder: Path, blocks: Sequence[str] = ()) -> Job:
     return open_job(folder, "job")
 
 
+@pytest.mark.slow
 def test_the_longest_rank_is_held_against_the_mean_of_those_that_have_experts(tmp_path: Path) -> None:
     row = experts_by_block(_job(tmp_path)).row(0, named=True)
     assert (row["block"], row["rank_count"], row["step_count"]) == (None, 3, 2)
@@ -77,6 +78,7 @@ def test_the_longest_rank_is_held_against_the_mean_of_those_that_have_experts(tm
     assert row["wait_ns"] == pytest.approx((20 + 20) / 2 * _MS)
 
 
+@pytest.mark.slow
 def test_each_block_is_held_by_itself_where_layers_are_recorded(tmp_path: Path) -> None:
     blocks = ("model.layers.0.mlp", "model.layers.1.mlp")
     table = experts_by_block(_job(tmp_path, blocks))
@@ -100,6 +102,7 @@ def test_sends_and_receives_of_a_recorded_all_to_all_are_one(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ranks_of_several_groups_are_held_against_those_of_their_own(tmp_path: Path) -> None:
     # Group 0, 1: 10 and 30 of products (mean 20); group 2, 3: 40 and 40. Waits: 20 and 0; none.
     for rank, (products, combine) in enumerate(((10, 25), (30, 5), (40, 5), (40, 5))):
@@ -113,6 +116,7 @@ def test_ranks_of_several_groups_are_held_against_those_of_their_own(tmp_path: P
     ]
 
 
+@pytest.mark.slow
 def test_what_each_rank_does_and_waits(tmp_path: Path) -> None:
     assert experts_by_rank(_job(tmp_path)).rows() == [
         (0, 15 * _MS, 25 * _MS),
@@ -121,6 +125,7 @@ def test_what_each_rank_does_and_waits(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_imbalance_costs(tmp_path: Path) -> None:
     job = _job(tmp_path)
     [text] = findings(job)

@@ -39,6 +39,7 @@ def fixture_job(tmp_path: Path) -> Job:
     return open_job(tmp_path, "job")
 
 
+@pytest.mark.slow
 def test_the_rank_that_comes_last_is_named(job: Job) -> None:
     rows = job.by_rank().select("rank", "step_count", "wait_ns", "last_count", "compute_ns", "communication_ns").rows()
     assert rows == [
@@ -49,6 +50,7 @@ def test_the_rank_that_comes_last_is_named(job: Job) -> None:
     assert "Rank 2 came last to 2 of 2 collectives" in findings(job)[0]
 
 
+@pytest.mark.slow
 def test_transfer_and_wait_are_all_of_a_collective(job: Job) -> None:
     row = job.by_collective().row(0, named=True)
     assert (row["count"], row["duration_ns"]) == (6, 14 * _MS)
@@ -56,6 +58,7 @@ def test_transfer_and_wait_are_all_of_a_collective(job: Job) -> None:
     assert row["transfer_ns"] * 3 + row["wait_ns"] == row["duration_ns"]  # nothing is lost
 
 
+@pytest.mark.slow
 def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
     sums: dict[str, int] = {}
     for folder in job.folders.values():
@@ -71,6 +74,7 @@ def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
     assert gemm["imbalance_share"] == pytest.approx(12 / (28 / 3) - 1)
 
 
+@pytest.mark.slow
 def test_steps_say_who_was_slowest(tmp_path: Path) -> None:
     for rank, length in enumerate((20, 30, 25)):
         write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, rank_trace(4, 3, length_ms=length))
@@ -80,6 +84,7 @@ def test_steps_say_who_was_slowest(tmp_path: Path) -> None:
     assert (rows[0]["shortest_ns"], rows[0]["median_ns"], rows[0]["longest_ns"]) == (20 * _MS, 25 * _MS, 30 * _MS)
 
 
+@pytest.mark.slow
 def test_a_collective_that_one_rank_lacks_is_not_judged(tmp_path: Path) -> None:
     for rank, steps in enumerate((2, 1)):
         write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, rank_trace(4, 3, steps=steps))
@@ -87,6 +92,7 @@ def test_a_collective_that_one_rank_lacks_is_not_judged(tmp_path: Path) -> None:
     assert row["matched_share"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_ranks_wait_within_their_process_group(tmp_path: Path) -> None:
     for rank, trace in enumerate(grouped_traces()):
         write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
@@ -106,6 +112,7 @@ def test_ranks_wait_within_their_process_group(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_spans_of_all_ranks_are_one_lazy_table(job: Job) -> None:
     spans = job.spans()
     assert isinstance(spans, pl.LazyFrame)

@@ -330,6 +330,7 @@ def test_frames_of_functions_fill_a_document_as_events_do(file: Path) -> None:
     assert scanner.scan(file, frames=False).frames.is_empty()
 
 
+@pytest.mark.slow
 def test_truncation_at_every_byte(file: Path) -> None:
     for length in range(len(SMALL) - 1):
         file.write_bytes(SMALL[:length])
@@ -354,6 +355,7 @@ class TestGzip:
         half = len(SMALL) // 2
         _compare(file, gzip.compress(SMALL[:half]) + b"\0" * 9 + gzip.compress(SMALL[half:]) + b"\0" * 600)
 
+    @pytest.mark.slow
     def test_without_the_faster_library(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gzip_members, "_isal", lambda: None)
         _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
@@ -362,6 +364,7 @@ class TestGzip:
         with limited(gzip_read_bytes=11, content_block_bytes=5):
             _compare(file, gzip.compress(SMALL))
 
+    @pytest.mark.slow
     def test_truncation_at_every_byte(self, file: Path) -> None:
         data = gzip.compress(SMALL)
         for length in range(2, len(data)):
@@ -403,6 +406,7 @@ def _agree(file: Path, data: bytes) -> None:
     assert_same(document, scan_plain.scan(file))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(EVENTS, st.dictionaries(st.text(max_size=5), VALUES, max_size=3), st.sampled_from(STYLES), st.booleans())
 def test_any_document(file: Path, events: list[Any], head: dict[str, Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001
@@ -500,6 +504,7 @@ class TestEventsLikeEarlierOnes:
         long = EVENT[:-1] + b"," + b", ".join(b'"k%d": %d' % (n, n) for n in range(300)) + b"}"
         _compare(file, event_list(long, EVENT, long, EVENT))
 
+    @pytest.mark.slow
     def test_more_sorts_of_events_than_are_known(self, file: Path) -> None:
         others = [_like(EVENT, b'"pid"', b'"key %d": 1, "pid"' % n) for n in range(6000)]
         document = _compare(file, event_list(*others, *[EVENT] * 20000, *others))

@@ -287,6 +287,7 @@ _ANY_FRAME = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(frames=st.lists(_ANY_FRAME, max_size=12))
 def test_odd_frames_harm_nothing(tmp_path: Path, frames: list[_Event]) -> None:
@@ -317,6 +318,7 @@ def _forests(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     return draw(st.permutations(calls))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(calls=_forests(), moments=st.lists(st.integers(0, 200), min_size=1, max_size=20, unique=True))
 def test_against_the_definition(tmp_path: Path, calls: list[tuple[str, int, int]], moments: list[int]) -> None:

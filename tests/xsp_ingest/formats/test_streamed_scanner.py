@@ -190,6 +190,7 @@ def test_truncation_at_every_byte(file: Path) -> None:
             _scan(file)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(EVENTS, st.sampled_from(STYLES), st.booleans())
 def test_any_document(file: Path, events: list[Any], style: dict[str, Any], bare: bool) -> None:  # noqa: FBT001

@@ -349,6 +349,7 @@ def test_what_is_no_profile_is_not_claimed(content: bytes, tmp_path: Path) -> No
     assert not XPLANE.sniff(Probe(tmp_path / "f"))
 
 
+@pytest.mark.slow
 def test_a_profile_cut_anywhere_is_refused(tmp_path: Path) -> None:
     content = _tensorflow().to_bytes()
     planes = Profile()

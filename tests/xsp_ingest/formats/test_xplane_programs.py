@@ -407,6 +407,7 @@ def test_an_instruction_that_cannot_be_is_counted_and_has_no_work(damaged: bytes
     assert frame.select("hlo_op", "modelled_flop", "modelled_read_bytes").rows() == [("it", None, None)]
 
 
+@pytest.mark.slow
 def test_bytes_at_random_are_damage_and_no_crash() -> None:
     dot = instruction(2, "d", "dot", "f32[8,8]", (1, 1), length_delimited(_DOT, dot_dimensions([1], [0])))
     undamaged = _fusion([*_parameters("f32[8,8]"), dot], ["f32[8,8]"], "f32[8,8]", 2)

@@ -84,6 +84,7 @@ def _entries(trace: Trace, kind: str) -> list[tuple[object, ...]]:
     return trace.frame("ledger").filter(pl.col("kind") == kind).select("run_id", "count", "detail").rows()
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(st.lists(st.integers(-(10**12), 10**12), min_size=2, max_size=4), st.booleans())
 def test_what_a_clock_was_off_by_is_gone_once_aligned(

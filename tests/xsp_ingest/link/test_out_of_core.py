@@ -93,6 +93,7 @@ def test_a_grown_trace_and_its_answers_are_the_same(
             assert ours.equals(theirs), identity
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_scratch_folder(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with _out_of_core(monkeypatch, tmp_path):
         trace = convert([grown], Options())
@@ -101,6 +102,7 @@ def test_nothing_is_left_in_the_scratch_folder(grown: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_conversion_leaves_nothing(grown: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

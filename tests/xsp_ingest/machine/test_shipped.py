@@ -75,6 +75,7 @@ def test_the_stamp_is_of_what_the_sources_do() -> None:
     assert functions._described(ast.parse(plain)) != functions._described(ast.parse(other))
 
 
+@pytest.mark.slow
 def test_it_runs_without_numba(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     trace.write_text('[{"name": "a"}]')
@@ -134,6 +135,7 @@ def test_without_numba_what_is_not_shipped_cannot_be_had(monkeypatch: pytest.Mon
         native.native(_FUNCTION)
 
 
+@pytest.mark.slow
 def test_the_check_tells_what_is_not_of_its_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

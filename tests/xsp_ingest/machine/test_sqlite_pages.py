@@ -299,6 +299,7 @@ def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypa
         _by_pages(path, "t", {"i": INTEGER})
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_any_history_of_a_table(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
