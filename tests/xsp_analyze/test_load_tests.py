@@ -14,8 +14,8 @@ from xsp.cli.main import main
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.load_tests import load_test
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.first_screen import first_screen
+from xsp_analyze.service.answers import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -14,7 +14,7 @@ from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import Role, run
 from xsp_analyze.findings.registry import advise
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.service.contents import summarise
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

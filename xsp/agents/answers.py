@@ -8,7 +8,7 @@ from typing import Any
 
 from xsp.agents.paging import Page, Rows, one_page, plain_sentences
 from xsp.agents.service import Named, Service
-from xsp.agents.shortened import comparison_head, comparison_rows, covered, in_short, selected, units
+from xsp.agents.shortened import brief_contents, comparison_head, comparison_rows, covered, selected, units
 from xsp.api.overview import document, not_answered
 from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
@@ -17,10 +17,10 @@ from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.recording import recordings
-from xsp_analyze.findings.text import documents
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.render.findings import documents
 from xsp_analyze.schema import described
+from xsp_analyze.service.contents import summarise
 from xsp_analyze.sql import QueryLimits
 from xsp_analyze.sql import query as answered
 from xsp_model import Trace, XspError
@@ -65,7 +65,7 @@ class Answers:
         captures = [str(path) for path in captures_beside(expand([one.path]), self._service.reading.graph_captures)]
         held = document(summarise(trace), not_answered(trace), recordings(trace, captures))
         names = {"files": self._service.aliases} if len(self._service.inputs) > 1 else {}
-        return {**names, "file": one.alias, **in_short(held), **covered(StepFrames.of(trace), notes=True)}
+        return {**names, "file": one.alias, **brief_contents(held), **covered(StepFrames.of(trace), notes=True)}
 
     def _findings(self, page: Page, file: str | None = None, serving_phase: str | None = None) -> _Answer:
         one, trace = self._open(file)

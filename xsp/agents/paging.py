@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from xsp_analyze.render.json_text import plain
-from xsp_analyze.render.units import plain_spaces
+from xsp_analyze.text.units import plain_spaces
 from xsp_model.plain_text import clean
 
 __all__ = ["Page", "Rows", "json_text", "one_page", "plain_sentences"]

@@ -17,7 +17,7 @@ from xsp_analyze.pages.compare.sentences import sentences
 from xsp_model import Severity, XspError
 from xsp_model.closest import closest
 
-__all__ = ["comparison_head", "comparison_rows", "covered", "in_short", "selected", "units"]
+__all__ = ["brief_contents", "comparison_head", "comparison_rows", "covered", "selected", "units"]
 
 _COVERS = ("steps", "step_count", "serving_phase", "layer_source", "layer_coverage", "model_latency_basis",
            "layer_latency_basis", "layer_latency_basis_observed", "over_runs", "taken_from")  # fmt: skip
@@ -86,7 +86,7 @@ def _says_unit(name: str, unit: str) -> bool:
     return any(name == each or name.endswith(f"_{each}") for each in (ending, f"{ending}s"))
 
 
-def in_short(info: Mapping[str, Any]) -> dict[str, object]:
+def brief_contents(info: Mapping[str, Any]) -> dict[str, object]:
     """What `xsp info` says, with what an agent needs of each run, and steps as their count and ends."""
     steps, runs = info["steps"], info["runs"]
     return {

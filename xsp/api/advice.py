@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, overload
 
 import polars as pl
 
-from xsp_analyze.findings.text import as_text, gain_of
 from xsp_analyze.render import html
-from xsp_analyze.render.table import of_rows
+from xsp_analyze.render.findings import as_text, gain_of
+from xsp_analyze.text.table import of_rows
 
 if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice

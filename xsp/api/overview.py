@@ -10,10 +10,10 @@ from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.findings.recording import Recording, recordings
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.needs import words_of_need
-from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_analyze.render import html
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.service.contents import Summary, summarise
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

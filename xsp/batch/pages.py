@@ -8,11 +8,11 @@ from xsp.batch.job_tables import local_tables
 from xsp.batch.locations import joined
 from xsp_analyze.cohort.cohort import Member, gathered
 from xsp_analyze.cohort.facts import from_json
-from xsp_analyze.findings.text import gain
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort.page import render
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count, counted
+from xsp_analyze.render.findings import gain
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.render.table import of_rows
 from xsp_analyze.render.terminal import table_lines
-from xsp_analyze.render.units import count, duration, share, size
+from xsp_analyze.text.table import of_rows
+from xsp_analyze.text.units import count, duration, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

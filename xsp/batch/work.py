@@ -203,9 +203,9 @@ def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dic
 
     if not settings.reports:
         return facts_of(trace, unit.name).to_json()
-    from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
     from xsp_analyze.pages.report.glance import glance  # noqa: PLC0415
     from xsp_analyze.pages.report.page import render_answers  # noqa: PLC0415
+    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")

@@ -76,7 +76,7 @@ def thousands(number: object) -> str:
 def _for_terminals(text: str) -> str:
     if "\N{NARROW NO-BREAK SPACE}" not in text:
         return text
-    from xsp_analyze.render.units import plain_spaces  # noqa: PLC0415 (such a text was made there: it is loaded)
+    from xsp_analyze.text.units import plain_spaces  # noqa: PLC0415 (such a text was made there: it is loaded)
 
     return plain_spaces(text)
 

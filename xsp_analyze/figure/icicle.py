@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.render.names import cut
-from xsp_analyze.render.units import duration
+from xsp_analyze.text.names import cut
+from xsp_analyze.text.units import duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

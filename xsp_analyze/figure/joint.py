@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Analysis
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["joint_blocks"]
 

@@ -10,9 +10,8 @@ from xsp_analyze.core import Column
 from xsp_analyze.figure.icicle import icicle
 from xsp_analyze.figure.look import PALETTE, TONES
 from xsp_analyze.figure.roofline import roofline
-from xsp_analyze.render.distinct import numbered
-from xsp_analyze.render.names import cut, fitted
-from xsp_analyze.render.units import Scale, number, scale_of
+from xsp_analyze.text.names import cut, fitted, numbered
+from xsp_analyze.text.units import Scale, number, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,16 +9,16 @@ import polars as pl
 
 from xsp_analyze.figure.joint import joint_blocks
 from xsp_analyze.pages.report.figures import figure as blocks_of
-from xsp_analyze.render.distinct import told_apart
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import UNKNOWN, scale_of
+from xsp_analyze.text.names import told_apart
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import UNKNOWN, scale_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Analysis, Column, FigureSpec, Result
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["Over", "blocks_of_several"]
 

@@ -13,8 +13,8 @@ from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
-from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.units import duration, share
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 
 if TYPE_CHECKING:

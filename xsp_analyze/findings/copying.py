@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
-from xsp_analyze.render.units import counted, duration, share, size
+from xsp_analyze.text.units import counted, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
-from xsp_analyze.render.units import count, duration
+from xsp_analyze.text.units import count, duration
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import times
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, duration, share
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

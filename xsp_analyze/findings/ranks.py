@@ -11,7 +11,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
-from xsp_analyze.render.units import count, duration, share, size
+from xsp_analyze.text.units import count, duration, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

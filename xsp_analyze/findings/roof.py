@@ -12,8 +12,8 @@ from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.shapes import wide_types
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.filled_counters import MEASURED
-from xsp_analyze.render.shown import short_name
-from xsp_analyze.render.units import share
+from xsp_analyze.text.shown import short_name
+from xsp_analyze.text.units import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.render.calls import short_call, spelled_call
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.names import short_call, spelled_call
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

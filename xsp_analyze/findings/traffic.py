@@ -11,7 +11,7 @@ from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.peak_rates import BANDWIDTH
-from xsp_analyze.render.units import count, share
+from xsp_analyze.text.units import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

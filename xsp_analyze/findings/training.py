@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.formulas import total_of
-from xsp_analyze.render.units import count, duration, quantity, share
+from xsp_analyze.text.units import count, duration, quantity, share
 from xsp_model import Kind, Phase
 
 if TYPE_CHECKING:

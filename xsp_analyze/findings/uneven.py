@@ -13,7 +13,7 @@ from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import total_of
-from xsp_analyze.render.shown import short_name
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.shown import short_name
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.frames.trace_frames import TraceFrames
 
-__all__ = ["BLOCK_KEY", "in_short", "repeated_blocks"]
+__all__ = ["BLOCK_KEY", "block_sentences", "repeated_blocks"]
 
 BLOCK_KEY = ("block_index", "position")
 """What tells the rows of a folded table apart."""
@@ -55,7 +55,7 @@ def repeated_blocks(frames: TraceFrames) -> pl.DataFrame:
     return members.drop("node").hstack(layers).sort("block_index", "repetition", "position")
 
 
-def in_short(members: pl.DataFrame) -> list[str]:
+def block_sentences(members: pl.DataFrame) -> list[str]:
     """A clause a block of several layers, the largest first: `24 x layers.{0..23}, 9 layers each`."""
     counts = (pl.col("block").first(), pl.col("repetition").n_unique(), pl.col("position").n_unique(), pl.len())
     blocks = members.group_by("block_index", maintain_order=True).agg(*counts).filter(pl.col("position") > 1)

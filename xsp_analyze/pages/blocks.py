@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from xsp_analyze.render.figure import in_scale
-from xsp_analyze.render.shown import clean, heading, unknown_columns
-from xsp_analyze.render.units import count, duration, scales_of
+from xsp_analyze.text.shown import clean, heading, unknown_columns
+from xsp_analyze.text.units import count, duration, scales_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

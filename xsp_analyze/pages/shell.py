@@ -14,7 +14,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.json_text import plain
-from xsp_analyze.render.shown import clean
+from xsp_analyze.text.shown import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

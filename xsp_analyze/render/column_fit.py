@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from xsp_analyze.render.names import fitted as fitted_names
-from xsp_analyze.render.table import on_the_point
+from xsp_analyze.text.names import fitted as fitted_names
+from xsp_analyze.text.table import on_the_point
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.render.table import TextColumn
+    from xsp_analyze.text.table import TextColumn
 
 __all__ = ["GAP", "NO_LIMIT", "Fitted", "Screen", "fit"]
 

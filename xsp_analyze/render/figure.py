@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.units import Scale, scale_of
+from xsp_analyze.text.units import Scale, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,9 +11,9 @@ import polars as pl
 from xsp_analyze.render.csv_cells import written
 from xsp_analyze.render.csv_text import flat
 from xsp_analyze.render.json_text import plain
-from xsp_analyze.render.table import Table, TextColumn
 from xsp_analyze.render.terminal import table_lines
-from xsp_analyze.render.units import UNKNOWN, count, counted
+from xsp_analyze.text.table import Table, TextColumn
+from xsp_analyze.text.units import UNKNOWN, count, counted
 from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:

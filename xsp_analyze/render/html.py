@@ -6,16 +6,16 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.names import cut
-from xsp_analyze.render.shown import clean, ledger_lines, provenance_line, shown_table, unknown_columns
-from xsp_analyze.render.table import on_the_point
-from xsp_analyze.render.units import count
+from xsp_analyze.text.names import cut
+from xsp_analyze.text.shown import clean, ledger_lines, provenance_line, shown_table, unknown_columns
+from xsp_analyze.text.table import on_the_point
+from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xsp_analyze.core import Result
-    from xsp_analyze.render.table import Table, TextColumn
+    from xsp_analyze.text.table import Table, TextColumn
 
 __all__ = ["definitions", "heading", "marked_up", "paragraph", "result", "table", "text"]
 

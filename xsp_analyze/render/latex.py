@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.names import fitted
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.render.shown import shown_table, unknown_columns
+from xsp_analyze.text.names import fitted
+from xsp_analyze.text.shown import shown_table, unknown_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.core import Result
-    from xsp_analyze.render.table import TextColumn
+    from xsp_analyze.text.table import TextColumn
 
 __all__ = ["escaped", "render", "render_many"]
 

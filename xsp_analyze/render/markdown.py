@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.render.shown import shown_table, unknown_columns
+from xsp_analyze.text.shown import shown_table, unknown_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.core import Result
-    from xsp_analyze.render.table import Table
+    from xsp_analyze.text.table import Table
 
 __all__ = ["escaped", "render", "render_many", "table_lines"]
 

@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.text import Text
 
 from xsp_analyze.render.column_fit import GAP, NO_LIMIT, Fitted, Screen, fit
-from xsp_analyze.render.names import cut
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.render.shown import shown_table, unknown_columns
-from xsp_analyze.render.units import count, plain_spaces
+from xsp_analyze.text.names import cut
+from xsp_analyze.text.shown import shown_table, unknown_columns
+from xsp_analyze.text.units import count, plain_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from xsp_analyze.core import Column, Result
-    from xsp_analyze.render.table import Table, TextColumn
+    from xsp_analyze.text.table import Table, TextColumn
 
 __all__ = ["Screen", "console_on", "render", "render_many", "table_lines", "wrapped"]
 

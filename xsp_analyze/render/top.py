@@ -9,9 +9,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from xsp_analyze.core import Column
-from xsp_analyze.render.names import fitted
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count, number, scale_of, share
+from xsp_analyze.text.names import fitted
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, number, scale_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

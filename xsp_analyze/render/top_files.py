@@ -10,9 +10,9 @@ import polars as pl
 from xsp_analyze.render.csv_cells import written
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import escaped, table_lines
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.table import of_rows
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import of_rows
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

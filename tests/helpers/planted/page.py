@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.helpers.planted.answers import answer
 from tests.helpers.planted.kinds import KINDS
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,8 +22,8 @@ from xsp_analyze.catalog import find
 from xsp_analyze.classification.stages import Stage, stage_entries, stage_of
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.stages import stages as section_of
+from xsp_analyze.service.answers import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -17,8 +17,8 @@ from xsp_analyze.figure import Look, draw, draw_several, width_inches
 from xsp_analyze.figure.icicle import layout
 from xsp_analyze.figure.joint import joint_blocks
 from xsp_analyze.figure.look import settings
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.figures import figure as blocks_of
+from xsp_analyze.service.answers import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -15,8 +15,8 @@ from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.figure.draw import laid_out
 from xsp_analyze.figure.look import settings
 from xsp_analyze.figure.several import blocks_of_several
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.figures import figure as blocks_of
+from xsp_analyze.service.answers import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -13,8 +13,8 @@ from tests.helpers.launched import Launched
 from xsp_analyze.findings import RULES, Advice, advise, thresholds
 from xsp_analyze.findings.elsewhere import ANYWHERE, OF
 from xsp_analyze.findings.pages import pages
-from xsp_analyze.findings.text import as_json, as_markdown, as_text
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.render.findings import as_json, as_markdown, as_text
 from xsp_model import Trace, TraceBuilder
 from xsp_model.schema import TABLES
 

@@ -17,7 +17,7 @@ from xsp_analyze.export.exporter import Exporter, find
 from xsp_analyze.frames.coverage import provenance
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timed_runs import capture_runs, timed_runs
-from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.service.contents import summarise
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -30,9 +30,9 @@ from xsp_analyze.core import run
 from xsp_analyze.figure.draw import draw
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.batches import batches
 from xsp_analyze.pages.report.page import render_answers
+from xsp_analyze.service.answers import Answers
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import XspError, bundle

@@ -12,7 +12,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
-from xsp_analyze.pages.report.answers import Answers
+from xsp_analyze.service.answers import Answers
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
 from xsp_model import XspError

@@ -9,9 +9,9 @@ import pytest
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.decoder_trace import decoder
 from tests.helpers.report_trace import small_trace
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.folded import folded
 from xsp_analyze.pages.report.page import render
+from xsp_analyze.service.answers import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.pages.report.answers import Answers
-from xsp_analyze.pages.report.summary import in_short
-from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.pages.report.summary import summary_sentences
 from xsp_analyze.render.terminal import render
+from xsp_analyze.service.answers import Answers
+from xsp_analyze.service.contents import summarise
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -35,7 +35,7 @@ def test_every_place_says_it_or_none_does(outside_ns: int, caveat: str) -> None:
     trace = _trace(26, outside_ns)
     assert summarise(trace).layer_caveat == caveat
     frames = StepFrames.of(trace)
-    sentence = next(line for line in in_short(Answers(trace)) if line.startswith("Layers of type"))
+    sentence = next(line for line in summary_sentences(Answers(trace)) if line.startswith("Layers of type"))
     assert sentence == f"Layers of type Logits take 100\u202f% of all layer time{', but ' + caveat if caveat else ''}."
     for identity in ("A05", "A06"):
         text = render(run(find(identity), frames))

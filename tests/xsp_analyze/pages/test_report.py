@@ -13,8 +13,8 @@ from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.pages.report.module_rows import module_rows
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import TimeTree, pruned, time_tree
-from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.pages.shell import safe_json
+from xsp_analyze.service.contents import summarise
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import json
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.figures import figure
+from xsp_analyze.service.answers import Answers
 
 _TILES = ("SN_LDSB0", "SN_LDSB1")
 

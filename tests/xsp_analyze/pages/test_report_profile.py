@@ -18,8 +18,8 @@ from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.nested import longest, nested_timelines
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import time_tree
-from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.render import terminal
+from xsp_analyze.service.contents import summarise
 from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsp_analyze.classification.labels import distinct_labels
-from xsp_analyze.render.distinct import numbered, told_apart
+from xsp_analyze.text.names import numbered, told_apart
 
 
 def test_only_labels_that_are_alike_get_what_differs() -> None:

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from xsp_analyze.core import Column
-from xsp_analyze.render import units
-from xsp_analyze.render.units import Scale
+from xsp_analyze.text import units
+from xsp_analyze.text.units import Scale
 
 if TYPE_CHECKING:
     from tests.helpers.browser import Browser

@@ -89,8 +89,8 @@ def _peak(peak: Peak) -> dict[str, object]:
 
 def _table(specs: Sequence[DeviceSpec]) -> str:
     """Aligned columns: name, the peaks, the ideal intensity of FP32, the source."""
-    from xsp_analyze.render.table import of_rows  # noqa: PLC0415
     from xsp_analyze.render.terminal import table_lines  # noqa: PLC0415
+    from xsp_analyze.text.table import of_rows  # noqa: PLC0415
     from xsp_model.device_table import QUANTITIES  # noqa: PLC0415 (see above)
 
     rates = [(q, "GB/s" if u == "byte/s" else f"T{u}", True, 1) for q, u in QUANTITIES.items()]

@@ -23,7 +23,7 @@ from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.findings.recording import Recording
-    from xsp_analyze.pages.report.trace_contents import Summary
+    from xsp_analyze.service.contents import Summary
     from xsp_model import Trace
 
 __all__ = ["info"]
@@ -58,7 +58,7 @@ def info(
     """
     from xsp.api.overview import document, not_answered  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.findings.recording import recordings  # noqa: PLC0415
-    from xsp_analyze.pages.report.trace_contents import summarise  # noqa: PLC0415
+    from xsp_analyze.service.contents import summarise  # noqa: PLC0415
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
@@ -74,7 +74,7 @@ def info(
 
 def _more(more: Sequence[Recording]) -> list[tuple[str, str]]:
     """What the trace has of each topic, and what to record for more of it."""
-    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
     lines = [clean(f"{one.topic}: {one.state}{f'; {one.do}' if one.do else ''}") for one in more]
     return [("recording" if not number else "", line) for number, line in enumerate(lines)]
@@ -93,11 +93,11 @@ def _printed(label: str, text: str) -> str:
 
 def _blocks(trace: Trace) -> list[tuple[str, str]]:
     """What a model has several times, the largest first."""
-    from xsp_analyze.frames.repeated_blocks import in_short, repeated_blocks  # noqa: PLC0415
+    from xsp_analyze.frames.repeated_blocks import block_sentences, repeated_blocks  # noqa: PLC0415
     from xsp_analyze.frames.trace_frames import TraceFrames  # noqa: PLC0415
-    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
-    named = in_short(repeated_blocks(TraceFrames(trace)))
+    named = block_sentences(repeated_blocks(TraceFrames(trace)))
     more = [f"and {thousands(len(named) - _MAX_BLOCKS)} more (xsp analyze -a B28)"] if len(named) > _MAX_BLOCKS else []
     return [("blocks" if not at else "", clean(text)) for at, text in enumerate([*named[:_MAX_BLOCKS], *more])]
 
@@ -108,7 +108,7 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
     for run in summary.runs:
         yield f"run {run['run_id']}", _run(run)
@@ -131,8 +131,8 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _run(run: Mapping[str, object]) -> str:
-    from xsp_analyze.render.shown import clean  # noqa: PLC0415
-    from xsp_analyze.render.units import size  # noqa: PLC0415
+    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.units import size  # noqa: PLC0415
 
     count = run["source_bytes"]
     rank = f"rank {run['rank']} of {_or_dash(run['world_size'])}" if run["rank"] is not None else None
@@ -158,8 +158,8 @@ def _steps(summary: Summary) -> str:
 
 
 def _device(device: Mapping[str, object]) -> str:
-    from xsp_analyze.render.shown import clean  # noqa: PLC0415
-    from xsp_analyze.render.units import duration  # noqa: PLC0415
+    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.units import duration  # noqa: PLC0415
 
     time = device["duration_ns"]
     name = clean(str(device["name"])) if device["name"] else "no name in the file"
@@ -168,7 +168,7 @@ def _device(device: Mapping[str, object]) -> str:
 
 
 def _attribution(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.render.units import share  # noqa: PLC0415
+    from xsp_analyze.text.units import share  # noqa: PLC0415
 
     total = summary.device_time_ns
     for number, part in enumerate(summary.attributed):
@@ -181,8 +181,8 @@ def _attribution(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _ledger(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.render.shown import clean  # noqa: PLC0415
-    from xsp_analyze.render.units import count  # noqa: PLC0415
+    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.units import count  # noqa: PLC0415
 
     for number, finding in enumerate(summary.findings):
         yield (
@@ -194,7 +194,7 @@ def _ledger(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _or_unknown(time_ns: int | None) -> str:
-    from xsp_analyze.render.units import duration  # noqa: PLC0415
+    from xsp_analyze.text.units import duration  # noqa: PLC0415
 
     return "unknown" if time_ns is None else duration(time_ns)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.text import Text
 
-    from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.render.top import Entry, Ranking
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["top"]
 
@@ -61,15 +61,15 @@ def top(
 
     Examples: `xsp top trace.json.gz`, `xsp top job.xsp -n 25`.
     """
-    from xsp_analyze.pages.report.answers import Answers  # noqa: PLC0415
-    from xsp_analyze.pages.report.work_list import in_short  # noqa: PLC0415
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.service.modelled_work import roof_summary  # noqa: PLC0415
 
     with Progress() as progress:
         answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase)
         progress.note("ranking")
         rankings = list(_rankings(answers))
-        how_far = in_short(answers)
+        how_far = roof_summary(answers)
         about = _about(answers, how_far)
     if output_format is not TopFormats.TEXT:
         sentences = [_head(answers, rankings), *([how_far] if how_far else [])]
@@ -117,7 +117,7 @@ def _in_format(
 
 def _head(answers: Answers, rankings: list[Ranking]) -> str:
     """What times are of, in one line."""
-    from xsp_analyze.render.units import duration  # noqa: PLC0415
+    from xsp_analyze.text.units import duration  # noqa: PLC0415
 
     if not rankings and answers.summary.attributed:
         return "Nothing to rank: the trace says of no device work how long it took."
@@ -193,8 +193,8 @@ def _kernel_name(row: dict[str, object]) -> tuple[str, str]:
 
 def _operator_name(row: dict[str, object]) -> tuple[str, str]:
     """How much of the roof it reaches, and what it is called with."""
-    from xsp_analyze.render.calls import short_call  # noqa: PLC0415
-    from xsp_analyze.render.units import share  # noqa: PLC0415
+    from xsp_analyze.text.names import short_call  # noqa: PLC0415
+    from xsp_analyze.text.units import share  # noqa: PLC0415
 
     reached = row["roof_share"]
     name = f"{short_call(row, _MAX_CALL)} {row['dtypes'] or ''}".rstrip()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.cohort.mix import CLASSES
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.tones import tone
-from xsp_analyze.render.shown import clean
+from xsp_analyze.text.shown import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import counted
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,8 +14,8 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort import charts
 from xsp_analyze.pages.cohort.multiples import multiples
 from xsp_analyze.pages.shell import drawn, made_by
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count, duration, is_share, number, quantity, scale_of, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.pages.compare.texts import with_sign
 from xsp_analyze.pages.tones import tone
-from xsp_analyze.render.names import cut
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import apart, count, duration, summed
+from xsp_analyze.text.names import cut
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import apart, count, duration, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

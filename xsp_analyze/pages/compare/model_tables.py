@@ -15,8 +15,8 @@ from xsp_analyze.pages.compare.texts import (
     verdict,
     with_sign,
 )
-from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import apart, count, share
+from xsp_analyze.text.table import Table, of_rows
+from xsp_analyze.text.units import apart, count, share
 from xsp_model.device_table import QUANTITIES
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.pages.compare.texts import change, verdict
 from xsp_analyze.pages.shell import made_by, written
 from xsp_analyze.render.html import marked_up
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.table import split_rows
-from xsp_analyze.render.units import count
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import split_rows
+from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome
     from xsp_analyze.compare.several import Several
-    from xsp_analyze.render.table import Table
+    from xsp_analyze.text.table import Table
 
 __all__ = ["page", "page_of_several"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.pages.compare.texts import change, changed, signed_duration
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import apart, count, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import Table, of_rows
+from xsp_analyze.text.units import apart, count, share
 
 if TYPE_CHECKING:
     import polars as pl

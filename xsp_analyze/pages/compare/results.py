@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.frames.outputs import Basis, InputMatch
 from xsp_analyze.pages.compare.texts import with_sign
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import apart, count, counted, quantity, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import Table, of_rows
+from xsp_analyze.text.units import apart, count, counted, quantity, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison

@@ -13,10 +13,10 @@ from xsp_analyze.pages.compare.model_tables import model_table, peaks_table
 from xsp_analyze.pages.compare.pairs import pairs_table
 from xsp_analyze.pages.compare.results import results_table
 from xsp_analyze.pages.compare.texts import change, changed, interval, verdict, with_sign
-from xsp_analyze.render.names import cut
-from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.table import Table, of_rows
-from xsp_analyze.render.units import apart, apart_in, count, counted, duration, number, scale_of, summed
+from xsp_analyze.text.names import cut
+from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.table import Table, of_rows
+from xsp_analyze.text.units import apart, apart_in, count, counted, duration, number, scale_of, summed
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.several import Compared, Several
     from xsp_analyze.compare.waterfall import Contribution, Waterfall
-    from xsp_analyze.render.units import Scale
+    from xsp_analyze.text.units import Scale
 
 __all__ = ["PageTable", "of_several", "parts", "sections"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.pages.compare.results import result_sentences
 from xsp_analyze.pages.compare.texts import signed_duration, unit_of_time
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import apart, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import apart, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison

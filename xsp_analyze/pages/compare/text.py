@@ -10,9 +10,9 @@ from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.pages.compare.texts import change, verdict
 from xsp_analyze.render.markdown import escaped
 from xsp_analyze.render.markdown import table_lines as markdown_lines
-from xsp_analyze.render.shown import clean
 from xsp_analyze.render.terminal import table_lines, wrapped
-from xsp_analyze.render.units import plain_spaces
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import plain_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.rows import Conclusion
-from xsp_analyze.render.units import THIN_SPACE, UNKNOWN, count, duration, share
+from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, count, duration, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison

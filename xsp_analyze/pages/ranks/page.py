@@ -15,7 +15,7 @@ from xsp_analyze.pages.ranks.sentences import WORTH, exposed, last_to_come, medi
 from xsp_analyze.pages.shell import drawn, made_by
 from xsp_analyze.ranks.experts import experts_by_rank
 from xsp_analyze.ranks.tables import tables
-from xsp_analyze.render.units import count, counted, duration, share
+from xsp_analyze.text.units import count, counted, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.units import count, duration, quantity, size
+from xsp_analyze.text.units import count, duration, quantity, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:
     import polars as pl

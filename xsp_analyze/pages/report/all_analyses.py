@@ -14,7 +14,7 @@ from xsp_analyze.pages.report.row_limits import MAX_ROWS, cut, cut_executions
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["every_analysis"]
 

@@ -9,14 +9,14 @@ import polars as pl
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.units import count, counted, duration, exact, share
+from xsp_analyze.text.units import count, counted, duration, exact, share
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["ledger"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.roofline import over_batch_sizes
-from xsp_analyze.render.units import quantity, share
+from xsp_analyze.text.units import quantity, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from xsp_analyze.pages.blocks import Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["batches"]
 

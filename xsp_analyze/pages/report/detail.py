@@ -16,11 +16,11 @@ from xsp_analyze.pages.report.row_limits import cut
 from xsp_analyze.pages.report.time_tree import pruned, time_tree
 from xsp_analyze.pages.report.utilisation import of_layer_types
 from xsp_analyze.render.figure import figure_data
-from xsp_analyze.render.units import count
+from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 

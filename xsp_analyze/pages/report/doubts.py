@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames import coverage
-from xsp_analyze.pages.report.coverage import coverage_of
 from xsp_analyze.pages.report.step_bar import has_starts
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import counted, duration, share
+from xsp_analyze.service.modelled_work import coverage_of
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import counted, duration, share
 from xsp_model import Attribution, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from xsp_analyze.findings import Advice
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["GENERAL", "doubts"]
 

@@ -12,14 +12,14 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
-from xsp_analyze.render.units import count, share
+from xsp_analyze.text.units import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.core import Column
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["drill"]
 

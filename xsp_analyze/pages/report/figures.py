@@ -13,17 +13,17 @@ from xsp_analyze.core import Role
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.roofline import figure_of
-from xsp_analyze.render.distinct import told_apart
 from xsp_analyze.render.figure import figure_data
-from xsp_analyze.render.shown import clean, heading, short_name
-from xsp_analyze.render.units import count, scale_of
+from xsp_analyze.text.names import told_apart
+from xsp_analyze.text.shown import clean, heading, short_name
+from xsp_analyze.text.units import count, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.core import Column, FigureSpec, Result
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["figure"]
 

@@ -13,7 +13,7 @@ from xsp_analyze.pages.report.tiles import tiles
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["first_screen"]
 

@@ -10,14 +10,14 @@ from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.formulas import known_sum, quotient, total_of
 from xsp_analyze.frames.folded_layers import folded_layers, layer_times, standing_out
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.names import cut
-from xsp_analyze.render.units import count, share
+from xsp_analyze.text.names import cut
+from xsp_analyze.text.units import count, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["folded"]
 

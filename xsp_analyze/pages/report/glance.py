@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xsp_analyze.pages.report.step_bar import step_bar
 
 if TYPE_CHECKING:
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["glance"]
 

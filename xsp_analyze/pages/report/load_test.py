@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration, exact, quantity, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import duration, exact, quantity, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

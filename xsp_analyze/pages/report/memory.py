@@ -12,13 +12,13 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.memory_block import BYTES, curve, sampled, tone_of
 from xsp_analyze.pages.report.row_limits import cut
 from xsp_analyze.render.figure import scaled
-from xsp_analyze.render.units import counted, duration, share, size
+from xsp_analyze.text.units import counted, duration, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["memory"]
 

@@ -11,14 +11,14 @@ from xsp_analyze.frames.memory_blocks import SERIES
 from xsp_analyze.frames.memory_curve import KIND_COLUMNS, of_series
 from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.render.figure import scaled
-from xsp_analyze.render.shown import clean
+from xsp_analyze.text.shown import clean
 from xsp_model import MemoryKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
     from xsp_model import Trace
 
 __all__ = ["BYTES", "curve", "sampled", "tone_of"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.catalog import ANALYSES
-from xsp_analyze.findings.text import gain_of, value_of
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.shown import clean
+from xsp_analyze.render.findings import gain_of, value_of
+from xsp_analyze.text.shown import clean
 
 if TYPE_CHECKING:
     from xsp_analyze.findings import Advice
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["gains_of", "next_steps"]
 

@@ -13,14 +13,14 @@ from xsp_analyze.frames.call_roofs import RATES
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.filled_counters import MODELLED
 from xsp_analyze.frames.peak_rates import BANDWIDTH
-from xsp_analyze.render.calls import short_call, spelled_call
-from xsp_analyze.render.units import quantity
+from xsp_analyze.text.names import short_call, spelled_call
+from xsp_analyze.text.units import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.pages.report.roofline_block import RoofRow
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["operator_points", "roof_sources"]
 

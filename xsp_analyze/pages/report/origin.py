@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.frames import coverage
-from xsp_analyze.render.units import count, duration, size
+from xsp_analyze.text.units import count, duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.frames.roles import Roles
-    from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.trace_contents import Summary
+    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service.contents import Summary
 
 __all__ = ["measured"]
 

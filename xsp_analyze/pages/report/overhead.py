@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.nested import Timeline, longest, nested_timelines
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["overhead", "sentence"]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from xsp_analyze.frames.filled_counters import MIXED, MODELLED
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.coverage import coverage_of
 from xsp_analyze.pages.report.utilisation import utilisation
-from xsp_analyze.render.units import count, duration, exact, quantity, share, size
+from xsp_analyze.service.modelled_work import coverage_of
+from xsp_analyze.text.units import count, duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from xsp_analyze.pages.blocks import Section
-    from xsp_analyze.pages.report.answers import Answers
-    from xsp_analyze.pages.report.trace_contents import Summary
+    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service.contents import Summary
 
 __all__ = ["facts_by_label", "model"]
 

@@ -23,11 +23,11 @@ from xsp_analyze.pages.report import (
     timeline,
     work_list,
 )
-from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.first_screen import first_screen
 from xsp_analyze.pages.report.missing_parts import ids_of, shown_and_missing
 from xsp_analyze.pages.shell import drawn, made_by
 from xsp_analyze.pages.viewer import assets as viewer_assets
+from xsp_analyze.service.answers import Answers
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -91,7 +91,7 @@ def render_answers(answers: Answers) -> str:
         "kind": "XSP report: where the time went",
         "title": _title(answers),
         "first": first_screen(answers, ids_of(shown)),
-        "short": summary.in_short(answers),
+        "short": summary.summary_sentences(answers),
         "measured": origin.measured(answers),
         "sections": shown,
         "missing": missing,

@@ -13,7 +13,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded, heat_map, mean_steps, rank_name
 from xsp_analyze.pages.ranks.sentences import exposed, last_to_come, median, slowest
 from xsp_analyze.pages.report.row_limits import cut
-from xsp_analyze.render.units import count, counted, duration, share
+from xsp_analyze.text.units import count, counted, duration, share
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["ranks"]
 

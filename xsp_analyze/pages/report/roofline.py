@@ -8,17 +8,17 @@ import polars as pl
 
 from xsp_analyze.frames.filled_counters import MEASURED, MIXED, MODELLED
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.coverage import coverage_of, unknown_peaks
 from xsp_analyze.pages.report.operator_points import operator_points, roof_sources
 from xsp_analyze.pages.report.roofline_block import bases_of, roofline_blocks, roofs_of
-from xsp_analyze.render.units import quantity, share
+from xsp_analyze.service.modelled_work import coverage_of, unknown_peaks
+from xsp_analyze.text.units import quantity, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.pages.report.roofline_block import RoofRow
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["figure_of", "over_batch_sizes", "rooflines", "verdict"]
 

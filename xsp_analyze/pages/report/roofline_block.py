@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.frames.filled_counters import MEASURED, MODELLED
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import count
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,8 +11,8 @@ import polars as pl
 from xsp_analyze.analyses.a08_kernel_information import kernel_information, listed, listed_order
 from xsp_analyze.core import Role, run
 from xsp_analyze.formulas import total_of
-from xsp_analyze.render.shown import heading
-from xsp_analyze.render.units import count, share
+from xsp_analyze.text.shown import heading
+from xsp_analyze.text.units import count, share
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result

@@ -10,7 +10,7 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.serving_steps import STEADY_LOAD
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.row_limits import cut
-from xsp_analyze.render.units import count, counted, duration
+from xsp_analyze.text.units import count, counted, duration
 from xsp_model.step_annotations import ServingPhase
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["output_rate", "sentence", "serving"]
 

@@ -13,13 +13,13 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_windows
 from xsp_analyze.frames.roles import Roles
-from xsp_analyze.render.units import counted
+from xsp_analyze.text.units import counted
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["busy_by_step", "coverage_by_step", "latency_by_step", "mfu_by_step", "peak_memory_by_step", "spark"]
 

@@ -8,14 +8,14 @@ from xsp_analyze.analyses.b35_stages import NO_STAGE, SEVERAL_STAGES, UNKNOWN_LA
 from xsp_analyze.classification.stages import Stage
 from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     import polars as pl
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["stages"]
 

@@ -12,15 +12,15 @@ from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.class_time import COMMUNICATION, MEMORY, class_time
 from xsp_analyze.frames.device_time import DEVICE, device_windows
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
-from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.units import duration, share
+from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.units import duration, share
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["busiest", "has_starts", "step_bar"]
 

@@ -10,18 +10,19 @@ from xsp_analyze.findings.thresholds import IDLE_SHARE
 from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.frames.load_tests import load_test
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.pages.report import overhead, roofline, serving, work_list
+from xsp_analyze.pages.report import overhead, roofline, serving
 from xsp_analyze.pages.report.step_bar import has_starts
-from xsp_analyze.render.shown import clean, short_name
-from xsp_analyze.render.units import apart, count, counted, duration, quantity, share
+from xsp_analyze.service.modelled_work import roof_summary
+from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.units import apart, count, counted, duration, quantity, share
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
-__all__ = ["in_one_line", "in_short", "over_ranks"]
+__all__ = ["in_one_line", "over_ranks", "summary_sentences"]
 
 _MAX_WAITING = 0.5  # of the time: from there on the device waits more than it works
 _MUCH_EXPOSED = 0.2  # of the time: communication or copies that nothing hides
@@ -34,13 +35,13 @@ _SPELLED = {
 }  # fmt: skip
 
 
-def in_short(answers: Answers) -> list[str]:
+def summary_sentences(answers: Answers) -> list[str]:
     """What a reader in a hurry should take away, a sentence each."""
     lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_confidence(answers))
     extra = (
         serving.sentence(answers),
         roofline.verdict(answers),
-        work_list.in_short(answers),
+        roof_summary(answers),
         overhead.sentence(answers),
     )
     return [clean(line) for line in (*lines[:3], *extra, *lines[3:]) if line]

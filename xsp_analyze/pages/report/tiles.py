@@ -9,19 +9,18 @@ import polars as pl
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.load_tests import load_test
 from xsp_analyze.pages.report import serving, sparks
-from xsp_analyze.pages.report.coverage import coverage_of
 from xsp_analyze.pages.report.load_test import tiles_of
 from xsp_analyze.pages.report.overview import facts_by_label
 from xsp_analyze.pages.report.step_bar import busiest, has_starts
 from xsp_analyze.pages.report.summary import over_ranks
-from xsp_analyze.pages.report.work_list import reached_share
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration, exact, quantity, share, size
+from xsp_analyze.service.modelled_work import coverage_of, reached_share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["tiles"]
 

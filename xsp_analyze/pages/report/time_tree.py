@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.pages.report.launch_path import LaunchPaths, launch_paths
-from xsp_analyze.render.units import counted
+from xsp_analyze.text.units import counted
 from xsp_model.tree import depths
 from xsp_model.vocabulary import Attribution
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.viewer.block import viewed, viewer
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import duration
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import duration
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Section
-    from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.pages.viewer.opening import MedianStep
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["timeline"]
 

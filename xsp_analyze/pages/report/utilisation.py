@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
 __all__ = ["of_layer_types", "utilisation"]
 

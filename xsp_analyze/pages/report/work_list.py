@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.formulas import quotient, total_of
+from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.coverage import coverage_of, unknown_peaks
-from xsp_analyze.render.calls import spelled_call
-from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.service.modelled_work import coverage_of, roofed_time_ns
+from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Section
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
-__all__ = ["in_short", "work_list"]
+__all__ = ["work_list"]
 
 _MAX_ROWS = 10
 _TITLE = ("gain", "Time to gain", "Where the time to gain is")
@@ -64,46 +63,10 @@ def _left_out(rows: pl.DataFrame) -> str | None:
     )
 
 
-def in_short(answers: Answers) -> str | None:
-    """How far modelled operators are from their roofs, and which have most to gain, for the page's head."""
-    result, covered = answers.of("B23"), coverage_of(answers)
-    if isinstance(result, str) or covered is None:
-        return None
-    if result.table["gain_ns"].null_count() == result.table.height:
-        return unknown_peaks(answers, "How far operators are from what the device can do is unknown")
-    rows = result.table.drop_nulls("gain_ns")
-    gain, first = total_of(rows["gain_ns"]), rows.row(0, named=True)
-    mfu = answers.first("B24").get("mfu")
-    lead = f", most at {spelled_call(first)} ({duration(first['gain_ns'])})" if first["gain_ns"] else ""
-    return (
-        f"Operators run at {share(reached_share(answers))} of what their shapes allow on this device (modelled for"
-        f" {share(covered.modelled_share)} of device time){'' if mfu is None else f', MFU is {share(mfu)}'}:"
-        f" {duration(gain)} of device time to gain at most{lead}."
-    )
-
-
-def reached_share(answers: Answers) -> float | None:
-    """How much of what their shapes allow operators reach: the part of their device time that is not to be gained."""
-    result = answers.of("B23")
-    if isinstance(result, str):
-        return None
-    rows = result.table.drop_nulls("gain_ns")
-    spent = _spent(rows)
-    return 1 - total_of(rows["gain_ns"]) / spent if spent else None
-
-
-def _spent(rows: pl.DataFrame) -> float:
-    """Device time of calls that have a roof: their least time over its share of it."""
-    spent = (
-        pl.when(pl.col("roof_share") > 0).then(quotient(pl.col("roof_ns"), pl.col("roof_share"))).otherwise("gain_ns")
-    )
-    return total_of(rows.select(spent).to_series())
-
-
 def _sentences(answers: Answers, result: Result) -> Iterator[str]:
     """What all of them take and would take, and what they are of."""
     rows = result.table.drop_nulls("gain_ns")
-    spent, gain = _spent(rows), total_of(rows["gain_ns"])
+    spent, gain = roofed_time_ns(rows), total_of(rows["gain_ns"])
     yield (
         f"{duration(spent)} of device time would be {duration(spent - gain)} at the roof, {share(1 - gain / spent)} of"
         f" it: {duration(gain)} to gain at most."

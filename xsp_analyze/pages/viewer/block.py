@@ -14,7 +14,7 @@ from xsp_analyze.pages.viewer.gaps import Gaps, causes, gaps_of
 from xsp_analyze.pages.viewer.launches import Launches, launches_of
 from xsp_analyze.pages.viewer.levels import levels_of
 from xsp_analyze.pages.viewer.opening import drawn_steps, median_step
-from xsp_analyze.render.units import count, duration
+from xsp_analyze.text.units import count, duration
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from xsp_analyze.frames.device_time import DEVICE
 from xsp_analyze.frames.timed_runs import timed
 from xsp_analyze.pages.viewer.columns import encoded
 from xsp_analyze.pages.viewer.lanes import Lane, Titles
-from xsp_analyze.render.shown import clean
+from xsp_analyze.text.shown import clean
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.trace_frames import TraceFrames

@@ -14,7 +14,7 @@ from xsp_analyze.pages.tones import TONES, tone
 from xsp_analyze.pages.viewer.boxes import NONE, Boxes
 from xsp_analyze.pages.viewer.lanes import lanes_of, timed_spans
 from xsp_analyze.pages.viewer.nesting import nested_rows
-from xsp_analyze.render.shown import clean
+from xsp_analyze.text.shown import clean
 from xsp_model import Level
 from xsp_model.arrays import lookup
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from xsp_analyze.findings.advice import Basis
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import table_lines
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.table import of_rows
-from xsp_analyze.render.units import count, duration, plain_spaces, quantity, share
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import of_rows
+from xsp_analyze.text.units import count, duration, plain_spaces, quantity, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ import polars as pl
 
 from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_analyze.frames.timed_runs import capture_runs, timed, timed_runs
-from xsp_analyze.render.units import FULL_COVERAGE, share
+from xsp_analyze.text.units import FULL_COVERAGE, share
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How much of device time the modelled work is of, and what is not modelled."""
+"""How much of device time the modelled work is of, what is not modelled, and how far it is from the roofs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.formulas import total_of
-from xsp_analyze.render.shown import clean
-from xsp_analyze.render.units import share
+from xsp_analyze.formulas import quotient, total_of
+from xsp_analyze.text.names import spelled_call
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.pages.report.answers import Answers
+    from xsp_analyze.service.answers import Answers
 
-__all__ = ["Coverage", "coverage_of", "unknown_peaks"]
+__all__ = ["Coverage", "coverage_of", "reached_share", "roof_summary", "roofed_time_ns", "unknown_peaks"]
 
 _MAX_NAMED = 3
 _MIN_NAMED = 0.005  # of device time: less is not worth a name
@@ -62,3 +63,39 @@ def unknown_peaks(answers: Answers, what: str) -> str:
         f"{what}, as peak rates {which}: name the device with --gpu NAME (xsp devices lists names), or give its rates"
         " with --device FILE.toml."
     )
+
+
+def roof_summary(answers: Answers) -> str | None:
+    """How far modelled operators are from their roofs, and which have most to gain, for the page's head."""
+    result, covered = answers.of("B23"), coverage_of(answers)
+    if isinstance(result, str) or covered is None:
+        return None
+    if result.table["gain_ns"].null_count() == result.table.height:
+        return unknown_peaks(answers, "How far operators are from what the device can do is unknown")
+    rows = result.table.drop_nulls("gain_ns")
+    gain, first = total_of(rows["gain_ns"]), rows.row(0, named=True)
+    mfu = answers.first("B24").get("mfu")
+    lead = f", most at {spelled_call(first)} ({duration(first['gain_ns'])})" if first["gain_ns"] else ""
+    return (
+        f"Operators run at {share(reached_share(answers))} of what their shapes allow on this device (modelled for"
+        f" {share(covered.modelled_share)} of device time){'' if mfu is None else f', MFU is {share(mfu)}'}:"
+        f" {duration(gain)} of device time to gain at most{lead}."
+    )
+
+
+def reached_share(answers: Answers) -> float | None:
+    """How much of what their shapes allow operators reach: the part of their device time that is not to be gained."""
+    result = answers.of("B23")
+    if isinstance(result, str):
+        return None
+    rows = result.table.drop_nulls("gain_ns")
+    spent = roofed_time_ns(rows)
+    return 1 - total_of(rows["gain_ns"]) / spent if spent else None
+
+
+def roofed_time_ns(rows: pl.DataFrame) -> float:
+    """Device time of calls that have a roof: their least time over its share of it."""
+    spent = (
+        pl.when(pl.col("roof_share") > 0).then(quotient(pl.col("roof_ns"), pl.col("roof_share"))).otherwise("gain_ns")
+    )
+    return total_of(rows.select(spent).to_series())

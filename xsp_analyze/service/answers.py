@@ -11,7 +11,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.pages.report.trace_contents import Summary, summarise
+from xsp_analyze.service.contents import Summary, summarise
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -1,18 +1,20 @@
-"""Names fitted to a column: kernels' names run to hundreds of characters and differ at both ends or in between."""
+"""Names as people can read them: cut to a width, told apart, numbered, calls with their arguments."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from os.path import commonprefix
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from xsp_analyze.text.units import UNKNOWN
 
-__all__ = ["bare", "cut", "fitted"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["bare", "cut", "fitted", "numbered", "short_call", "spelled_call", "told_apart"]
 
 _CPP = re.compile(r"[<(]")
 _NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")
@@ -80,3 +82,61 @@ def _parted(names: Sequence[str], width: int) -> dict[str, str]:
     texts = {name: cut(f"{name[:head]}{_GAP if start > head else ''}{name[start:]}", width) for name in names}
     counts = Counter(texts.values())
     return texts if max(counts.values()) < len(names) else {}
+
+
+# Labels that can be told apart: those that are alike get what differs.
+
+
+def told_apart(labels: Sequence[str], details: Sequence[Sequence[str]]) -> list[str]:
+    """Each label; where several are alike, with those of its details that differ among them, or at last a number.
+
+    `details` has a sequence for each label, alike in length.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, label in enumerate(labels):
+        groups.setdefault(label, []).append(index)
+    made = list(labels)
+    for label, members in groups.items():
+        if len(members) > 1:
+            for index, differing in zip(members, _differing([details[i] for i in members]), strict=True):
+                made[index] = f"{label} ({', '.join(differing)})" if differing else label
+    return numbered(made)
+
+
+def _differing(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Of each row what is not the same in all; no more columns than tell the rows apart."""
+    chosen: list[int] = []
+    for column in range(len(rows[0])):
+        before, after = (len({tuple(row[i] for i in kept) for row in rows}) for kept in (chosen, [*chosen, column]))
+        if after > before:
+            chosen.append(column)
+    return [[row[i] for i in chosen if row[i] != UNKNOWN] or [UNKNOWN] * bool(chosen) for row in rows]
+
+
+def numbered(labels: Sequence[str]) -> list[str]:
+    """Labels that are still alike, with a number each."""
+    alike, seen = Counter(labels), Counter[str]()
+    made = []
+    for label in labels:
+        seen[label] += 1
+        made.append(f"{label} #{seen[label]}" if alike[label] > 1 else label)
+    return made
+
+
+# A call of an operator as people read it: what it is called with, in one line.
+
+_MAX_SHORT = 34
+_MAX_SHAPES = 90
+
+
+def spelled_call(row: Mapping[str, Any]) -> str:
+    """A row of B23: `aten::linear of 1x141x512, 512x512 in bf16`."""
+    shapes = f" of {cut(row['shapes'], _MAX_SHAPES)}" if row["shapes"] else ""
+    dtypes = f" in {row['dtypes']}" if row["dtypes"] else ""
+    return f"{row['operator']}{shapes}{dtypes}"
+
+
+def short_call(row: Mapping[str, Any], max_length: int = _MAX_SHORT) -> str:
+    """The same beside a point or a number: `linear 1x141x512, 512x512`."""
+    name = str(row["operator"]).rpartition("::")[2]
+    return cut(f"{name} {row['shapes'] or ''}".strip(), max_length)

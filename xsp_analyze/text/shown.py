@@ -1,4 +1,4 @@
-"""A result as people read it: words for headings, one unit a column, text for every cell."""
+"""What the rows add up to that a table does not show: sums, where a sum over rows says something."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from xsp_analyze.core import Role
-from xsp_analyze.render.names import bare
-from xsp_analyze.render.remainder import sums_of_the_rest
-from xsp_analyze.render.table import Table, TextColumn
-from xsp_analyze.render.units import FULL_COVERAGE, UNKNOWN, count, duration, number, scales_of, share
+from xsp_analyze.text.names import bare
+from xsp_analyze.text.table import Table, TextColumn
+from xsp_analyze.text.units import FULL_COVERAGE, UNKNOWN, count, duration, number, scales_of, share
 from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import polars as pl
-
     from xsp_analyze.core import Column, Result
-    from xsp_analyze.render.units import Scale
+    from xsp_analyze.text.units import Scale
 
 __all__ = [
     "clean",
@@ -29,8 +28,28 @@ __all__ = [
     "short_name",
     "shown_columns",
     "shown_table",
+    "sums_of_the_rest",
     "unknown_columns",
 ]
+
+
+def sums_of_the_rest(result: Result, shown: int) -> Mapping[str, int | float | None]:
+    """The sums over the rows after the first `shown`, by column; null where one of these values is unknown.
+
+    Shares of several steps, which stand in one table where each is answered for itself, are left out.
+    """
+    rest = result.table.slice(shown)
+    several = "step" in rest.columns
+    names = [
+        name for name in result.analysis.additive if name in rest.columns and not (several and name.endswith("share"))
+    ]
+    if not names or rest.is_empty():
+        return {}
+    sums = (pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name) for name in names)
+    return rest.select(sums).row(0, named=True)
+
+
+# A result as people read it: words for headings, one unit a column, text for every cell.
 
 _UNIT_SUFFIXES = ("_ns", "_bytes", "_per_s")
 _UNIT_IN_HEADER = re.compile(r" \([^()]*\)$")

@@ -1,0 +1,1 @@
+"""What commands, pages, batches, the API and agents all ask of a trace: answers, contents, distance from its roofs."""
