@@ -126,7 +126,7 @@ def _print_comparison(what: str, comparison: Comparison) -> None:
     latency = comparison.latency
     interval = f"{latency.low or 0:.2f} to {latency.high or np.inf:.2f}"
     mark = "SIGNIFICANT" if latency.significant else ""
-    rows = f"{_alarms(comparison)} of {comparison.tested} rows significant"
+    rows = f"{_alarms(comparison)} of {comparison.test_count} rows significant"
     print(f"{what}: {rows}; latency {latency.ratio:.3f} ({interval}) {mark}")
 
 

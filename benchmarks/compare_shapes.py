@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.compare.conclusions import corrected, decided
+from xsp_analyze.compare.conclusions import conclude, conclude_all
 from xsp_analyze.compare.levels import Measured
 from xsp_analyze.compare.rows import Assumed, Conclusion, rows_of
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, RUN_NOISE
-from xsp_analyze.compare.step_noise import trimmed
+from xsp_analyze.compare.step_noise import trimmed_means
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,7 +148,7 @@ def _compared(before: Sequence[Floats], after: Sequence[Floats]) -> list[Row]:
     keys = [(n, n) for n in range(_ROWS)]
     one, two = ([_measured(times) for times in side] for side in (before, after))
     rows, _ = rows_of("layer", one, two, keys, lambda a, _: {"name": str(a)}, _ASSUMED)
-    return corrected(rows)
+    return conclude_all(rows)
 
 
 def _of_model(before: Sequence[Floats], after: Sequence[Floats]) -> Row:
@@ -157,11 +157,11 @@ def _of_model(before: Sequence[Floats], after: Sequence[Floats]) -> Row:
     beside = [_measured(times) for times in before], [_measured(times) for times in after]
     rows, _ = rows_of("model", one, two, [(0, 0)], lambda _, __: {"name": "latency"}, _ASSUMED, beside)
     p = rows[0].p_value
-    return decided(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE)
+    return conclude(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE)
 
 
 def _measured(times: Floats) -> Measured:
-    return Measured(pl.DataFrame({"key": range(len(times))}), trimmed(times), np.ones(len(times)), times)
+    return Measured(pl.DataFrame({"key": range(len(times))}), trimmed_means(times), np.ones(len(times)), times)
 
 
 def _holds(row: Row) -> float:

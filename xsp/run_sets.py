@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.merge.merge import MIN_MATCH, merge
-from xsp_analyze.merge.ranks import joined
+from xsp_analyze.merge.ranks import join_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,4 +22,4 @@ def merged_sets(sets: Sequence[LeveledRuns], *, min_match: float = MIN_MATCH, ba
     XspError where runs are of different work or match too little.
     """
     profiles = [merge(s.traces, min_match=min_match, noted=s.findings, batch_size=batch_size) for s in sets]
-    return joined(profiles) if len(profiles) > 1 else profiles[0]
+    return join_ranks(profiles) if len(profiles) > 1 else profiles[0]

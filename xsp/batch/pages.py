@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from xsp.batch.job_tables import local_tables
 from xsp.batch.locations import joined
-from xsp_analyze.cohort.cohort import Member, gathered
+from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import from_json
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort.page import render
 from xsp_analyze.render.findings import gain
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, counted
+from xsp_analyze.text.units import count, count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def index_page(document: Mapping[str, Any]) -> str:
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
     before = [*_failed(bad), *_jobs(document), *_glances(document)]
-    return render(gathered(models), title=title, before=before, after=_left_out(document))
+    return render(group_by_system(models), title=title, before=before, after=_left_out(document))
 
 
 def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _title(traces: int, jobs: int) -> str:
-    parts = [counted(many, noun, f"{noun}s") for many, noun in ((traces, "trace"), (jobs, "job")) if many]
+    parts = [count_of(many, noun, f"{noun}s") for many, noun in ((traces, "trace"), (jobs, "job")) if many]
     return f"Batch of {' and '.join(parts) or 'nothing that could be read'}"
 
 
@@ -121,7 +121,7 @@ def _left_out(document: Mapping[str, Any]) -> list[Section]:
     if not rows:
         return []
     entries = [(row["input"], None, row["reason"]) for row in rows]
-    listed = _listed(entries, summary=f"{counted(len(rows), 'file', 'files')}")
+    listed = _listed(entries, summary=f"{count_of(len(rows), 'file', 'files')}")
     means = "Files of folders that no known profiler wrote."
     return [blocks.section("left-out", "Left out", "Left out", means, [listed])]
 

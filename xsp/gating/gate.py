@@ -49,7 +49,7 @@ def judged(before: Sequence[Trace], after: Sequence[Trace], rules: Sequence[str]
     compared = of_traces(before, after, _SIDES, Request(rules=[parse(rule) for rule in rules]))
     several = Several([compared])
     verdict = Verdict.PASSED
-    if several.violated or several.undecided:
-        verdict = Verdict.REGRESSED if several.violated else Verdict.INCONCLUSIVE
+    if several.any_violated or several.any_undecided:
+        verdict = Verdict.REGRESSED if several.any_violated else Verdict.INCONCLUSIVE
     comparison = compared.comparison
     return Judgement(verdict, terminal(comparison, compared.outcomes, rows=_ROWS), comparison.latency.ratio)

@@ -42,10 +42,10 @@ def label_of(name: str, kind: str = "kernel") -> str:
     entry = kernel_matcher().first(name)
     match = entry.pattern.search(name) if entry else None
     if entry and entry.label and match:
-        return _cut(_filled(entry.label, name, match))
+        return _cut(_fill_template(entry.label, name, match))
     wrapped = _WRAPPED.search(name)  # clover::par_ranged2d_kernel<PdV_kernel(...)::[lambda ...]>: the function in it
     function = wrapped[1] if wrapped else base_name(name) or name
-    return _cut(f"{_shortened(function)} {precision_of(name) or ''}".strip())
+    return _cut(f"{_short_function_name(function)} {precision_of(name) or ''}".strip())
 
 
 def distinct_labels(labels: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -90,14 +90,14 @@ def precision_of(name: str) -> str | None:
     return entry.precision if entry else None
 
 
-def _filled(template: str, name: str, match: re.Match[str]) -> str:
-    groups = {key: _shortened(value) for key, value in match.groupdict().items() if value}
+def _fill_template(template: str, name: str, match: re.Match[str]) -> str:
+    groups = {key: _short_function_name(value) for key, value in match.groupdict().items() if value}
     groups["precision"] = precision_of(name) or ""
     text = _FIELD.sub(lambda field: next((groups[k] for k in field[1].split("|") if groups.get(k)), ""), template)
     return _SPACES.sub(" ", _EMPTY_SIZE.sub("", text)).strip()
 
 
-def _shortened(function: str) -> str:
+def _short_function_name(function: str) -> str:
     """A function's name without what says that it is a kernel."""
     mangled = _MANGLED.search(function)
     bare = _KERNEL.sub("", mangled[1] if mangled else function).strip("_")

@@ -27,10 +27,10 @@ class Pattern:
 
     def search(self, text: str) -> re.Match[str] | None:
         """Where the pattern is found first."""
-        return self._compiled.search(text)
+        return self._pattern_object.search(text)
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
+    def _pattern_object(self) -> re.Pattern[str]:
         return re.compile(self.text)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_analyze.cohort.facts import Facts, Speed
     from xsp_analyze.cohort.price import Prices
 
-__all__ = ["Member", "System", "gathered"]
+__all__ = ["Member", "System", "group_by_system"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class System:
         return prices.per_thousand(self.facts.system, self.best[0].throughput_per_s if self.best else None)
 
 
-def gathered(members: Iterable[Member]) -> list[System]:
+def group_by_system(members: Iterable[Member]) -> list[System]:
     """The members by model, system and framework, in that order.
 
     Traces that do not name a batch size are a row each, as nothing says that they are of the same work.

@@ -113,7 +113,7 @@ def facts_seen(frames: StepFrames, name: str, of: Callable[[str], Result | str] 
         **_layers(_table("A06", ask), frames),
         **_roof(_table("A14", ask)),
         **_memory(frames, on_device=not frames.of_trace.all_activities.is_empty()),
-        attributed_share=_attributed(frames),
+        attributed_share=_layer_share(frames),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
         utilisation=utilisation(frames),
         mix=operator_mix(frames),
@@ -252,7 +252,7 @@ def _memory(frames: StepFrames, *, on_device: bool) -> dict[str, Any]:
     return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
-def _attributed(frames: StepFrames) -> float | None:
+def _layer_share(frames: StepFrames) -> float | None:
     """Share of device time that belongs to a layer."""
     work = frames.of_trace.all_activities
     total = int(work["duration_ns"].sum())

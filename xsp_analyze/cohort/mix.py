@@ -76,11 +76,11 @@ def _of_operators(frames: StepFrames) -> Mix:
     work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
     if work.is_empty():
         own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
-        return _shares(_per_step(frames, _typed(own)), "host time of operators", None)
+        return _shares(_per_step(frames, _with_types(own)), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
     total, part = (int(frames.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
-    return _shares(_per_step(frames, _typed(inside)), "device time of operators", part / total if total else None)
+    return _shares(_per_step(frames, _with_types(inside)), "device time of operators", part / total if total else None)
 
 
 def _per_step(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
@@ -93,7 +93,7 @@ def _per_step(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
     return frames.combine(sums, ["name"], ["duration_ns"])
 
 
-def _typed(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_types(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with the type of each operator as its name."""
     names = rows["name"].cast(pl.String).unique().sort()
     types = pl.DataFrame(

@@ -56,11 +56,11 @@ _OUTPUTS = (
 
 def accuracies(systems: Sequence[System], prices: Prices = NO_PRICES, target: Target | None = None) -> Result:
     """One row a trace, metric and dataset, in the order of models."""
-    rows = [row for system in systems for member in system.members for row in _measured(system, member, prices, target)]
+    rows = [row for system in systems for member in system.members for row in _rows_of(system, member, prices, target)]
     return result_of("B13.accuracy", "accuracy and time to a target", _ACCURACIES, rows)
 
 
-def _measured(system: System, member: Member, prices: Prices, target: Target | None) -> Iterator[dict[str, Any]]:
+def _rows_of(system: System, member: Member, prices: Prices, target: Target | None) -> Iterator[dict[str, Any]]:
     measures = member.facts.accuracies
     for (metric, dataset), last in final(measures).items():
         own = [m for m in measures if (m.metric, m.dataset) == (metric, dataset)]

@@ -57,8 +57,8 @@ def with_baseline(text: str, name: str, inputs: Sequence[str], note: str) -> str
     """The text of a file of baselines with this one in it, in place of one of that name; the rest stays as it is."""
     if not _NAME.fullmatch(name):
         raise XspError(f"{name!r} cannot name a baseline", advice="Use letters, digits, - and _")
-    lines = [f"[baselines.{name}]", f"inputs = [{', '.join(_quoted(i) for i in inputs)}]"]
-    lines += [f"note = {_quoted(note)}"] if note else []
+    lines = [f"[baselines.{name}]", f"inputs = [{', '.join(_toml_string(i) for i in inputs)}]"]
+    lines += [f"note = {_toml_string(note)}"] if note else []
     entry = "\n".join(lines) + "\n"
     old = re.compile(rf"^\[baselines\.{re.escape(name)}\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z))*", re.MULTILINE)
     match = old.search(text)
@@ -68,6 +68,6 @@ def with_baseline(text: str, name: str, inputs: Sequence[str], note: str) -> str
     return text[: match.start()] + entry + (f"\n{rest}" if rest else "")
 
 
-def _quoted(text: str) -> str:
+def _toml_string(text: str) -> str:
     """A basic string of TOML: JSON's escapes are its own, but for the character 127."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -32,8 +32,8 @@ def block_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> list[Row
     members = _members(one), _members(two)
     if members[0].is_empty() or members[1].is_empty():
         return []
-    keys = _paired(one, two, members, pairs)
-    labels = [{row["key"]: row for row in _described(side).iter_rows(named=True)} for side in members]
+    keys = _pair_keys(one, two, members, pairs)
+    labels = [{row["key"]: row for row in _block_labels(side).iter_rows(named=True)} for side in members]
 
     def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
         before, after = labels[0][a], labels[1][b]
@@ -43,7 +43,7 @@ def block_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> list[Row
             "layer_type": before["layer_type"],
         }
 
-    measured = _measured(one, members[0]), _measured(two, members[1])
+    measured = _measure_positions(one, members[0]), _measure_positions(two, members[1])
     return rows_of("layer_block", *measured, keys, describe, assumed)[0]
 
 
@@ -55,7 +55,7 @@ def _members(side: Side) -> pl.DataFrame:
     return members.filter(several).with_columns(key)
 
 
-def _described(members: pl.DataFrame) -> pl.DataFrame:
+def _block_labels(members: pl.DataFrame) -> pl.DataFrame:
     """One row a key: `Attention of 24 x layers.{0..23}`, and the type."""
     name = pl.format("{} of {} x {}", pl.col("position_name").first(), pl.len(), pl.col("block").first())
     return members.group_by("key", maintain_order=True).agg(
@@ -63,7 +63,7 @@ def _described(members: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _paired(one: Side, two: Side, members: tuple[pl.DataFrame, pl.DataFrame], pairs: Pairs) -> list[tuple[str, str]]:
+def _pair_keys(one: Side, two: Side, members: tuple[pl.DataFrame, pl.DataFrame], pairs: Pairs) -> list[tuple[str, str]]:
     """Keys of positions that are one and the same, by the pairs of their layers."""
     of_layer = [dict(m.select("layer_index", "key").iter_rows()) for m in members]
     layers = one.layers[0].keys, two.layers[0].keys
@@ -85,7 +85,7 @@ def _partners(joint: Any) -> Mapping[Any, Any]:  # noqa: ANN401 (pairs of keys o
     return partners
 
 
-def _measured(side: Side, members: pl.DataFrame) -> Sequence[Measured]:
+def _measure_positions(side: Side, members: pl.DataFrame) -> Sequence[Measured]:
     """The sums over the layers of each position in each capture."""
     at = dict(members.select("layer_index", "key").iter_rows())
     keys = members["key"].unique(maintain_order=True)

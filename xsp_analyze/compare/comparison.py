@@ -9,8 +9,8 @@ import polars as pl
 
 from xsp_analyze.compare.block_rows import block_rows
 from xsp_analyze.compare.common import check_common, same_content
-from xsp_analyze.compare.conclusions import corrected
-from xsp_analyze.compare.expected import expected
+from xsp_analyze.compare.conclusions import conclude_all
+from xsp_analyze.compare.expected import expect_from_peaks
 from xsp_analyze.compare.facts import DifferenceKind, differences
 from xsp_analyze.compare.kernel_changes import changes, regrouped_rows
 from xsp_analyze.compare.layer_pairs import pair_layers
@@ -24,7 +24,7 @@ from xsp_analyze.compare.level_rows import (
     operator_rows,
 )
 from xsp_analyze.compare.moves import moves
-from xsp_analyze.compare.parts import explained, placed
+from xsp_analyze.compare.parts import add_places, explain_difference
 from xsp_analyze.compare.results import results
 from xsp_analyze.compare.rows import Assumed, in_order
 from xsp_analyze.compare.side import Side
@@ -95,7 +95,7 @@ class Comparison:
         return self.pairs.rate
 
     @property
-    def matched_by(self) -> str:
+    def layer_pairing(self) -> str:
         """What of them layers were paired by."""
         return self.pairs.by
 
@@ -114,7 +114,7 @@ class Comparison:
         return rates[0], rates[1]
 
     @property
-    def tested(self) -> int:
+    def test_count(self) -> int:
         """How many rows were tested, and corrected for."""
         return sum(row.p_value is not None for row in self.rows)
 
@@ -149,10 +149,10 @@ def compare(
     layers, judged = layer_rows(one, two, pairs, assumed)
     changed, regrouped, kernel_match = _changes(one, two, pairs) if on_device else ([], 0, None)
     partner = kernel_partners(one, two, changed) if on_device else {}
-    moved, classes = _moved(one, two, partner) if on_device else ({}, [])
+    moved, classes = _moves_of(one, two, partner) if on_device else ({}, [])
     operators = operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
     check_common(one, two, pairs, operators)
-    rows = corrected(
+    rows = conclude_all(
         [
             *layer_type_rows(one, two, assumed, moved.get("layer_type", {}), same_framework=same_framework),
             *operators,
@@ -161,8 +161,8 @@ def compare(
             *kernel_rows(one, two, changed, partner, assumed, moved.get("kernel", {})),
         ]
     )
-    blocks = corrected(block_rows(one, two, pairs, assumed))  # sums of rows of layers: corrected among themselves
-    falls = explained(one, two, pairs, on_device=on_device)
+    blocks = conclude_all(block_rows(one, two, pairs, assumed))  # sums of rows of layers: corrected among themselves
+    falls = explain_difference(one, two, pairs, on_device=on_device)
     return Comparison(
         one,
         two,
@@ -181,7 +181,7 @@ def compare(
         judged.run_noise_source,
         per_input,
         same_content(one, two),
-        expected(one, two) if on_device else None,
+        expect_from_peaks(one, two) if on_device else None,
         results(one, two),
     )
 
@@ -216,7 +216,7 @@ def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -
     return reasons
 
 
-def _moved(one: Side, two: Side, partner: Mapping[str, str]) -> tuple[dict[str, dict[str, Move]], list[ClassMoves]]:
+def _moves_of(one: Side, two: Side, partner: Mapping[str, str]) -> tuple[dict[str, dict[str, Move]], list[ClassMoves]]:
     """By level where the time of its rows moved, and the classes of which enough moved to be told.
 
     A kernel that took another's place everywhere counts as that one.
@@ -236,7 +236,7 @@ def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], int, flo
     if first.is_empty() or second.is_empty():
         return [], 0, None
     matched, rows = match_kernels(first, second)
-    ours, theirs = placed(first, second, one, two, pairs)
+    ours, theirs = add_places(first, second, one, two, pairs)
     regrouped = regrouped_rows(ours, theirs, rows)
     left = (_without(side, regrouped[name]) for side, name in ((ours, "first"), (theirs, "second")))
     return changes(*left), regrouped.height, matched.alignment.rate

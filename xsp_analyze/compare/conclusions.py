@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.rows import Row
 
-__all__ = ["MARGIN", "corrected", "decided"]
+__all__ = ["MARGIN", "conclude", "conclude_all"]
 
 MARGIN = 1.1
 """An interval that reaches beyond this factor, either way, is too wide to say that nothing changed."""
 
 
-def decided(row: Row, *, is_discovery: bool) -> Row:
+def conclude(row: Row, *, is_discovery: bool) -> Row:
     """The row with its conclusion, and whether that is a significant change; as it is where nothing is known of noise.
 
     `is_discovery`: its interval, corrected for how many rows were tested, leaves out 1. A rank test that could decide
@@ -44,19 +44,21 @@ def _outcome(row: Row, *, is_discovery: bool) -> Conclusion:
     return Conclusion.UNCHANGED if narrow else Conclusion.INCONCLUSIVE
 
 
-def corrected(rows: Sequence[Row]) -> list[Row]:
+def conclude_all(rows: Sequence[Row]) -> list[Row]:
     """The rows decided, with q: corrected for as many as were tested, all of them together."""
     p = np.array([np.nan if r.p_value is None else r.p_value for r in rows], dtype=np.float64)
     q, is_discovery = discoveries(p)
     return [
-        _moved(
-            decided(row if np.isnan(q[at]) else replace(row, q_value=float(q[at])), is_discovery=bool(is_discovery[at]))
+        _mark_moved(
+            conclude(
+                row if np.isnan(q[at]) else replace(row, q_value=float(q[at])), is_discovery=bool(is_discovery[at])
+            )
         )
         for at, row in enumerate(rows)
     ]
 
 
-def _moved(row: Row) -> Row:
+def _mark_moved(row: Row) -> Row:
     """The row, called moved where it is on both sides and its time is elsewhere."""
     moved = bool(row.moved_to or row.moved_from) and row.change == "same"
     return replace(row, change="moved") if moved else row

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.compare.levels import UNKNOWN_TYPE, combined, measured, operator_calls
-from xsp_analyze.merge.kernel_names import normalised
+from xsp_analyze.compare.levels import UNKNOWN_TYPE, measure, measure_sums, operator_calls
+from xsp_analyze.merge.kernel_names import normal_name
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -37,35 +37,35 @@ def kernels(frames: StepFrames) -> Measured:
     )
     work = frames.activities.rename({"name": "kernel_name"})
     per_step = work.with_columns(_keys(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
-    return measured(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
+    return measure(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
                      frames.of_trace.roles.kernels)  # fmt: skip
 
 
 def kernel_classes(frames: StepFrames) -> Measured:
     """One row a class of kernels: device time."""
-    work = frames.once(_labelled)
-    return combined(frames, _timed(work, "kernel_class"))
+    work = frames.once(_with_labels)
+    return measure_sums(frames, _times_by(work, "kernel_class"))
 
 
 def operators(frames: StepFrames) -> Measured:
     """One row an operator's name: device time that it launched itself, and one for what graphs replay."""
-    work = frames.once(_labelled)
-    return combined(frames, _timed(work.filter(pl.col("operator") != NO_OPERATOR), "operator"))
+    work = frames.once(_with_labels)
+    return measure_sums(frames, _times_by(work.filter(pl.col("operator") != NO_OPERATOR), "operator"))
 
 
 def cells(frames: StepFrames) -> pl.DataFrame:
     """Time and count in a mean step: layer_type, operator, kernel_class, kernel (a key of `kernels`), ns, count."""
-    work = frames.once(_labelled)
+    work = frames.once(_with_labels)
     return work.group_by("layer_type", "operator", "kernel_class", "kernel", maintain_order=True).agg(
         pl.col("work_ns").cast(pl.Float64).sum().alias("ns"), pl.col("work_count").cast(pl.Float64).sum().alias("count")
     )
 
 
-def _timed(work: pl.DataFrame, key: str) -> pl.DataFrame:
+def _times_by(work: pl.DataFrame, key: str) -> pl.DataFrame:
     return work.select("run_id", "step", pl.col(key).alias("key"), pl.col("duration_ns").alias("ns"))
 
 
-def _labelled(frames: StepFrames) -> pl.DataFrame:
+def _with_labels(frames: StepFrames) -> pl.DataFrame:
     """The activities of the steps with what each is called at every level."""
     work = frames.work
     launchers = operator_calls(frames).select("span_id", "operator")
@@ -88,7 +88,7 @@ def _layer_type(replayed: pl.Expr) -> pl.Expr:
 def _keys(rows: pl.DataFrame) -> pl.Series:
     """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
     distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
-    keys = [f"{kind} {normalised(name)}" for name, kind in distinct.iter_rows()]
+    keys = [f"{kind} {normal_name(name)}" for name, kind in distinct.iter_rows()]
     named = distinct.with_columns(pl.Series("key", keys, dtype=pl.String))
     both = rows.select(pl.col("kernel_name", "kind").cast(pl.String))
     return both.join(named, on=["kernel_name", "kind"], how="left", maintain_order="left")["key"]

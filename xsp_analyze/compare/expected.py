@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.side import Side
 
-__all__ = ["Bound", "Expected", "expected"]
+__all__ = ["Bound", "Expected", "expect_from_peaks"]
 
 _PEAK_OF = {  # by the type that most of the time goes to, with which the products run
     "fp64": "fp64",
@@ -58,15 +58,15 @@ class Expected:
     modelled_share: float | None = None
 
 
-def expected(one: Side, two: Side) -> Expected | None:
+def expect_from_peaks(one: Side, two: Side) -> Expected | None:
     """What to expect; null where both sides ran on the same device, or no peak is known of both."""
     if one.facts.device is None or two.facts.device is None or one.facts.device == two.facts.device:
         return None
     peaks = [_peaks(side) for side in (one, two)]
     precision = one.facts.precision
     alike = precision is not None and precision == two.facts.precision
-    memory = _bound(BANDWIDTH, *peaks)
-    compute = _bound(_PEAK_OF.get(precision or "", ""), *peaks) if alike else None
+    memory = _bound_of(BANDWIDTH, *peaks)
+    compute = _bound_of(_PEAK_OF.get(precision or "", ""), *peaks) if alike else None
     if memory is None and compute is None:
         return None
     if memory is None or compute is None:
@@ -81,7 +81,7 @@ def _peaks(side: Side) -> dict[str, float]:
     return peaks or {quantity: peak.value for quantity, peak in peaks_for(side.facts.device).items()}
 
 
-def _bound(quantity: str, before: Mapping[str, float], after: Mapping[str, float]) -> Bound | None:
+def _bound_of(quantity: str, before: Mapping[str, float], after: Mapping[str, float]) -> Bound | None:
     one, two = before.get(quantity), after.get(quantity)
     return Bound(quantity, one, two) if one and two else None
 

@@ -94,10 +94,10 @@ def facts(views: Sequence[StepFrames]) -> Facts:
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
     has_layers = not frames.of_trace.layer_calls.is_empty()
     return Facts(
-        model=_joined(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(frames),
+        model=_join_with_and(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(frames),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
-        framework=_joined(list(dict.fromkeys(name for name, _ in frameworks))),
-        framework_version=_joined([version for _, version in frameworks if version]),
+        framework=_join_with_and(list(dict.fromkeys(name for name, _ in frameworks))),
+        framework_version=_join_with_and([version for _, version in frameworks if version]),
         device=_device(frames, used),
         device_count=len(used) or None,
         precision=_precision(frames),
@@ -105,10 +105,10 @@ def facts(views: Sequence[StepFrames]) -> Facts:
         steps=min(v.steps["step"].n_unique() for v in views),
         captures=len(views),
         levels=", ".join(frames.trace.levels),
-        layer_source=_joined(sources),
-        layer_basis=_joined(frames.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))["basis"].unique()
+        layer_source=_join_with_and(sources),
+        layer_basis=_join_with_and(frames.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
-        format=_joined(runs["format"].drop_nulls().unique().sort().to_list()),
+        format=_join_with_and(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
 
 
@@ -117,18 +117,18 @@ def differences(before: Facts, after: Facts, *, per_input: bool = False) -> list
     differing = []
     for name, label, usual in _COMPARED:
         one, two = getattr(before, name), getattr(after, name)
-        if one is None or two is None or _folded(one) == _folded(two):
+        if one is None or two is None or _casefold(one) == _casefold(two):
             continue
         kind = DifferenceKind.SYSTEM if name == "batch_size" and per_input else usual
         differing.append(Difference(label, str(one), str(two), kind))
     return differing
 
 
-def _folded(value: object) -> object:
+def _casefold(value: object) -> object:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _joined(values: Sequence[object]) -> str | None:
+def _join_with_and(values: Sequence[object]) -> str | None:
     return " and ".join(map(str, values)) or None
 
 
@@ -144,13 +144,13 @@ def _device(frames: StepFrames, used: set[int]) -> str | None:
     """
     described = frames.trace.frame("runs")["device_name"].drop_nulls().unique().sort().to_list()
     if described:
-        return _joined(described)
+        return _join_with_and(described)
     devices = frames.trace.frame("devices")
     named = devices.filter(pl.col("device_id").is_in(list(used)))["name"].drop_nulls().unique().sort().to_list()
     if not named and used:  # the profiler may number devices of a node otherwise than those of the process
         named = devices["name"].drop_nulls().unique().to_list()
         named = named if len(named) == 1 else []
-    return _joined(named)
+    return _join_with_and(named)
 
 
 def _outermost(frames: StepFrames) -> str | None:

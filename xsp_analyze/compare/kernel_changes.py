@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.merge.alignment import align
-from xsp_analyze.merge.kernel_names import base_name, normalised
+from xsp_analyze.merge.kernel_names import base_name, normal_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -108,9 +108,9 @@ def _partners(changed: Sequence[Change], *, before: bool) -> dict[str, set[str |
     out: dict[str, set[str | None]] = {}
     for change in changed:
         ours, theirs = (change.before, change.after) if before else (change.after, change.before)
-        single = normalised(theirs[0]) if len(ours) == len(theirs) == 1 else None
+        single = normal_name(theirs[0]) if len(ours) == len(theirs) == 1 else None
         for name in ours:
-            out.setdefault(normalised(name), set()).add(single)
+            out.setdefault(normal_name(name), set()).add(single)
     return out
 
 
@@ -124,7 +124,7 @@ def _by_place(kernels: pl.DataFrame) -> dict[str, list[_Kernel]]:
 
 def _gaps(before: list[_Kernel], after: list[_Kernel]) -> Iterator[tuple[list[_Kernel], list[_Kernel]]]:
     """Stretches of one place where the sides differ; what only moved within a stretch is not one."""
-    spelled = [[normalised(name) for name, _ in side] for side in (before, after)]
+    spelled = [[normal_name(name) for name, _ in side] for side in (before, after)]
     for first, second in align(*spelled).mismatches():
         one, two = [before[i] for i in first], [after[j] for j in second]
         one, two = _without_common(one, two), _without_common(two, one)
@@ -136,10 +136,10 @@ def _gaps(before: list[_Kernel], after: list[_Kernel]) -> Iterator[tuple[list[_K
 
 
 def _without_common(kernels: list[_Kernel], others: list[_Kernel]) -> list[_Kernel]:
-    there = Counter(normalised(name) for name, _ in others)
+    there = Counter(normal_name(name) for name, _ in others)
     left = []
     for name, ns in kernels:
-        spelled = normalised(name)
+        spelled = normal_name(name)
         if there[spelled]:
             there[spelled] -= 1
         else:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.compare.conclusions import decided
+from xsp_analyze.compare.conclusions import conclude
 from xsp_analyze.compare.device_levels import KERNEL
 from xsp_analyze.compare.kernel_changes import one_to_one
 from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.rows import Row, rows_of
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
-from xsp_analyze.merge.kernel_names import normalised
+from xsp_analyze.merge.kernel_names import normal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> li
     for name, (before, after) in described.items():
         rows, _ = rows_of("model", before, after, [(name, name)], lambda a, _: {"name": a}, assumed, beside)
         p = rows[0].p_value
-        model.append(decided(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE))
+        model.append(conclude(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE))
     return model
 
 
@@ -89,22 +89,22 @@ def layer_type_rows(
 ) -> list[Row]:
     """Layers by type; between frameworks by the families that their types belong to."""
     sides = one.layer_types(by_family=not same_framework), two.layer_types(by_family=not same_framework)
-    return rows_of("layer_type", *sides, _union(*sides), _named(moved), assumed)[0]
+    return rows_of("layer_type", *sides, _union(*sides), _describer_by_name(moved), assumed)[0]
 
 
 def kernel_class_rows(one: Side, two: Side, assumed: Assumed) -> list[Row]:
     if not (one.has_kernels and two.has_kernels):
         return []
     sides = one.kernel_classes, two.kernel_classes
-    return rows_of("kernel_class", *sides, _union(*sides), _named({}), assumed)[0]
+    return rows_of("kernel_class", *sides, _union(*sides), _describer_by_name({}), assumed)[0]
 
 
 def operator_rows(one: Side, two: Side, assumed: Assumed, moved: Mapping[str, Move], *, on_device: bool) -> list[Row]:
     sides = one.operators(on_device=on_device), two.operators(on_device=on_device)
-    return rows_of("operator", *sides, _union(*sides), _named(moved), assumed)[0]
+    return rows_of("operator", *sides, _union(*sides), _describer_by_name(moved), assumed)[0]
 
 
-def _named(moved: Mapping[str, Move]) -> Callable[[Any, Any], dict[str, object]]:
+def _describer_by_name(moved: Mapping[str, Move]) -> Callable[[Any, Any], dict[str, object]]:
     """Describes rows whose keys are their names."""
 
     def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
@@ -140,7 +140,7 @@ def kernel_rows(
         return []
     labels = [{str(k): str(v) for m in side.kernels for k, v in zip(m.keys, m.labels["name"], strict=True)}
               for side in (one, two)]  # fmt: skip
-    became = {(normalised(c.before[0]), normalised(c.after[0])): str(c.kind)
+    became = {(normal_name(c.before[0]), normal_name(c.after[0])): str(c.kind)
               for c in changed if len(c.before) == len(c.after) == 1}  # fmt: skip
     taken, names = set(partner.values()), labels[0] | labels[1]
     keys = [(a, partner[a]) if a in partner else (a, b) for a, b in _union(one.kernels, two.kernels)
@@ -154,7 +154,7 @@ def kernel_rows(
 
     rows = rows_of("kernel", one.kernels, two.kernels, keys, describe, assumed)[0]
     return [
-        replace(r, change=became[normalised(r.name), normalised(r.after_name)]) if r.after_name else r for r in rows
+        replace(r, change=became[normal_name(r.name), normal_name(r.after_name)]) if r.after_name else r for r in rows
     ]
 
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = [
     "UNKNOWN_TYPE",
     "Measured",
-    "combined",
     "layer_types",
     "layers",
-    "measured",
+    "measure",
+    "measure_sums",
     "model",
     "operator_calls",
     "operators_by_layer",
@@ -73,7 +73,7 @@ def layers(frames: StepFrames) -> Measured:
     )
     steps = frames.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
+    return measure(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
 
 
 def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured:
@@ -94,16 +94,16 @@ def operators_on_host(frames: StepFrames) -> Measured:
     named = frames.chosen(own).select(
         "run_id", "step", pl.col("name").cast(pl.String).alias("key"), pl.col("self_ns").alias("ns")
     )
-    return combined(frames, named)
+    return measure_sums(frames, named)
 
 
-def combined(frames: StepFrames, per_step: pl.DataFrame) -> Measured:
+def measure_sums(frames: StepFrames, per_step: pl.DataFrame) -> Measured:
     """Rows of a key from times (run_id, step, key, ns): their sums in each step, and the means of these."""
     rows = per_step.group_by("run_id", "step", "key", maintain_order=True).agg(
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
     sums = frames.combine(rows, ["key"], ["ns", "count"])
-    return measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
+    return measure(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
 
 
 def operators_by_layer(frames: StepFrames) -> pl.DataFrame:
@@ -140,7 +140,7 @@ def operator_calls(frames: StepFrames) -> pl.DataFrame:
     return Roles.of(out, frames.of_trace.roles.kernels)
 
 
-def measured(
+def measure(
     frames: StepFrames,
     labels: pl.DataFrame,
     mean: pl.Series,

@@ -56,14 +56,14 @@ def moves(before: pl.DataFrame, after: pl.DataFrame, level: str) -> tuple[dict[s
         differences.update({key: row.difference for key, row in rows.items()})
     moved: dict[str, Move] = {}
     for is_to in (True, False):
-        explained, others = _explained(pools, is_to=is_to)
+        explained, others = _time_moved(pools, is_to=is_to)
         moved |= {
             key: Move(_largest(others[key]), is_to) for key, ns in explained.items() if _is_most(ns, differences[key])
         }
     return moved, sorted(pools, key=lambda pool: (_sum(pool.losses), pool.kernel_class))
 
 
-def _explained(pools: Sequence[ClassMoves], *, is_to: bool) -> tuple[dict[str, float], dict[str, Counter[str]]]:
+def _time_moved(pools: Sequence[ClassMoves], *, is_to: bool) -> tuple[dict[str, float], dict[str, Counter[str]]]:
     """Of each name the time that moved in all classes, and the names that it moved to (else: from) with theirs."""
     explained: dict[str, float] = {}
     others: dict[str, Counter[str]] = {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.layer_pairs import Pairs
     from xsp_analyze.compare.side import Side
 
-__all__ = ["Explained", "explained", "placed"]
+__all__ = ["Explained", "add_places", "explain_difference"]
 
 _OUTSIDE = "outside of layers"
 _FEW_LAYERS = 24
@@ -32,7 +32,7 @@ class Explained:
     by_layer: dict[int | None, dict[str, float]]
 
 
-def explained(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explained:
+def explain_difference(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explained:
     """What the difference of latency is made of: by layer where there are few, by type of layer, by class of kernels.
 
     Where operators are the layers not by layer: they are numbered as they come, and no single one says anything.
@@ -50,12 +50,14 @@ def explained(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -> Explain
     basis = "device" if on_device else "host"
     falls = []
     for by, sides in parts.items() if np.isfinite(total).all() else ():
-        named = [{_named(key, one, two, pairs): value for key, value in side.items()} for side in sides]
+        named = [{_part_name(key, one, two, pairs): value for key, value in side.items()} for side in sides]
         falls.append(waterfall(basis, by, total, *named))
     return Explained(falls, _causes(one, pairs, *by_layer))
 
 
-def placed(first: pl.DataFrame, second: pl.DataFrame, one: Side, two: Side, pairs: Pairs) -> tuple[pl.DataFrame, ...]:
+def add_places(
+    first: pl.DataFrame, second: pl.DataFrame, one: Side, two: Side, pairs: Pairs
+) -> tuple[pl.DataFrame, ...]:
     """Both tables of kernels with `place`: the layer, by the name before, or what else of the step they belong to."""
     out = []
     for kernels, slot in zip((first, second), _slots(one, two, pairs), strict=True):
@@ -142,7 +144,7 @@ def _add(out: _Parts, key: _Key, name: str, ns: float | None) -> None:
     part[name] = part.get(name, 0.0) + (ns or 0.0)
 
 
-def _named(key: _Key, one: Side, two: Side, pairs: Pairs) -> tuple[str, str]:
+def _part_name(key: _Key, one: Side, two: Side, pairs: Pairs) -> tuple[str, str]:
     kind, what = key
     return (kind, _slot_name(what, one, two, pairs)) if isinstance(what, int) else (kind, what)
 

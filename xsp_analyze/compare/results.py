@@ -85,7 +85,7 @@ def results(before: Side, after: Side) -> Results:
     one, two = before.views[0], after.views[0]
     ours, theirs = (tensors_of(frames.trace, _runs(frames)) for frames in (one, two))
     recorded = {(name, sha): d for name, _, sha, d in recorded_distances(two.trace, _runs(two)) if sha}
-    outputs, unmatched = _paired(by_name(ours), by_name(theirs), recorded)
+    outputs, unmatched = _pair_outputs(by_name(ours), by_name(theirs), recorded)
     return Results(_accuracies(one, two), outputs, unmatched, input_match(ours, theirs))
 
 
@@ -94,7 +94,7 @@ def _runs(frames: StepFrames) -> list[int]:
     return list(dict.fromkeys([*roles.model, *roles.layers, *roles.kernels]))
 
 
-def _paired(
+def _pair_outputs(
     ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], recorded: Mapping[tuple[str, str], Distance]
 ) -> tuple[list[OutputPair], list[str]]:
     """Outputs of one name and shape; where each side has a single one, whatever its name is."""

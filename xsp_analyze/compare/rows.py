@@ -79,8 +79,8 @@ def estimates(
     for measured in captures:
         at = {key: row for row, key in enumerate(measured.keys)}
         indices = np.array([at.get(key, -1) for key in keys], dtype=np.int64)
-        values.append(_taken(measured.mean_ns, indices))
-        counts.append(_taken(measured.count, indices))
+        values.append(_take_or_nan(measured.mean_ns, indices))
+        counts.append(_take_or_nan(measured.count, indices))
         of_rows = measured.steps[np.maximum(indices, 0)] if len(measured.mean_ns) else np.empty((len(indices), 0))
         steps.append(np.where(indices[:, None] >= 0, of_rows, 0.0))
     beside: list[Floats | None] = [measured.steps for measured in companions]
@@ -90,7 +90,7 @@ def estimates(
     return Estimates(of_captures, noise, steps[0] if by_steps else of_captures.T), np.mean(counts, axis=0)
 
 
-def _taken(values: Floats, indices: Ints) -> Floats:
+def _take_or_nan(values: Floats, indices: Ints) -> Floats:
     return (
         np.where(indices >= 0, values[np.maximum(indices, 0)], np.nan) if len(values) else np.full(len(indices), np.nan)
     )
@@ -110,7 +110,7 @@ def rows_of(
     one, one_count = estimates(before, [a for a, _ in pairs], companions[0], by_steps=by_steps)
     two, two_count = estimates(after, [b for _, b in pairs], companions[1], by_steps=by_steps)
     judged = judge(one, two, floor=assumed.floor, alike=assumed.alike)
-    ranks = [_ranked(one, two, at) if np.isfinite(judged.ratio[at]) else {} for at in range(len(pairs))]
+    ranks = [_rank_columns(one, two, at) if np.isfinite(judged.ratio[at]) else {} for at in range(len(pairs))]
     first, second = one.mean, two.mean
     rows = []
     for at, (a, b) in enumerate(pairs):
@@ -135,7 +135,7 @@ def rows_of(
     return rows, judged
 
 
-def _ranked(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
+def _rank_columns(one: Estimates, two: Estimates, at: int) -> dict[str, Any]:
     test = rank_test(one.samples[at], two.samples[at])
     return {} if test is None else {"rank_p_value": test.p, "rank_min_p": test.min_p}
 

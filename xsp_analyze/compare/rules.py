@@ -114,7 +114,7 @@ def parse(text: str) -> Rule:
 
 def absent(rule: Rule, comparison: Comparison) -> bool:
     """Whether the comparison has no row that the rule is about."""
-    return rule.subject != "model" and not _named(rule, comparison)
+    return rule.subject != "model" and not _rows_of_rule(rule, comparison)
 
 
 def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> Outcome:
@@ -147,7 +147,7 @@ def _rows(rule: Rule, comparison: Comparison) -> list[Row]:
             )
         return rows
     every = comparison.level(rule.subject)
-    rows = _named(rule, comparison)
+    rows = _rows_of_rule(rule, comparison)
     if not rows:
         none = f"there is no {rule.subject}" + (f" {rule.pattern!r}" if rule.pattern is not None else "")
         advice = f"Names are such as {every[0].path or every[0].name!r}" if every else ""
@@ -155,7 +155,7 @@ def _rows(rule: Rule, comparison: Comparison) -> list[Row]:
     return rows
 
 
-def _named(rule: Rule, comparison: Comparison) -> list[Row]:
+def _rows_of_rule(rule: Rule, comparison: Comparison) -> list[Row]:
     return [row for row in comparison.level(rule.subject) if rule.pattern is None or _matches(rule.pattern, row)]
 
 

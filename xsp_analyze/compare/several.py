@@ -35,12 +35,12 @@ class Several:
     only_after: Sequence[str] = ()
 
     @property
-    def violated(self) -> bool:
+    def any_violated(self) -> bool:
         """Whether a rule is broken."""
         return any(o.verdict is Verdict.VIOLATED for one in self.compared for o in one.outcomes)
 
     @property
-    def undecided(self) -> bool:
+    def any_undecided(self) -> bool:
         """Whether of a rule, or where a comparison has none of its latency, noise leaves open what to say."""
         return any(_is_open(one) for one in self.compared)
 

@@ -47,12 +47,12 @@ class Side:
     @cached_property
     def model(self) -> list[Measured]:
         """Model latency in each capture."""
-        return [self._scaled(levels.model(frames)) for frames in self.views]
+        return [self._per_unit(levels.model(frames)) for frames in self.views]
 
     @cached_property
     def layers(self) -> list[Measured]:
         """Layers of each capture."""
-        return [self._scaled(levels.layers(frames)) for frames in self.views]
+        return [self._per_unit(levels.layers(frames)) for frames in self.views]
 
     def layer_types(self, *, by_family: bool) -> list[Measured]:
         """Types of layers of each capture, or families of types."""
@@ -61,17 +61,17 @@ class Side:
     @cached_property
     def kernels(self) -> list[Measured]:
         """Kernels of each capture."""
-        return [self._scaled(device_levels.kernels(frames)) for frames in self.views]
+        return [self._per_unit(device_levels.kernels(frames)) for frames in self.views]
 
     @cached_property
     def kernel_classes(self) -> list[Measured]:
         """Classes of kernels of each capture."""
-        return [self._scaled(device_levels.kernel_classes(frames)) for frames in self.views]
+        return [self._per_unit(device_levels.kernel_classes(frames)) for frames in self.views]
 
     def operators(self, *, on_device: bool) -> list[Measured]:
         """Operators of each capture, by device time or by their own time on the host."""
         of = device_levels.operators if on_device else levels.operators_on_host
-        return [self._scaled(of(frames)) for frames in self.views]
+        return [self._per_unit(of(frames)) for frames in self.views]
 
     def cells(self) -> pl.DataFrame:
         """Device time of the first capture by operator, class and kernel, see `device_levels.cells`."""
@@ -120,7 +120,7 @@ class Side:
                 advice="Name the ranges that are steps with --model-range, or compare whole traces with --steps all",
             )
 
-    def _scaled(self, measured: Measured) -> Measured:
+    def _per_unit(self, measured: Measured) -> Measured:
         if self.per == 1.0:
             return measured
         return levels.Measured(

@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["MIN_STEPS", "StepNoise", "block_length", "correlation", "step_noise", "trimmed"]
+__all__ = ["MIN_STEPS", "StepNoise", "block_length", "correlation", "step_noise", "trimmed_means"]
 
 MIN_STEPS = 3
 """With fewer steps nothing is said of their noise."""
@@ -64,19 +64,19 @@ def step_noise(values: Floats, companions: Floats | None = None, *, seed: int = 
     spread = np.empty(rows)
     at_once = max(1, _MAX_DRAWS // picks.size)
     for start in range(0, rows, at_once):
-        drawn = trimmed(values[start : start + at_once][:, picks])
+        drawn = trimmed_means(values[start : start + at_once][:, picks])
         spread[start : start + at_once] = drawn.std(axis=1, ddof=1)
     # A resample of m blocks varies by (m - 1) / m of what m new blocks would.
     spread *= np.sqrt(blocks / (blocks - 1) * _beyond_blocks(own, shared, block))
     left = np.maximum(steps / _inflation(own) - 1, 1.0)
     freedom = np.where(own > shared, np.minimum(blocks - 1, left), blocks - 1)
-    mean = trimmed(values)
+    mean = trimmed_means(values)
     is_positive = mean > 0
     error = np.where(is_positive, spread / np.where(is_positive, mean, 1.0), np.nan)
     return StepNoise(error, freedom, shared, block)
 
 
-def trimmed(values: Floats) -> Floats:
+def trimmed_means(values: Floats) -> Floats:
     """The trimmed mean over the last axis, as `formulas.trimmed_mean` takes it."""
     count = values.shape[-1]
     dropped = 1 if count == MIN_STEPS else count // _TRIM_ONE_IN
@@ -95,7 +95,7 @@ def correlation(values: Floats) -> float:
     if steps < _MIN_FOR_CORRELATION or rows == 0:
         return _UNSEEN
     ranks: Floats = np.argsort(np.argsort(values, axis=1, kind="stable"), axis=1).astype(np.float64)
-    median = float(np.median(_lagged(ranks)))
+    median = float(np.median(_lag_products(ranks)))
     if rows < _FEW_ROWS:
         return float((steps * median + _ASSUMED_STEPS * _UNSEEN) / (steps + _ASSUMED_STEPS))
     return min(median + 0.5 / math.sqrt(steps), _MAX_CORRELATION)
@@ -109,10 +109,10 @@ def _own(shared: float, values: Floats) -> Floats:
     steps = values.shape[1]
     if steps < _MIN_FOR_OWN:
         return np.full(len(values), shared)
-    return np.maximum(_lagged(values) - 1 / math.sqrt(steps), shared)
+    return np.maximum(_lag_products(values) - 1 / math.sqrt(steps), shared)
 
 
-def _lagged(values: Floats) -> Floats:
+def _lag_products(values: Floats) -> Floats:
     """The correlation of each step with the one before, 0 to 0.9, corrected for short series.
 
     Source of the correction: Kendall, "Note on bias in the estimation of autocorrelation", 1954.

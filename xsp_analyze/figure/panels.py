@@ -10,7 +10,7 @@ from xsp_analyze.core import Column
 from xsp_analyze.figure.icicle import icicle
 from xsp_analyze.figure.look import PALETTE, TONES
 from xsp_analyze.figure.roofline import roofline
-from xsp_analyze.text.names import cut, fitted, numbered
+from xsp_analyze.text.names import cut, fit_names, number_alike
 from xsp_analyze.text.units import Scale, number, scale_of
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def _room(axes: Axes, texts: Sequence[str]) -> int:
 def _names(labels: Sequence[str], width: int) -> list[str]:
     """The labels in at most so many characters, or in a few more where they would else read the same."""
     wider = range(width, 2 * width, 6)
-    cuts = ([cut(label, wide) for label in labels] if wide > width else fitted(labels, wide) for wide in wider)
-    return next((names for names in cuts if len(set(names)) == len(names)), numbered(fitted(labels, width)))
+    cuts = ([cut(label, wide) for label in labels] if wide > width else fit_names(labels, wide) for wide in wider)
+    return next((names for names in cuts if len(set(names)) == len(names)), number_alike(fit_names(labels, width)))
 
 
 def _line(axes: Axes, block: Mapping[str, Any], x: str) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.figure.joint import joint_blocks
 from xsp_analyze.pages.report.figures import figure as blocks_of
-from xsp_analyze.text.names import told_apart
+from xsp_analyze.text.names import tell_apart
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import UNKNOWN, scale_of
 from xsp_model import XspError
@@ -156,7 +156,7 @@ def _labels(rows: pl.DataFrame, keys: Sequence[str]) -> list[str]:
     if keys[0] == "layer_index" and "layer_name" in texts:
         return [f"{index}  {name}" for index, name in zip(texts["layer_index"], texts["layer_name"], strict=True)]
     others = [texts[key] for key in keys[1:]]
-    return told_apart(texts[keys[0]], [list(row) for row in zip(*others, strict=True)] or [[]] * rows.height)
+    return tell_apart(texts[keys[0]], [list(row) for row in zip(*others, strict=True)] or [[]] * rows.height)
 
 
 def _boxes(results: Mapping[str, Result]) -> _Blocks:

@@ -11,7 +11,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures, times
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, counted, duration, share
+from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
     averaged = facts.frames.averaged
-    where = f" in {counted(spans.select('run_id', 'step').n_unique(), 'step', 'steps')}" if averaged else ""
+    where = f" in {count_of(spans.select('run_id', 'step').n_unique(), 'step', 'steps')}" if averaged else ""
     waits = "devices are idle for" if facts.context.holds(Circumstance.DEVICE_WORK) else "the rest waits for"
     yield Observation(
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
@@ -76,7 +76,7 @@ def _versions(facts: Facts) -> str:
     several = versions.filter(pl.col("version") > 1)["version"].to_list()
     if not several:
         return ""
-    functions = counted(len(several), "compiled function", "compiled functions")
+    functions = count_of(len(several), "compiled function", "compiled functions")
     return f" {functions} ran in {'up to ' if len(several) > 1 else ''}{count(max(several))} versions."
 
 
@@ -114,7 +114,7 @@ def graph_breaks(facts: Facts) -> Iterator[Observation]:
     a_step, operators = " a step" if facts.frames.averaged else "", round(eager.height / facts.step_count)
     spent = duration(facts.per_step(eager["duration_ns"]))
     ran = (
-        f"; {counted(operators, 'operator runs', 'operators run')} there, not compiled, for {spent}"
+        f"; {count_of(operators, 'operator runs', 'operators run')} there, not compiled, for {spent}"
         if operators
         else ""
     )

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
-from xsp_analyze.text.units import counted, duration, share, size
+from xsp_analyze.text.units import count_of, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     if facts.share(time) < limit.PAGEABLE_SHARE:
         return
     moved = facts.per_step(rows["bytes"])
-    copies = counted(round(rows.height / facts.step_count, 1), "copy", "copies")
+    copies = count_of(round(rows.height / facts.step_count, 1), "copy", "copies")
     yield Observation(
         f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
         f" {share(facts.share(time))} of the time.",

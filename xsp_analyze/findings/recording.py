@@ -13,7 +13,7 @@ from xsp_analyze.classification.experts import expert_matcher
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.roles import roles_of
-from xsp_analyze.text.units import count, counted, share
+from xsp_analyze.text.units import count, count_of, share
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, LedgerKind
 from xsp_model.step_annotations import StepAnnotation, parse_step_annotation
 
@@ -164,7 +164,7 @@ def _compiled_code(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     state = (
         f"{share(unknown)} of device time is kernels that Inductor generated, of layers that it does not name"
         if unknown >= _MIN_SHARE
-        else f"{counted(len(calls), 'compiled graph is', 'compiled graphs are')} called, of which no layer is known"
+        else f"{count_of(len(calls), 'compiled graph is', 'compiled graphs are')} called, of which no layer is known"
     )
     yield Recording(
         "compiled code",
@@ -197,7 +197,7 @@ def _source_lines(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     if "torch_profiler" not in names.formats or operators.is_empty():
         return
     if has := len(operators) - operators.null_count():
-        of_all = counted(len(operators), "operator", "operators")
+        of_all = count_of(len(operators), "operator", "operators")
         yield Recording("Python lines", f"those that called {count(has)} of {of_all}")
     elif (names.trace.frame("ledger")["kind"] == str(LedgerKind.PYTHON_FRAMES_LEFT_OUT)).any():
         yield Recording("Python lines", "none, though frames of Python were recorded", "read it with --frames lines")

@@ -73,10 +73,10 @@ def _advance(a: list[int], b: list[int], i: int, j: int) -> tuple[list[tuple[int
             reach[k] = x
             if x >= n and y >= m:
                 return _matches(history, k, x, i, j), len(a), len(b)
-    return _windowed(a, b, i, j)
+    return _align_in_windows(a, b, i, j)
 
 
-def _windowed(a: list[int], b: list[int], i: int, j: int) -> tuple[list[tuple[int, int]], int, int]:
+def _align_in_windows(a: list[int], b: list[int], i: int, j: int) -> tuple[list[tuple[int, int]], int, int]:
     """Matches in a window from (i, j) on, and where it ends: the first half of it, as the rest may match beyond."""
     ours, theirs = a[i : i + _WINDOW], b[j : j + _WINDOW]
     pairs = [(i + x, j + y) for x, y in _by_table(np.array(ours), np.array(theirs))]

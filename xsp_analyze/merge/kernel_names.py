@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["base_name", "normalised"]
+__all__ = ["base_name", "normal_name"]
 
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<unnamed>|\{anonymous\}|\(anonymous namespace\)|_GLOBAL__N__\w+"), "(anonymous)"),
@@ -22,7 +22,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]$")
 
 
-def normalised(name: str) -> str:
+def normal_name(name: str) -> str:
     """The whole name without what profilers spell differently: blanks, casts of template values, unnamed namespaces."""
     name = _CLONE.sub("", name.strip())
     for pattern, spelling in _SPELLINGS:
@@ -33,7 +33,7 @@ def normalised(name: str) -> str:
 def base_name(name: str) -> str:
     """The function alone: no return type, namespaces, template arguments or parameters."""
     depth, kept = 0, []
-    for character in normalised(name).replace("operator()", "call").replace("(anonymous)::", ""):
+    for character in normal_name(name).replace("operator()", "call").replace("(anonymous)::", ""):
         if character in "<({[":
             if character == "(" and depth == 0:
                 break

@@ -10,7 +10,7 @@ from xsp_analyze.frames.activities import AXES, device_activities, shapes_of, wi
 from xsp_analyze.frames.kernel_means import aligned
 from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.merge.alignment import Alignment, align
-from xsp_analyze.merge.kernel_names import base_name, normalised
+from xsp_analyze.merge.kernel_names import base_name, normal_name
 from xsp_analyze.merge.matched import Matched
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def match_kernels(ours: pl.DataFrame, theirs: pl.DataFrame) -> tuple[Matched, pl
     Names are compared whole, or by the function alone where that finds more: some profilers write no more.
     """
     repeats = max(round(theirs.height / ours.height), 1) if ours.height else 1
-    aligned = max((_aligned(ours, theirs, repeats, spell) for spell in (normalised, base_name)), key=lambda a: a.rate)
+    aligned = max((_align(ours, theirs, repeats, spell) for spell in (normal_name, base_name)), key=lambda a: a.rate)
     labels = [_labels(ours) * repeats, _labels(theirs)]
     pairs = pl.DataFrame(aligned.pairs, schema={"first": pl.Int64, "second": pl.Int64}, orient="row")
     pairs = pairs.with_columns(pl.col("first") % max(ours.height, 1))
     return Matched("kernels", aligned, labels[0], labels[1]), pairs
 
 
-def _aligned(ours: pl.DataFrame, theirs: pl.DataFrame, repeats: int, spell: Callable[[str], str]) -> Alignment:
+def _align(ours: pl.DataFrame, theirs: pl.DataFrame, repeats: int, spell: Callable[[str], str]) -> Alignment:
     spelling = {name: spell(name) for name in {*ours["name"].cast(pl.String), *theirs["name"].cast(pl.String)}}
     return align(_keys(ours, spelling) * repeats, _keys(theirs, spelling))
 

@@ -12,7 +12,7 @@ from xsp_analyze.merge.matched import Matched
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["layer_sequence", "match_layers", "renamed"]
+__all__ = ["layer_sequence", "match_layers", "with_identities"]
 
 _INSTANCE = r"_\d+$"
 _IDENTITY = ("layer_index", "layer_name", "layer_type")
@@ -67,7 +67,7 @@ def match_layers(reference: Trace, other: Trace) -> tuple[Matched, pl.DataFrame]
     return Matched("layers", alignment, labels[0], labels[1]), mapping
 
 
-def renamed(layers: pl.DataFrame, mapping: pl.DataFrame) -> pl.DataFrame:
+def with_identities(layers: pl.DataFrame, mapping: pl.DataFrame) -> pl.DataFrame:
     """The table `layers` with the identities of the mapping; calls without own work keep theirs."""
     new = pl.col("new_index").is_not_null()
     return (

@@ -45,7 +45,7 @@ class Matched:
 
     def _difference(self, first: Sequence[int], second: Sequence[int]) -> str:
         index = first[0] if first else second[0]
-        return f"at {index}: {_listed(self.first, first)} against {_listed(self.second, second)}"
+        return f"at {index}: {_list_labels(self.first, first)} against {_list_labels(self.second, second)}"
 
     def finding(self, first: str, second: str) -> Finding:
         """The ledger's row: the match rate, and the first mismatches where there are any."""
@@ -63,7 +63,7 @@ class Matched:
         )
 
 
-def _listed(labels: Sequence[str], indices: Sequence[int]) -> str:
+def _list_labels(labels: Sequence[str], indices: Sequence[int]) -> str:
     if not indices:
         return "nothing"
     shown = ", ".join(_short(labels[p]) for p in indices[:_MAX_SHOWN])

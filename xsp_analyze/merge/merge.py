@@ -18,10 +18,10 @@ from xsp_analyze.frames.steps import marked_steps
 from xsp_analyze.merge.batch_sizes import main_batch_size
 from xsp_analyze.merge.comparable import by_batch_size, check_comparable, name_of, role_of
 from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
-from xsp_analyze.merge.layers import match_layers, renamed
-from xsp_analyze.merge.moved import moved
-from xsp_analyze.merge.parents import resolved
-from xsp_analyze.merge.replays.realigned import holds_replays, realigned
+from xsp_analyze.merge.layers import match_layers, with_identities
+from xsp_analyze.merge.moved import with_offsets
+from xsp_analyze.merge.parents import resolve_parents
+from xsp_analyze.merge.replays.realigned import holds_replays, realign_replays
 from xsp_analyze.merge.replays.work import Run
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.ledger import to_frame
@@ -76,7 +76,7 @@ def merge(
     by_size = {size: _parts(group, min_match) for size, group in groups.items()}
     main = main_batch_size({size: parts.by_role for size, parts in by_size.items()}, batch_size)
     others = [parts.of_other_batch() for size, parts in by_size.items() if size != main]
-    return _built([by_size[main], *others], noted)
+    return _build_trace([by_size[main], *others], noted)
 
 
 def _parts(traces: Sequence[Trace], min_match: float) -> _Parts:
@@ -107,12 +107,12 @@ def _by_role(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
         by_role.setdefault(role_of(trace), []).append(trace)
     for role in _ONE_EACH:
         runs = by_role.get(role, [])
-        serialised = [t for t in runs if _serialised(t)]
-        free = [t for t in runs if not _serialised(t)]
+        serialised = [t for t in runs if _is_serialised(t)]
+        free = [t for t in runs if not _is_serialised(t)]
         replayed = [t for t in free if holds_replays(t)] if role == "kernels" and len(runs) > 1 else []
         eager = [t for t in runs if t not in replayed]
         if replayed and eager:
-            by_role[role] = [replayed[0], next((t for t in eager if _serialised(t)), eager[0])]
+            by_role[role] = [replayed[0], next((t for t in eager if _is_serialised(t)), eager[0])]
         elif role == "kernels" and serialised and free:
             by_role[role] = [free[0], serialised[0]]
         elif runs:
@@ -132,7 +132,7 @@ def _not_used(traces: Sequence[Trace], by_role: dict[str, list[Trace]]) -> list[
     ]
 
 
-def _serialised(trace: Trace) -> bool:
+def _is_serialised(trace: Trace) -> bool:
     return any(trace.table("runs").column("serialised").to_pylist())
 
 
@@ -150,7 +150,7 @@ def _tie_layers(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float)
             if other is not runs[0] or not _holds_replays_beside(runs):  # it calls only what is around its graphs
                 matched.require(min_rate, name_of(reference), name_of(other))
                 parts.findings.append(matched.finding(name_of(reference), name_of(other)))
-            parts.layers[id(other)] = renamed(other.frame("layers"), mapping)
+            parts.layers[id(other)] = with_identities(other.frame("layers"), mapping)
 
 
 def _tie_parents(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float) -> None:
@@ -160,7 +160,7 @@ def _tie_parents(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float
         free, serialised = runs[:2]
         ours = parts.layers.get(id(free), free.frame("layers"))
         theirs = parts.layers.get(id(serialised), serialised.frame("layers"))
-        layer_index = resolved((free, ours), (serialised, theirs))
+        layer_index = resolve_parents((free, ours), (serialised, theirs))
         layer_index.matched.require(min_rate, name_of(serialised), name_of(free))
         parts.tables[id(free)] = {"spans": layer_index.spans}
         parts.findings += layer_index.findings
@@ -171,7 +171,7 @@ def _tie_replays(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: float
     runs = by_role.get("kernels", [])
     if _holds_replays_beside(runs):
         replayed, eager = (Run(t, parts.layers.get(id(t), t.frame("layers"))) for t in runs[:2])
-        aligned = realigned(replayed, eager, min_rate)
+        aligned = realign_replays(replayed, eager, min_rate)
         parts.tables[id(runs[0])] = aligned.tables
         parts.findings += aligned.findings
 
@@ -191,10 +191,10 @@ def _tie_counters(parts: _Parts, by_role: dict[str, list[Trace]], min_rate: floa
         matched, pairs = match_kernels(step, theirs)
         matched.require(min_rate, name_of(kernels[0]), name_of(trace))
         parts.findings.append(matched.finding(name_of(kernels[0]), name_of(trace)))
-        parts.metrics.append(_carried_over(trace, work, step, theirs, pairs))
+        parts.metrics.append(_carry_metrics(trace, work, step, theirs, pairs))
 
 
-def _carried_over(
+def _carry_metrics(
     trace: Trace, work: pl.DataFrame, step: pl.DataFrame, theirs: pl.DataFrame, pairs: pl.DataFrame
 ) -> pl.DataFrame:
     """The metrics of `theirs` as rows of `metrics` for the same kernels in every step; means where seen repeatedly."""
@@ -212,7 +212,7 @@ def _carried_over(
     return targets.join(measured, on="execution", how="inner").drop("execution")
 
 
-def _built(all_parts: Sequence[_Parts], noted: Sequence[Finding]) -> Trace:
+def _build_trace(all_parts: Sequence[_Parts], noted: Sequence[Finding]) -> Trace:
     builder = TraceBuilder()
     builder.note(noted)
     same = _common_facts(("model", "framework", "device_name"), [t for parts in all_parts for _, t in parts.traces])
@@ -229,7 +229,7 @@ def _built(all_parts: Sequence[_Parts], noted: Sequence[Finding]) -> Trace:
             described = _role(role if parts.is_main else in_other_batch(role))
             for name, rows in _rows_of(parts, role, trace).items():
                 runs_with_facts = rows.with_columns(described, *facts) if name == "runs" else rows
-                builder.add(name, moved(runs_with_facts, run, span))
+                builder.add(name, with_offsets(runs_with_facts, run, span))
             run += trace.table("runs").num_rows
             span += trace.row_count if role != "counters" else 0
     return builder.build()

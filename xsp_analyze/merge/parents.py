@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Bools
 
-__all__ = ["Resolved", "resolved"]
+__all__ = ["Resolved", "resolve_parents"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Resolved:
     findings: Sequence[Finding]
 
 
-def resolved(free: tuple[Trace, pl.DataFrame], serialised: tuple[Trace, pl.DataFrame]) -> Resolved:
+def resolve_parents(free: tuple[Trace, pl.DataFrame], serialised: tuple[Trace, pl.DataFrame]) -> Resolved:
     """Each run comes with its table `layers` under common identities.
 
     Kernels that started from a host span with two possible parents get the layer that the same kernel (by name, grid,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.merge.moved import moved
+from xsp_analyze.merge.moved import with_offsets
 from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["joined"]
+__all__ = ["join_ranks"]
 
 _TIMES = {"spans": "start_ns", "counters": "time_ns", "allocations": "time_ns"}
 
 
-def joined(profiles: Sequence[Trace]) -> Trace:
+def join_ranks(profiles: Sequence[Trace]) -> Trace:
     """One profile with the runs of all; those of one role stand on one axis, by the Unix times that they state.
 
     Numbers are then taken as of ranks that were read together: each over its own steps, latency as their mean.
@@ -31,7 +31,7 @@ def joined(profiles: Sequence[Trace]) -> Trace:
     for profile in profiles:
         late_ns = _late_ns(profile, origins)
         for name in TABLES:
-            builder.add(name, moved(_on_one_axis(name, profile.frame(name), late_ns), run, span))
+            builder.add(name, with_offsets(_on_one_axis(name, profile.frame(name), late_ns), run, span))
         run += profile.table("runs").num_rows
         span += profile.row_count
     return builder.build()

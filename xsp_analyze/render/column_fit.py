@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from xsp_analyze.text.names import fitted as fitted_names
+from xsp_analyze.text.names import fit_names as fitted_names
 from xsp_analyze.text.table import on_the_point
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from xsp_analyze.render.csv_text import flat
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.terminal import table_lines
 from xsp_analyze.text.table import Table, TextColumn
-from xsp_analyze.text.units import UNKNOWN, count, counted
+from xsp_analyze.text.units import UNKNOWN, count, count_of
 from xsp_model.plain_text import clean
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def as_table(frame: pl.DataFrame, *, width: int | None = None, rows: int | None 
     ]
     more = frame.height - shown.height
     notes = [f"{count(more)} more rows; --rows 0 shows all."] if more > 0 else []
-    notes.append(f"{counted(frame.height, 'row', 'rows')}")
+    notes.append(f"{count_of(frame.height, 'row', 'rows')}")
     return "\n".join(table_lines(Table("", columns, notes), width, otherwise="select less")) + "\n"
 
 

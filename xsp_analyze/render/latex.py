@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.text.names import fitted
+from xsp_analyze.text.names import fit_names
 from xsp_analyze.text.shown import shown_table, unknown_columns
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _table(result: Result, rows: int | None) -> Iterator[str]:
 
 
 def _short(column: TextColumn) -> TextColumn:
-    return column if column.is_number else replace(column, cells=fitted(column.cells, _MAX_NAME))
+    return column if column.is_number else replace(column, cells=fit_names(column.cells, _MAX_NAME))
 
 
 def _heading(column: TextColumn) -> str:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from xsp_analyze.core import Column
-from xsp_analyze.text.names import fitted
+from xsp_analyze.text.names import fit_names
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, number, scale_of, share
 
@@ -94,7 +94,7 @@ def ranking_lines(ranking: Ranking, max_rows: int, width: int, full: float = 1.0
 
 def _names(rows: Sequence[Entry], cells: int) -> list[str]:
     """What stands before each name, and the name fitted beside it; a row without takes that room too."""
-    fits = fitted([clean(row.name) for row in rows], cells)
+    fits = fit_names([clean(row.name) for row in rows], cells)
     return [f"{row.before}{name}" for row, name in zip(rows, fits, strict=True)]
 
 

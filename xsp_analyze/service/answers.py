@@ -50,7 +50,7 @@ class Answers:
         return advise(self.per_step, self.of)
 
     @property
-    def leveled(self) -> bool:
+    def is_leveled(self) -> bool:
         """Whether the trace is a profile: runs of the same work at several levels."""
         return self.per_step.of_trace.roles.leveled
 
@@ -73,12 +73,12 @@ class Answers:
             else f"per step, averaged over {self.step_count}"
         )
 
-    def taken(self, **roles: str) -> str:
+    def source_runs_sentence(self, **roles: str) -> str:
         """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.
 
         Keys are fields of Roles (model, layers, kernels).
         """
-        if not self.leveled:
+        if not self.is_leveled:
             return ""
         runs = {label: getattr(self.per_step.of_trace.roles, role) for role, label in roles.items()}
         parts = [f"{label} from run {', '.join(map(str, run_ids))}" for label, run_ids in runs.items() if run_ids]

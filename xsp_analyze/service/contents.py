@@ -102,7 +102,7 @@ def summarise(trace: Trace) -> Summary:
         devices=_devices(trace, device),
         window_ns=_extent(_of_runs(spans, roles, roles.kernels or roles.layers)),
         device_window_ns=_extent(device),
-        attributed=_attributed(device),
+        attributed=_time_by_attribution(device),
         findings=trace.frame("ledger").to_dicts(),
     )
 
@@ -125,7 +125,7 @@ def _extent(spans: pl.LazyFrame) -> int | None:
     return extent
 
 
-def _attributed(device: pl.LazyFrame) -> list[AttributedTime]:
+def _time_by_attribution(device: pl.LazyFrame) -> list[AttributedTime]:
     rows = device.group_by("attribution").agg(pl.len(), _sum_of_known()).collect().iter_rows()
     by_name = {name: AttributedTime(name, count, duration) for name, count, duration in rows}
     return [by_name[a] for a in Attribution if a in by_name]

@@ -12,7 +12,7 @@ from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
 from xsp_analyze.sql.query_limits import QueryLimits, within
-from xsp_analyze.sql.text import LOOK, checked, columns_in, without_comments
+from xsp_analyze.sql.text import LOOK, check_query, columns_in, without_comments
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 
@@ -45,7 +45,7 @@ def query(
     takes more time or memory than it may.
     """
     text = without_comments(text)
-    identifiers = checked(text)
+    identifiers = check_query(text)
     columns = columns_in(text)
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}
     analyses = [one for one in ANALYSES if one.id.lower() in identifiers]
@@ -59,13 +59,13 @@ def query(
 
 def _answer(tables: Mapping[str, pl.LazyFrame], text: str) -> pl.DataFrame:
     planned = pl.SQLContext(tables).execute(text, eager=False)
-    own = {path for table in tables.values() for path in _scanned(table)}
-    if foreign := [path for path in _scanned(planned) if path not in own]:
+    own = {path for table in tables.values() for path in _files_of_plan(table)}
+    if foreign := [path for path in _files_of_plan(planned) if path not in own]:
         raise XspError(f"a query sees the tables of its trace alone, and not {foreign[0]}", advice=LOOK)
     return planned.collect()
 
 
-def _scanned(plan: pl.LazyFrame) -> list[str]:
+def _files_of_plan(plan: pl.LazyFrame) -> list[str]:
     """The files that the plan reads."""
     return [name.strip() for names in _SCAN.findall(plan.explain(optimized=False)) for name in names.split(",")]
 

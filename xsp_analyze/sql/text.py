@@ -6,7 +6,7 @@ import re
 
 from xsp_model import XspError
 
-__all__ = ["LOOK", "checked", "columns_in", "without_comments"]
+__all__ = ["LOOK", "check_query", "columns_in", "without_comments"]
 
 LOOK = "`xsp schema` lists tables and columns"
 
@@ -43,7 +43,7 @@ def without_comments(text: str) -> str:
     return run
 
 
-def checked(text: str) -> set[str]:
+def check_query(text: str) -> set[str]:
     """The identifiers of the query, in small letters; XspError where it does anything but select from the trace.
 
     Polars goes into a query's depth by recursion: a thousand SELECTs in one another take it minutes, and five thousand
@@ -72,9 +72,9 @@ def columns_in(text: str) -> set[str] | None:
 def _bare(text: str) -> str:
     """The query without text and comments, and identifiers without their quotes."""
 
-    def kept(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         if match["mark"]:
             raise XspError(f"a query has text in single quotes, not as {match['mark'][:2]}", advice=LOOK)
         return " ".join(_IDENTIFIER.findall(match["quoted"])) if match["quoted"] else " "
 
-    return _PARTS.sub(kept, text)
+    return _PARTS.sub(replacement, text)

@@ -14,7 +14,7 @@ from xsp_analyze.text.units import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["bare", "cut", "fitted", "numbered", "short_call", "spelled_call", "told_apart"]
+__all__ = ["bare", "cut", "fit_names", "number_alike", "short_call", "spelled_call", "tell_apart"]
 
 _CPP = re.compile(r"[<(]")
 _NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")
@@ -25,23 +25,23 @@ _MAX_HEAD = 24
 _GAP = "…"
 
 
-def fitted(names: Sequence[str], width: int) -> list[str]:
+def fit_names(names: Sequence[str], width: int) -> list[str]:
     """Every name in at most `width` cells.
 
     One that is too long loses its return type, namespaces and parameters; if it still is, its middle. Names that
     would read the same then show the place where they part, as far as the room goes.
     """
     distinct = list(dict.fromkeys(names))  # a trace has a million kernels and a hundred names
-    by_name = dict(zip(distinct, _fitted(distinct, width), strict=True))
+    by_name = dict(zip(distinct, _fit_distinct_names(distinct, width), strict=True))
     return [by_name[name] for name in names]
 
 
-def _fitted(names: Sequence[str], width: int) -> list[str]:
+def _fit_distinct_names(names: Sequence[str], width: int) -> list[str]:
     shorter = [name if cell_len(name) <= width else bare(name) for name in names]
     cells = [cut(name, width) for name in shorter]
     alike = _alike(shorter, cells)
     for originals in alike.values():
-        parted = _parted(originals, width)
+        parted = _texts_around_difference(originals, width)
         for index, name in enumerate(shorter):
             if name in parted and cell_len(name) > width:
                 cells[index] = parted[name]
@@ -73,7 +73,7 @@ def _alike(names: Sequence[str], cells: Sequence[str]) -> dict[str, list[str]]:
     return {cell: list(originals) for cell, originals in together.items() if len(originals) > 1}
 
 
-def _parted(names: Sequence[str], width: int) -> dict[str, str]:
+def _texts_around_difference(names: Sequence[str], width: int) -> dict[str, str]:
     """Of names with the same ends: the head, a gap, and what stands around the first place where they part."""
     common: str = commonprefix(list(names))  # noqa: RUF071 (of characters)
     token = _LAST_TOKEN.search(common)
@@ -87,7 +87,7 @@ def _parted(names: Sequence[str], width: int) -> dict[str, str]:
 # Labels that can be told apart: those that are alike get what differs.
 
 
-def told_apart(labels: Sequence[str], details: Sequence[Sequence[str]]) -> list[str]:
+def tell_apart(labels: Sequence[str], details: Sequence[Sequence[str]]) -> list[str]:
     """Each label; where several are alike, with those of its details that differ among them, or at last a number.
 
     `details` has a sequence for each label, alike in length.
@@ -100,7 +100,7 @@ def told_apart(labels: Sequence[str], details: Sequence[Sequence[str]]) -> list[
         if len(members) > 1:
             for index, differing in zip(members, _differing([details[i] for i in members]), strict=True):
                 made[index] = f"{label} ({', '.join(differing)})" if differing else label
-    return numbered(made)
+    return number_alike(made)
 
 
 def _differing(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -113,7 +113,7 @@ def _differing(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[row[i] for i in chosen if row[i] != UNKNOWN] or [UNKNOWN] * bool(chosen) for row in rows]
 
 
-def numbered(labels: Sequence[str]) -> list[str]:
+def number_alike(labels: Sequence[str]) -> list[str]:
     """Labels that are still alike, with a number each."""
     alike, seen = Counter(labels), Counter[str]()
     made = []

@@ -92,7 +92,7 @@ def shown_columns(result: Result, max_rows: int | None = None) -> list[TextColum
     scales = dict(
         zip((c.name for c in numbers), scales_of([(c, table[c.name].to_list()) for c in numbers]), strict=True)
     )
-    shown = [_shown(c, table[c.name], scales.get(c.name)) for c in columns]
+    shown = [_text_column(c, table[c.name], scales.get(c.name)) for c in columns]
     return [replace(s, rest=_in_sum(rest[s.name], scales.get(s.name)) if s.name in rest else "") for s in shown]
 
 
@@ -100,7 +100,7 @@ def _in_sum(value: float | None, scale: Scale | None) -> str:
     return UNKNOWN if value is None or scale is None else number(value, scale)
 
 
-def _shown(column: Column, series: pl.Series, scale: Scale | None) -> TextColumn:
+def _text_column(column: Column, series: pl.Series, scale: Scale | None) -> TextColumn:
     """Text for every cell; numbers in the scale, which what is no number has none of."""
     cells = [number(v, scale) if scale and isinstance(v, int | float) else _text(v) for v in series.to_list()]
     return TextColumn(
@@ -115,7 +115,7 @@ def _shown(column: Column, series: pl.Series, scale: Scale | None) -> TextColumn
 
 def heading(column: Column) -> str:
     """What stands over the column, without its unit."""
-    return _UNIT_IN_HEADER.sub("", column.header) if column.header else _spaced(column.name)
+    return _UNIT_IN_HEADER.sub("", column.header) if column.header else _without_unit_suffix(column.name)
 
 
 def _text(value: object) -> str:
@@ -126,7 +126,7 @@ def _text(value: object) -> str:
     return clean(str(value))
 
 
-def _spaced(name: str) -> str:
+def _without_unit_suffix(name: str) -> str:
     for suffix in _UNIT_SUFFIXES:
         name = name.removesuffix(suffix)
     return name.replace("_", " ")
@@ -157,11 +157,11 @@ def provenance_line(result: Result) -> str:
     taken = facts.pop("taken_from", None)
     if isinstance(taken, dict):  # a profile: this names the files, and says what each is for
         facts.pop("sources", None)
-    parts = [f"{_spaced(key)}: {_several(value)}" for key, value in facts.items()]
-    return clean("; ".join(([_taken(taken)] if isinstance(taken, dict) else []) + parts))
+    parts = [f"{_without_unit_suffix(key)}: {_several(value)}" for key, value in facts.items()]
+    return clean("; ".join(([_sources_sentence(taken)] if isinstance(taken, dict) else []) + parts))
 
 
-def _taken(sources: Mapping[str, object]) -> str:
+def _sources_sentence(sources: Mapping[str, object]) -> str:
     """Which file of a profile each kind of number is taken from: `model latency from run.json, ...`."""
     return ", ".join(f"{_TAKEN.get(what, what)} from {files}" for what, files in sources.items())
 

@@ -27,7 +27,7 @@ __all__ = [
     "apart",
     "apart_in",
     "count",
-    "counted",
+    "count_of",
     "duration",
     "exact",
     "is_share",
@@ -38,7 +38,7 @@ __all__ = [
     "scales_of",
     "share",
     "size",
-    "summed",
+    "with_total",
 ]
 
 UNKNOWN = "-"
@@ -109,7 +109,7 @@ def scales_of(columns: Sequence[tuple[Column, Sequence[object]]]) -> list[Scale]
     chosen = []
     for (column, values), scale, peak in zip(columns, own, largest, strict=True):
         rivals = [(s, m) for (c, _), s, m in zip(columns, own, largest, strict=True) if c.unit == column.unit and m > 0]
-        shared = _shared(scale, peak, rivals) if column.unit in _LADDERS else scale
+        shared = _shared_scale(scale, peak, rivals) if column.unit in _LADDERS else scale
         chosen.append(_without_decimals(replace(shared, decimals=None), values))
     return chosen
 
@@ -118,7 +118,7 @@ def _largest(values: Sequence[object]) -> float:
     return max((abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)), default=0)
 
 
-def _shared(own: Scale, largest: float, rivals: Sequence[tuple[Scale, float]]) -> Scale:
+def _shared_scale(own: Scale, largest: float, rivals: Sequence[tuple[Scale, float]]) -> Scale:
     """The scale for a column among the others of its unit: theirs and their largest values."""
     if not rivals:
         return own
@@ -191,7 +191,7 @@ def apart(values: Sequence[float | None], unit: str) -> list[str]:
     return [_with_unit(text, scale) for text in apart_in(values, scale)]
 
 
-def summed(values: Sequence[float | None], unit: str) -> list[str]:
+def with_total(values: Sequence[float | None], unit: str) -> list[str]:
     """Parts and what they add up to: all in one unit and with the same decimals, one more than the largest needs."""
     scale = _without_decimals(_pick(unit, _largest(values)), values)
     if scale.decimals is None:
@@ -213,7 +213,7 @@ def count(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def counted(value: float, one: str, many: str) -> str:
+def count_of(value: float, one: str, many: str) -> str:
     """A number of things with their name: `1 copy`, `2 copies`."""
     return f"{count(value)} {one if value == 1 else many}"
 

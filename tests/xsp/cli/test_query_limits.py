@@ -14,7 +14,7 @@ from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
 from xsp_analyze.sql import query
 from xsp_analyze.sql.query_limits import QueryLimits, within
-from xsp_analyze.sql.text import checked
+from xsp_analyze.sql.text import check_query
 from xsp_model import Trace, XspError, bundle
 from xsp_model.limits import limited, limits
 
@@ -105,16 +105,16 @@ def test_depth_has_a_limit(trace: Trace, text: str) -> None:
 )
 def test_a_chain_of_any_operator_has_a_limit(link: str) -> None:
     with pytest.raises(XspError, match="more than 2000 operators"):
-        checked("select span_id" + link * 2_001 + " from spans")
+        check_query("select span_id" + link * 2_001 + " from spans")
 
 
 def test_many_columns_with_names_of_their_own_are_no_depth() -> None:
     columns = ", ".join(f"s.start_ns as a{n}" for n in range(400))
-    assert "a399" in checked(f"select {columns} from spans s")
+    assert "a399" in check_query(f"select {columns} from spans s")
 
 
 def test_a_list_of_many_values_is_no_depth() -> None:
-    assert "spans" in checked("select * from spans where span_id in (" + ", ".join(map(str, range(20_000))) + ")")
+    assert "spans" in check_query("select * from spans where span_id in (" + ", ".join(map(str, range(20_000))) + ")")
 
 
 @pytest.mark.usefixtures("trace")

@@ -14,7 +14,7 @@ from tests.helpers.cohort_members import member
 from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
-from xsp_analyze.cohort.cohort import Member, gathered
+from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
 from xsp_analyze.cohort.mix import Mix, operator_mix
@@ -159,7 +159,7 @@ def test_modelled_work_is_that_of_products_where_there_are_any() -> None:
 def test_batch_sizes_of_a_model_are_one_row_at_the_optimal_one() -> None:
     # 100, 180, 185 inputs/s at 1, 2, 4: doubling 2 gains 2.8 %, so 2 is optimal
     times = {1: 10 * _MS, 2: 2 / 180 * 1e9, 4: 4 / 185 * 1e9}
-    systems = gathered([member("m", batch=b, latency_ns=t, gpu_share=b / 10) for b, t in times.items()])
+    systems = group_by_system([member("m", batch=b, latency_ns=t, gpu_share=b / 10) for b, t in times.items()])
     row = tables.models(systems).table.row(0, named=True)
     assert len(systems) == 1
     assert (row["batch_sizes"], row["optimal_batch"], row["batch_size"]) == ("1, 2, 4", 2, 2)
@@ -171,21 +171,21 @@ def test_batch_sizes_of_a_model_are_one_row_at_the_optimal_one() -> None:
 
 def test_rows_do_not_depend_on_the_order_of_traces() -> None:
     members = [member("a"), member("a", batch=2), member("b"), member("a", "cpu"), member("c", batch=None)]
-    expected = tables.models(gathered(members)).table
-    assert all(tables.models(gathered(order)).table.equals(expected) for order in permutations(members))
+    expected = tables.models(group_by_system(members)).table
+    assert all(tables.models(group_by_system(order)).table.equals(expected) for order in permutations(members))
 
 
 def test_traces_without_a_batch_size_are_rows_of_their_own() -> None:
     members = [member("a", name="x", batch=None), member("a", name="y", batch=None)]
-    assert [s.member.name for s in gathered(members)] == ["x", "y"]
+    assert [s.member.name for s in group_by_system(members)] == ["x", "y"]
 
 
 def test_traces_of_one_name_at_two_paths_are_two_rows_and_their_labels_differ() -> None:
     alike = [replace(member("net", name="t", batch=None), path=f"/{folder}/t.json") for folder in ("a", "b")]
-    assert len(gathered(alike)) == 2
+    assert len(group_by_system(alike)) == 2
     named = [replace(member("net", name=f"{f}-t", batch=None), path=f"/{f}/t.json") for f in ("a", "b")]
-    assert tables.models(gathered(named)).table["model"].to_list() == ["net (a-t)", "net (b-t)"]
-    assert tables.models(gathered(named[:1])).table["model"].to_list() == ["net"]
+    assert tables.models(group_by_system(named)).table["model"].to_list() == ["net (a-t)", "net (b-t)"]
+    assert tables.models(group_by_system(named[:1])).table["model"].to_list() == ["net"]
 
 
 def test_a_load_test_says_its_rate_and_percentiles() -> None:
@@ -204,7 +204,7 @@ def test_a_load_test_says_its_rate_and_percentiles() -> None:
         query_count=40,
         over_target_count=1,
     )
-    systems = gathered([member("bert", load_test=test), member("other")])
+    systems = group_by_system([member("bert", load_test=test), member("other")])
     row = tables.models(systems).table.row(0, named=True)
     assert (row["load_test_per_s"], row["p99_latency_ns"]) == (98.3, 9e6)
     assert tables.load_tests(systems).table.to_dicts() == [
@@ -227,7 +227,7 @@ def test_real_load_tests_say_what_their_summaries_print(real_dir: Path) -> None:
     for folder in folders:
         paths = sorted(folder.glob("mlperf_log_detail.txt"))
         members.append(Member(folder.name, facts_of(convert(paths, Options()), folder.name)))
-    rows = tables.load_tests(gathered(members)).table.rows(named=True)
+    rows = tables.load_tests(group_by_system(members)).table.rows(named=True)
     for row, folder in zip(rows, folders, strict=True):
         pairs = (line.partition(" : ") for line in (folder / "mlperf_log_summary.txt").read_text().splitlines())
         printed_values = {key.strip(): value.strip() for key, colon, value in pairs if colon}
@@ -237,18 +237,20 @@ def test_real_load_tests_say_what_their_summaries_print(real_dir: Path) -> None:
 
 
 def test_one_model_on_two_systems_is_compared() -> None:
-    systems = gathered([member("a", "h100"), member("a", "a100", latency_ns=25 * _MS), member("b", "h100")])
+    systems = group_by_system([member("a", "h100"), member("a", "a100", latency_ns=25 * _MS), member("b", "h100")])
     rows = tables.across(systems).table.select("model", "system", "speedup").rows()
     assert rows == [("a", "h100", pytest.approx(2.5)), ("a", "a100", pytest.approx(1.0))]
 
 
 def test_throughput_is_not_held_against_steps() -> None:
-    systems = gathered([member("a", "h100"), member("a", "a100", batch=None)])
+    systems = group_by_system([member("a", "h100"), member("a", "a100", batch=None)])
     assert tables.across(systems).table["speedup"].to_list() == [1.0, None]
 
 
 def test_first_by_each_measure_names_the_first_only() -> None:
-    systems = gathered([member(f"m{n}", latency_ns=(n + 1) * _MS, convolution_share=float(n == 3)) for n in range(7)])
+    systems = group_by_system(
+        [member(f"m{n}", latency_ns=(n + 1) * _MS, convolution_share=float(n == 3)) for n in range(7)]
+    )
     top = tables.top(systems).table
     latency = top.filter(top["measure"] == "latency_ns")
     assert latency["model"].to_list() == ["m0", "m1", "m2", "m3", "m4"]
@@ -259,7 +261,7 @@ def test_cost_is_price_over_throughput(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text('currency = "USD"\n[per_hour]\n"gpu" = 3.6\n"big gpu" = 36\n')
     prices = read_prices(path)
-    systems = gathered([member("a", "one GPU"), member("b", "one Big GPU"), member("c", "cpu")])
+    systems = group_by_system([member("a", "one GPU"), member("b", "one Big GPU"), member("c", "cpu")])
     # 100 inputs/s: 1000 inputs take 10 s; 3.6 an hour is 0.01 for 10 s
     costs = tables.models(systems, prices).table["cost_per_1k_inputs"].to_list()
     assert costs == [pytest.approx(0.01), pytest.approx(0.1), None]
@@ -278,7 +280,7 @@ def test_prices_that_are_none_are_a_sentence(text: str, tmp_path: Path) -> None:
 
 def test_similarity_is_the_cosine_of_shares() -> None:
     mixes = ({"conv": 1.0}, {"conv": 0.6, "mm": 0.8}, {"mm": 1.0})
-    systems = gathered([member(f"m{n}", mix=Mix("host", m, None)) for n, m in enumerate(mixes)])
+    systems = group_by_system([member(f"m{n}", mix=Mix("host", m, None)) for n, m in enumerate(mixes)])
     rows = tables.similarity(systems).table.select("model", "other_model", "similarity_share").rows()
     assert rows == [
         ("m1", "m2", pytest.approx(0.8)),
@@ -315,7 +317,7 @@ def test_nothing_has_no_similarity() -> None:
 
 def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
     mix = Mix("host", {"conv2d": 1.0}, None, "host", {"convolution": 1.0})
-    systems = gathered([member(f"m{n}", mix=mix) for n in range(2_500)])
+    systems = group_by_system([member(f"m{n}", mix=mix) for n in range(2_500)])
     page = render(systems, title="large")
     assert "The first 2\u202f000 of 2\u202f500 rows" in page
     assert len(page) < 3_000_000
@@ -328,7 +330,7 @@ def test_a_cohort_of_thousands_is_a_page_and_tables() -> None:
 def test_names_are_text_and_links_are_kept() -> None:
     evil = '<img src=x onerror="alert(1)">'
     named_badly = replace(member(evil, mix=Mix("host", {"conv": 1.0}, None)), report="traces/a b#1/report.html")
-    page = render(gathered([named_badly, member("b", mix=Mix("host", {"mm": 1.0}, None))]), title=evil)
+    page = render(group_by_system([named_badly, member("b", mix=Mix("host", {"mm": 1.0}, None))]), title=evil)
     assert "<img" not in page
     assert '"traces/a%20b%231/report.html"' in page
     assert "Which models are alike" in page

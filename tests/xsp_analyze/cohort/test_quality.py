@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.cohort_members import member
 from tests.helpers.recorded_results import recorded_tensor, run_of
-from xsp_analyze.cohort.cohort import Member, gathered
+from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.price import Prices
 from xsp_analyze.cohort.quality import Measure, Target, read_target, time_to
@@ -42,7 +42,7 @@ def test_of_a_loss_less_is_better_unless_the_run_says_otherwise() -> None:
 
 
 def test_time_and_cost_to_a_target_are_in_the_tables() -> None:
-    systems = gathered([member("net", accuracies=[*_CURVE, Measure("top1", "CIFAR10", 0.935, "share", 10_000)])])
+    systems = group_by_system([member("net", accuracies=[*_CURVE, Measure("top1", "CIFAR10", 0.935, "share", 10_000)])])
     (row,) = accuracies(systems, _PRICES, Target("top1", 0.93)).table.to_dicts()
     assert (row["value"], row["best_value"], row["curve_points"], row["sample_count"]) == (0.935, 0.94, 3, 10_000)
     assert (row["time_to_target_ns"], row["target"]) == (2 * _MINUTE, 0.93)
@@ -53,7 +53,7 @@ def test_time_and_cost_to_a_target_are_in_the_tables() -> None:
 
 
 def test_without_a_target_or_a_price_nothing_is_made_up() -> None:
-    systems = gathered([member("net", accuracies=_CURVE)])
+    systems = group_by_system([member("net", accuracies=_CURVE)])
     (row,) = accuracies(systems).table.to_dicts()
     assert (row["target"], row["time_to_target_ns"], row["cost_to_target"]) == (None, None, None)
     (row,) = accuracies(systems, Prices(), Target("top1", 0.93)).table.to_dicts()
@@ -72,7 +72,7 @@ def _traced(folder: Path, name: str, values: list[float], digit: str, framework:
 
 def test_outputs_of_one_model_are_compared_with_those_of_its_first_trace(tmp_path: Path) -> None:
     members = [_traced(tmp_path, "a", [3.0, 4.0], "a"), _traced(tmp_path, "b", [3.0, 4.5], "b", "tensorflow")]
-    (row,) = outputs(gathered(members)).table.to_dicts()
+    (row,) = outputs(group_by_system(members)).table.to_dicts()
     assert (row["trace"], row["reference"], row["framework"], row["reference_framework"]) == (
         "b", "a", "tensorflow 1", "pytorch 1",
     )  # fmt: skip
@@ -82,10 +82,10 @@ def test_outputs_of_one_model_are_compared_with_those_of_its_first_trace(tmp_pat
 
 def test_the_page_has_what_traces_say_and_no_section_of_what_they_do_not(tmp_path: Path) -> None:
     members = [_traced(tmp_path, "a", [3.0, 4.0], "a"), _traced(tmp_path, "b", [3.0, 4.5], "b", "tensorflow")]
-    page = render(gathered(members), title="t", target=Target("top1", 0.9))
+    page = render(group_by_system(members), title="t", target=Target("top1", 0.9))
     assert "Outputs of one model" in page
     assert "Accuracy and time to a target" not in page
-    assert [r.analysis.id for r in tables(gathered([member("net")]))] == ["B13"]
+    assert [r.analysis.id for r in tables(group_by_system([member("net")]))] == ["B13"]
 
 
 @pytest.mark.parametrize("text", ["top1", "=0.9", "top1=much", "top1=nan"])
@@ -96,5 +96,5 @@ def test_a_target_that_is_none_is_refused(text: str) -> None:
 
 def test_a_run_without_spans_has_the_latency_that_was_timed_around_its_steps(tmp_path: Path) -> None:
     traced = _traced(tmp_path, "a", [3.0, 4.0], "a")
-    (row,) = models(gathered([traced])).table.to_dicts()
+    (row,) = models(group_by_system([traced])).table.to_dicts()
     assert (row["batch_size"], row["latency_ns"]) == (1, 1_001_000)  # of 1.000, 1.001 and 1.002 ms

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import xsp
-from xsp_analyze.cohort.cohort import Member, gathered
+from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.cohort.tables import similarity
 
@@ -22,5 +22,5 @@ def test_a_model_on_two_makers_devices_is_as_alike_as_its_operators_times(real_d
     for name in ("bert_small.h100", "bert_small.mi300x"):
         trace = xsp.open(real_dir / "kineto" / f"{name}.json.gz").trace
         members.append(Member(name, facts_of(trace, name)))
-    (pair,) = similarity(gathered(members)).table.to_dicts()
+    (pair,) = similarity(group_by_system(members)).table.to_dicts()
     assert pair["similarity_share"] == pytest.approx(0.925505339759907, rel=1e-9)

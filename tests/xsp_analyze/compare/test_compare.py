@@ -79,7 +79,7 @@ def test_repeated_captures_of_the_same_thing_show_nothing_significant() -> None:
     together = compare(views[:10], views[10:])
     assert not any(row.significant for row in [*together.rows, *together.model])
     assert together.run_noise_source == "captures"
-    assert together.tested == 27  # layers 12, their type, kernels 13, their class
+    assert together.test_count == 27  # layers 12, their type, kernels 13, their class
 
 
 def test_a_trace_compared_with_itself_differs_in_nothing() -> None:
@@ -145,7 +145,7 @@ def test_order_of_rows_and_origin_of_time_do_not_matter() -> None:
 
 def test_one_step_on_a_side_gives_ratios_without_intervals() -> None:
     comparison = _compared(Work(steps=1), Work(steps=10, slower={2: 2.0}))
-    assert comparison.tested == 0
+    assert comparison.test_count == 0
     assert {row.significant for row in comparison.rows} == {None}
     assert comparison.level("layer")[0].ratio == pytest.approx(2.0, rel=0.1)
     assert comparison.latency.low is None
@@ -244,6 +244,6 @@ def test_steps_are_not_compared_with_a_whole_trace() -> None:
 def test_whole_traces_compare_without_intervals() -> None:
     one = view(Work(steps=4), 1)
     comparison = compare([StepFrames.of(one.trace, steps="all")], [StepFrames.of(one.trace, steps="all")])
-    assert comparison.tested == 0
+    assert comparison.test_count == 0
     assert {row.ratio for row in comparison.level("kernel")} == {1.0}
     assert _row(comparison, "kernel", "gemm_0").before_count == 4

@@ -140,7 +140,7 @@ def test_bert_s_layers_align_across_vendors_and_kernels_do_not(real_dir: Path) -
     assert [(d.what, d.before, d.after) for d in comparison.differences] == [
         ("device", "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X VF")
     ]
-    assert comparison.tested == 0  # a step each
+    assert comparison.test_count == 0  # a step each
     replaced = next(c for c in comparison.changes if c.after == ("attn_fwd",))
     assert (replaced.kind, replaced.count) == (ChangeKind.REPLACED, 4)
     assert "flash_fwd_kernel" in replaced.before[0]

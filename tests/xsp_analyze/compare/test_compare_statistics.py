@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from xsp_analyze.compare.significance import Estimates, discoveries, judge
-from xsp_analyze.compare.step_noise import StepNoise, block_length, correlation, step_noise, trimmed
+from xsp_analyze.compare.step_noise import StepNoise, block_length, correlation, step_noise, trimmed_means
 from xsp_analyze.compare.student_t import critical, two_sided
 from xsp_analyze.formulas import trimmed_mean
 
@@ -56,7 +56,7 @@ def test_what_was_not_tested_is_not_counted() -> None:
 def test_the_mean_is_the_trimmed_mean_of_the_analyses(steps: int) -> None:
     values = np.random.default_rng(steps).lognormal(size=(3, steps))
     expected = [pl.DataFrame({"v": row}).select(trimmed_mean(pl.col("v"))).item() for row in values]
-    assert trimmed(values).tolist() == pytest.approx(expected)
+    assert trimmed_means(values).tolist() == pytest.approx(expected)
 
 
 def test_two_steps_say_nothing_of_their_noise() -> None:
@@ -108,7 +108,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(steps: int, carried_over:
     held = total = 0
     for _ in range(40):
         sides = [_steps(random, 25, steps, carried_over=carried_over) for _ in range(2)]
-        judged = judge(*(Estimates(trimmed(s)[None, :], [step_noise(s)]) for s in sides), floor=0.0, alike=False)
+        judged = judge(*(Estimates(trimmed_means(s)[None, :], [step_noise(s)]) for s in sides), floor=0.0, alike=False)
         held += int(((judged.low <= 1) & (judged.high >= 1)).sum())
         total += 25
     assert held / total >= 0.92

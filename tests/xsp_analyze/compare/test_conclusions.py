@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from xsp_analyze.compare.conclusions import corrected, decided
+from xsp_analyze.compare.conclusions import conclude, conclude_all
 from xsp_analyze.compare.rows import Conclusion, Row
 
 
@@ -29,13 +29,13 @@ def _row(low: float, high: float, *, p: float = 0.5, rank_p: float | None = None
     ],
 )
 def test_interval_and_ranks_decide_together(row: Row, is_discovery: bool, conclusion: Conclusion) -> None:  # noqa: FBT001
-    judged = decided(row, is_discovery=is_discovery)
+    judged = conclude(row, is_discovery=is_discovery)
     assert judged.conclusion is conclusion
     assert judged.significant is (conclusion is Conclusion.CHANGED)
 
 
 def test_a_row_that_moved_is_called_so_only_where_it_changed() -> None:
-    changed, same, gone = corrected(
+    changed, same, gone = conclude_all(
         [
             replace(_row(0.3, 0.4, p=1e-6), moved_to=("b",)),
             replace(_row(0.95, 1.05), moved_to=("b",)),
@@ -48,5 +48,5 @@ def test_a_row_that_moved_is_called_so_only_where_it_changed() -> None:
 
 
 def test_where_nothing_is_known_of_noise_nothing_is_said() -> None:
-    (row,) = corrected([Row("layer", "a", before_ns=1.0, after_ns=2.0)])
+    (row,) = conclude_all([Row("layer", "a", before_ns=1.0, after_ns=2.0)])
     assert (row.conclusion, row.significant, row.q_value) == (None, None, None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.merge.alignment import align
-from xsp_analyze.merge.kernel_names import base_name, normalised
+from xsp_analyze.merge.kernel_names import base_name, normal_name
 
 _SEQUENCES = st.lists(st.integers(0, 3), max_size=14)
 
@@ -64,7 +64,7 @@ def test_long_sequences_with_many_edits_still_align_nearly_all() -> None:
     ],
 )
 def test_profilers_spellings_of_a_name_become_one(one: str, other: str) -> None:
-    assert normalised(one) == normalised(other)
+    assert normal_name(one) == normal_name(other)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_the_function_alone(name: str, function: str) -> None:
 
 
 def test_different_kernels_stay_different() -> None:
-    assert normalised("void k<4>(int)") != normalised("void k<8>(int)")
-    assert normalised("ns::k<float>") != normalised("ns::k<double>")
+    assert normal_name("void k<4>(int)") != normal_name("void k<8>(int)")
+    assert normal_name("ns::k<float>") != normal_name("ns::k<double>")

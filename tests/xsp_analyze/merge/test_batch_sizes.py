@@ -23,7 +23,7 @@ from tests.helpers.run_sets import DRAM, FLOPS, merged, write_counters, write_ru
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.catalog import ANALYSES, find
-from xsp_analyze.cohort.cohort import Member, gathered
+from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.cohort.tables import models
 from xsp_analyze.core import run
@@ -254,7 +254,7 @@ def test_figures_over_batch_sizes_can_be_printed(profile: Trace, identifier: str
 
 def test_a_cohort_says_of_which_batch_size_its_shares_are(runs: list[Trace]) -> None:
     members = [Member("p", facts_of(merge(runs, batch_size=16), "p"))]
-    (row,) = models(gathered(members)).table.to_dicts()
+    (row,) = models(group_by_system(members)).table.to_dicts()
     assert (row["batch_sizes"], row["optimal_batch"], row["batch_size"]) == ("4, 8, 16", 8, 8)
     assert (row["profiled_batch_size"], row["gpu_share"]) == (16, pytest.approx(5 / 6))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.cohort_members import member
-from xsp_analyze.cohort.cohort import gathered
+from xsp_analyze.cohort.cohort import group_by_system
 from xsp_analyze.cohort.facts import Speed
 from xsp_analyze.pages.cohort.multiples import multiples
 
@@ -20,7 +20,7 @@ def test_a_model_is_a_chart_and_a_system_a_line_over_its_batch_sizes() -> None:
         member("net", "GPU B", "", speeds=[_speed(4, 8.0)]),
         member("other", "GPU B", "", speeds=[_speed(1, 5.0)]),
     ]
-    (section,) = multiples(gathered(members))
+    (section,) = multiples(group_by_system(members))
     (block,) = section["blocks"]
     assert [measure["label"] for measure in block["measures"]] == ["Throughput", "Step time"]
     assert len(block["systems"]) == 2
@@ -34,8 +34,8 @@ def test_a_model_is_a_chart_and_a_system_a_line_over_its_batch_sizes() -> None:
 
 
 def test_one_model_on_one_system_has_nothing_beside_it() -> None:
-    assert multiples(gathered([member("net", "GPU A", "", speeds=[_speed(1, 2.0)])])) == []
+    assert multiples(group_by_system([member("net", "GPU A", "", speeds=[_speed(1, 2.0)])])) == []
 
 
 def test_without_times_there_is_nothing_to_draw() -> None:
-    assert multiples(gathered([member(name, "GPU A", "", speeds=[]) for name in ("a", "b")])) == []
+    assert multiples(group_by_system([member(name, "GPU A", "", speeds=[]) for name in ("a", "b")])) == []

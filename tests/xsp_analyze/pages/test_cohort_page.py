@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.browser import opened
 from tests.helpers.cohort_members import member
 from tests.helpers.rank_traces import rank_trace, write_rank
-from xsp_analyze.cohort.cohort import gathered
+from xsp_analyze.cohort.cohort import group_by_system
 from xsp_analyze.cohort.mix import Mix
 from xsp_analyze.pages.cohort.page import render
 from xsp_analyze.pages.ranks.page import render as render_job
@@ -39,7 +39,7 @@ def fixture_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             more: dict[str, object] = {"latency_ns": (12 - n) * times * _MS, "gpu_share": n / 12, "mix": mix}
             one = member(f"model_{n}_of_a_rather_long_name", system, "", **more)
             members.append(replace(one, report="r.html"))
-    (folder / "cohort.html").write_text(render(gathered(members), title="Cohort"))
+    (folder / "cohort.html").write_text(render(group_by_system(members), title="Cohort"))
     (folder / "r.html").write_text("<!doctype html><title>report</title>")
     for rank in range(3):
         write_rank(folder / "ranks" / str(rank), rank, rank_trace(4 + rank, 3))

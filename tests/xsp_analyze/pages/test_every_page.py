@@ -21,7 +21,7 @@ from tests.helpers.profile_trace import profile
 from tests.helpers.rank_traces import rank_trace, write_rank
 from tests.helpers.serving_trace import serving_trace
 from xsp.cli.main import main
-from xsp_analyze.cohort.cohort import gathered
+from xsp_analyze.cohort.cohort import group_by_system
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.rules import check, parse
 from xsp_analyze.pages.cohort.page import render as cohort_page
@@ -55,7 +55,9 @@ def _compared() -> str:
 def _cohort() -> str:
     times = {"latency_ns": 12_345_678, "gpu_share": 0.5}
     return cohort_page(
-        gathered([member(f"model_{n}_{_LONG[:60]}", system, "", **times) for n in range(8) for system in ("A", "B")]),
+        group_by_system(
+            [member(f"model_{n}_{_LONG[:60]}", system, "", **times) for n in range(8) for system in ("A", "B")]
+        ),
         title="Cohort",
     )
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from xsp_analyze.classification.labels import distinct_labels
-from xsp_analyze.text.names import numbered, told_apart
+from xsp_analyze.text.names import number_alike, tell_apart
 
 
 def test_only_labels_that_are_alike_get_what_differs() -> None:
     details = [["host", "device 0"], ["sync", "device 0"], ["host", "device 1"]]
-    assert told_apart(["a", "a", "b"], details) == ["a (host)", "a (sync)", "b"]
-    assert told_apart(["a", "a", "a"], details) == ["a (host, device 0)", "a (sync, device 0)", "a (host, device 1)"]
-    assert told_apart(["a", "a"], [["-"], ["x"]]) == ["a (-)", "a (x)"]
-    assert told_apart(["a", "a"], [["x"], ["x"]]) == ["a #1", "a #2"]
-    assert numbered(["a", "b"]) == ["a", "b"]
+    assert tell_apart(["a", "a", "b"], details) == ["a (host)", "a (sync)", "b"]
+    assert tell_apart(["a", "a", "a"], details) == ["a (host, device 0)", "a (sync, device 0)", "a (host, device 1)"]
+    assert tell_apart(["a", "a"], [["-"], ["x"]]) == ["a (-)", "a (x)"]
+    assert tell_apart(["a", "a"], [["x"], ["x"]]) == ["a #1", "a #2"]
+    assert number_alike(["a", "b"]) == ["a", "b"]
 
 
 def test_kernels_of_one_label_get_the_part_of_their_names_that_differs() -> None:

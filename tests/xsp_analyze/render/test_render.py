@@ -17,7 +17,7 @@ from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import Analysis, Column, FigureSpec, Result, Role
 from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
 from xsp_analyze.render.parquet import METADATA_KEY
-from xsp_analyze.text.names import fitted
+from xsp_analyze.text.names import fit_names
 from xsp_analyze.text.units import Scale, duration, number, scales_of, share, size
 from xsp_model import Finding, LedgerKind, XspError
 from xsp_model.ledger import to_frame
@@ -169,21 +169,21 @@ def test_a_table_in_a_pipe_holds_text_to_a_width_that_can_be_read() -> None:
 
 def test_names_that_part_in_their_middle_are_told_apart() -> None:
     names = [f"void at::native::apply<4, {functor}<c10::BFloat16, float, long>, 3ul>(int)" for functor in "ABC"]
-    cells = fitted(names, 24)
+    cells = fit_names(names, 24)
     assert len(set(cells)) == 3
     assert all(cell_len(cell) <= 24 and functor in cell for cell, functor in zip(cells, "ABC", strict=True))
 
 
 @given(st.lists(st.text(alphabet="ab:<>() ,_\u4e2d", max_size=60), max_size=6), st.integers(4, 40))
 def test_no_name_is_wider_than_its_column(names: list[str], width: int) -> None:
-    cells = fitted(names, width)
+    cells = fit_names(names, width)
     assert len(cells) == len(names)
     assert all(cell_len(cell) <= width for cell in cells)
     assert all(cell == name for cell, name in zip(cells, names, strict=True) if cell_len(name) <= width)
 
 
 def test_what_is_no_name_of_c_plus_plus_keeps_its_words() -> None:
-    assert fitted(["Memcpy DtoD (Device -> Device)", "aten::convolution"], 40) == [
+    assert fit_names(["Memcpy DtoD (Device -> Device)", "aten::convolution"], 40) == [
         "Memcpy DtoD (Device -> Device)",
         "aten::convolution",
     ]

@@ -63,7 +63,7 @@ def test_things_are_counted_whole(value: float | None, read: str) -> None:
 
 
 def test_one_thing_is_not_many() -> None:
-    read = [units.counted(n, "kernel", "kernels") for n in (0, 1, 1230)]
+    read = [units.count_of(n, "kernel", "kernels") for n in (0, 1, 1230)]
     assert read == [
         "0 kernels",
         "1 kernel",

@@ -83,7 +83,7 @@ def cohort(
 
     Examples: `xsp batch traces/ -o out`, then `xsp cohort out` or `xsp cohort out -o cohort.html`.
     """
-    from xsp_analyze.cohort.cohort import gathered  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.cohort.cohort import group_by_system  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.cohort.price import NO_PRICES, read_prices  # noqa: PLC0415
     from xsp_analyze.cohort.quality import read_target  # noqa: PLC0415
     from xsp_analyze.cohort.tables import tables  # noqa: PLC0415
@@ -97,7 +97,7 @@ def cohort(
     aimed = read_target(target) if target else None
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
-        systems = gathered(_members(inputs, reading, cache, beside, progress))
+        systems = group_by_system(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
             from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
 

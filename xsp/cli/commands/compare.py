@@ -174,8 +174,8 @@ def compare(
         write(comparisons, junit, markdown, html)
         content = printed(comparisons, output_format, rows or None)
     print_bytes(content)
-    status = _RULE_BROKEN if comparisons.violated else 0
-    if fail_on_inconclusive and comparisons.undecided and not status:
+    status = _RULE_BROKEN if comparisons.any_violated else 0
+    if fail_on_inconclusive and comparisons.any_undecided and not status:
         status = _INCONCLUSIVE
     if save_baseline and not status:
         _save(baselines, save_baseline, after)

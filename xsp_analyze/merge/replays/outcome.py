@@ -52,12 +52,12 @@ def findings(match: Match, pairings: Sequence[Pairing], outcome: pl.DataFrame) -
         _refusal(match, pairings): is_sure.is_null(),
     }
     return [
-        _counted(LedgerKind.GRAPH_ALIGNED, got, outcome.filter(in_layer)),
-        *(_counted(LedgerKind.GRAPH_NOT_ALIGNED, detail, outcome.filter(rows)) for detail, rows in without.items()),
+        _finding_of(LedgerKind.GRAPH_ALIGNED, got, outcome.filter(in_layer)),
+        *(_finding_of(LedgerKind.GRAPH_NOT_ALIGNED, detail, outcome.filter(rows)) for detail, rows in without.items()),
     ]
 
 
-def _counted(kind: LedgerKind, detail: str, rows: pl.DataFrame) -> Finding:
+def _finding_of(kind: LedgerKind, detail: str, rows: pl.DataFrame) -> Finding:
     return Finding(kind, detail, rows.height, duration_ns=int(rows["duration_ns"].sum()))
 
 

@@ -41,7 +41,7 @@ class AlignedLanes:
         spans = np.where(pairs.partner >= 0, self.theirs.spans[0][pairs.partner], -1)
         return LanePairs(self.ours, spans, pairs.sure & self.is_sure)
 
-    def matched(self) -> tuple[int, int]:
+    def match_counts(self) -> tuple[int, int]:
         """How many activities match: replayed ones, and others."""
         mine = self.ours.replayed[[first for first, _ in self.alignment.pairs]]
         return int(mine.sum()), int((~mine).sum())
@@ -91,7 +91,7 @@ def by_order(units: Sequence[Unit], references: Sequence[Unit], min_rate: float)
         if best is None or (is_refused and shared < min_rate * unit.replayed_count):
             yield Pairing(unit, 0.0, (), None)
             continue
-        pairing = _aligned(unit, best, min_rate)
+        pairing = _align_unit(unit, best, min_rate)
         is_refused |= pairing.rate < min_rate
         yield pairing
 
@@ -114,9 +114,9 @@ def _nearest(unit: Unit, references: Sequence[Unit], contents: Sequence[Counter[
     return references[best], shared[best]
 
 
-def _aligned(unit: Unit, reference: Unit, min_rate: float) -> Pairing:
+def _align_unit(unit: Unit, reference: Unit, min_rate: float) -> Pairing:
     lanes = list(_lane_partners(unit.lanes, reference.lanes))
-    matches = [lane.matched() for lane in lanes]
+    matches = [lane.match_counts() for lane in lanes]
     matched, others = sum(count for count, _ in matches), sum(count for _, count in matches)
     rate = matched / max(unit.replayed_count, reference.count - others, 1)
     shown = min(lanes, key=lambda lane: lane.alignment.rate, default=None)
@@ -162,12 +162,12 @@ def by_search(units: Sequence[Unit], references: Sequence[Unit]) -> Iterator[Pai
     lanes = [lane for unit in references for lane in unit.lanes]
     texts = [lane.key.astype(np.int64).tobytes() for lane in lanes]
     for unit in units:
-        pairs = [_searched(lane, lanes, texts) for lane in unit.lanes]
+        pairs = [_search_lane(lane, lanes, texts) for lane in unit.lanes]
         matched = sum(int((each.partner >= 0).sum()) for each in pairs)
         yield Pairing(unit, matched / max(unit.count, 1), pairs, None)
 
 
-def _searched(lane: Lane, references: Sequence[Lane], texts: Sequence[bytes]) -> LanePairs:
+def _search_lane(lane: Lane, references: Sequence[Lane], texts: Sequence[bytes]) -> LanePairs:
     partner = np.full(len(lane.key), -1, dtype=np.int64)
     identity = np.full(len(lane.key), NOT_ONE, dtype=np.int64)
     occurrences = _occurrences(lane.key.astype(np.int64).tobytes(), references, texts)

@@ -12,7 +12,7 @@ from xsp_analyze.merge.comparable import name_of
 from xsp_analyze.merge.replays.lanes import distinct_units
 from xsp_analyze.merge.replays.outcome import Match, findings
 from xsp_analyze.merge.replays.pairing import by_order, by_search
-from xsp_analyze.merge.replays.work import compared
+from xsp_analyze.merge.replays.work import key_work
 from xsp_model import Attribution, AttributionBasis
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_analyze.merge.replays.work import ReplayedWork, Run
     from xsp_model import Finding, Trace
 
-__all__ = ["Realigned", "holds_replays", "realigned"]
+__all__ = ["Realigned", "holds_replays", "realign_replays"]
 
 _STEP = ("run_id", "process_id", "step")
 _RUN = ("run_id", "process_id")
@@ -50,13 +50,13 @@ def holds_replays(trace: Trace) -> bool:
     return bool(trace.scan("spans").filter(replay).head(1).collect().height)
 
 
-def realigned(replayed: Run, reference: Run, min_rate: float) -> Realigned:
+def realign_replays(replayed: Run, reference: Run, min_rate: float) -> Realigned:
     """The replayed run with what the reference says of the same work.
 
     Work is the same by kind, name, grid, block and order in its step; where one of the runs has no steps, a replay is
     looked for anywhere in the reference. What matches less than `min_rate`, or fits in several layers, stays a replay.
     """
-    work = compared(replayed, reference)
+    work = key_work(replayed, reference)
     targets = work.ours.filter("replayed")
     if targets.is_empty():
         return Realigned({}, [])

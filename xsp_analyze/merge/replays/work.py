@@ -10,13 +10,13 @@ import polars as pl
 from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.timed_runs import timed
-from xsp_analyze.merge.kernel_names import base_name, normalised
+from xsp_analyze.merge.kernel_names import base_name, normal_name
 from xsp_model import Attribution, Kind
 
 if TYPE_CHECKING:
     from xsp_model import Trace
 
-__all__ = ["ReplayedWork", "Run", "compared"]
+__all__ = ["ReplayedWork", "Run", "key_work"]
 
 _COLUMNS = (
     *("span_id", "parent_id", "run_id", "process_id", "step", "device_id", "stream_id"),
@@ -47,7 +47,7 @@ class ReplayedWork:
     basis: str
 
 
-def compared(replayed: Run, reference: Run) -> ReplayedWork:
+def key_work(replayed: Run, reference: Run) -> ReplayedWork:
     """The activities of both runs with their keys."""
     ours, theirs = _activities(replayed.trace), _activities(reference.trace)
     spelling, spelled_as = _spelling(ours, theirs)
@@ -60,7 +60,9 @@ def compared(replayed: Run, reference: Run) -> ReplayedWork:
     key, _ = numbered(*group_ids(both.select(keys)))
     both = both.with_columns(key=pl.Series(key, dtype=pl.Int64)).drop("of", "spelled", *AXES)
     parts = both[: ours.height], both[ours.height :]
-    return ReplayedWork(_marked(parts[0]), _identified(parts[1], reference.layers), spelled_as + _SHAPED[has_shapes])
+    return ReplayedWork(
+        _mark_replays(parts[0]), _with_identities(parts[1], reference.layers), spelled_as + _SHAPED[has_shapes]
+    )
 
 
 _SHAPED = {True: ", grid and block", False: ""}
@@ -77,7 +79,7 @@ def _activities(trace: Trace) -> pl.DataFrame:
 def _spelling(ours: pl.DataFrame, theirs: pl.DataFrame) -> tuple[dict[str, str], str]:
     """Each name as it is compared: whole, or the function alone where that alone finds kernels in the other run."""
     names, others = ({*rows["name"].cast(pl.String).unique()} for rows in (ours, theirs))
-    full = {name: normalised(name) for name in names | others}
+    full = {name: normal_name(name) for name in names | others}
     if len(names & others) < len(names):
         short = {name: base_name(name) for name in names | others}
         if _in_both(short, names, others) > _in_both(full, names, others):
@@ -102,12 +104,12 @@ def _with_shapes(both: pl.DataFrame, traces: list[Trace]) -> pl.DataFrame:
     return shaped.with_columns(pl.when(all_have).then(pl.col(axis)).alias(axis) for axis in AXES)
 
 
-def _marked(ours: pl.DataFrame) -> pl.DataFrame:
+def _mark_replays(ours: pl.DataFrame) -> pl.DataFrame:
     is_replay = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)
     return ours.with_columns(is_replay.alias("replayed"), pl.lit(0, pl.Int64).alias("identity"))
 
 
-def _identified(theirs: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
+def _with_identities(theirs: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
     calls = layers.select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "path")
     identified = theirs.join(calls, on="layer_id", how="left", maintain_order="left")
     number, _ = numbered(*group_ids(identified.select(_IDENTITY)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.pages import blocks
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import counted
+from xsp_analyze.text.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def multiples(systems: Sequence[System]) -> list[Section]:
         "items": [_only(item, measured) for item in items],
     }
     left = len(models) - len(items)
-    more = [blocks.text(f"{counted(left, 'more model', 'more models')}; the table holds all.")] if left else []
+    more = [blocks.text(f"{count_of(left, 'more model', 'more models')}; the table holds all.")] if left else []
     return [blocks.section("multiples", "Side by side", "Models side by side", _MEANS, [block, *more])]
 
 

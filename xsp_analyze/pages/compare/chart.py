@@ -10,7 +10,7 @@ from xsp_analyze.pages.compare.texts import with_sign
 from xsp_analyze.pages.tones import tone
 from xsp_analyze.text.names import cut
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import apart, count, duration, summed
+from xsp_analyze.text.units import apart, count, duration, with_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def chart(falls: Waterfall) -> Iterator[str]:
     across, height = _LEFT + _WIDE + _RIGHT, _ROW * len(rows)
     before, after = apart((falls.before_ns, falls.after_ns), "ns")
     differences = [difference for _, _, difference in bars]
-    texts = [before, *map(with_sign, differences, summed(differences, "ns")), after]
+    texts = [before, *map(with_sign, differences, with_total(differences, "ns")), after]
     summary = f"From {before} before to {after} after, by {falls.by.replace('_', ' ')}"
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(summary)}">'
     yield (

@@ -38,9 +38,9 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         "after": {"name": c.after.name, **asdict(c.after.facts)},
         "per": "input" if c.per_input else "step",
         "serving_phase": c.before.views[0].serving_phase,
-        "match": {"layer": c.layer_match, "kernel": c.kernel_match, "layers_by": c.matched_by},
+        "match": {"layer": c.layer_match, "kernel": c.kernel_match, "layers_by": c.layer_pairing},
         "statistics": {
-            "rows_tested": c.tested,
+            "rows_tested": c.test_count,
             "rows_significant": sum(bool(row.significant) for row in c.rows),
             "false_discovery_rate": 0.05,
             "run_noise": c.run_noise,

@@ -68,7 +68,7 @@ def peaks_table(c: Comparison, peaks: Expected) -> Table:
 def _on_noise(c: Comparison) -> list[str]:
     """What the intervals hold, in a sentence or two."""
     one, two = c.before.facts, c.after.facts
-    if c.latency.p_value is None and not c.tested:
+    if c.latency.p_value is None and not c.test_count:
         min_steps = min(one.steps, two.steps)
         why = (
             "a side was taken whole"

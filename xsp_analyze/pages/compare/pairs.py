@@ -38,7 +38,7 @@ def pairs_table(c: Comparison, max_rows: int | None) -> Table:
 
 
 def _notes(c: Comparison, rows: list[list[str]]) -> list[str]:
-    notes = [f"Layers are paired by {c.matched_by}: {share(c.pairs.rate)} of the longer side have a partner."]
+    notes = [f"Layers are paired by {c.layer_pairing}: {share(c.pairs.rate)} of the longer side have a partner."]
     if left := len(c.pairs.rows) - len(rows):
         notes.append(f"{count(left)} more; --rows 0 shows all.")
     return notes

@@ -9,7 +9,7 @@ from xsp_analyze.frames.outputs import Basis, InputMatch
 from xsp_analyze.pages.compare.texts import with_sign
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import Table, of_rows
-from xsp_analyze.text.units import apart, count, counted, quantity, share
+from xsp_analyze.text.units import apart, count, count_of, quantity, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
@@ -70,7 +70,7 @@ def _outputs(came_to: Results, *, is_faster: bool) -> str:
     others = [pair for pair in came_to.outputs if not pair.distance.is_identical]
     on_inputs = f" {_INPUTS[came_to.input_match]}"
     if not others:
-        return f"Outputs are the same to the byte ({counted(len(same), 'output', 'outputs')}).{on_inputs}"
+        return f"Outputs are the same to the byte ({count_of(len(same), 'output', 'outputs')}).{on_inputs}"
     head = "FASTER, BUT ITS OUTPUTS DIFFER" if is_faster else "OUTPUTS DIFFER"
     if came_to.input_match in {InputMatch.NO, InputMatch.UNKNOWN}:
         head = "Outputs differ"
@@ -85,7 +85,7 @@ def _output(pair: OutputPair) -> str:
     if apart_by.max_abs_difference is not None:
         parts.append(f"at most {quantity(apart_by.max_abs_difference, '')}")
     if apart_by.top1_agreement is not None:
-        rows = f" of {counted(apart_by.top1_rows, 'row', 'rows')}" if apart_by.top1_rows else " of rows"
+        rows = f" of {count_of(apart_by.top1_rows, 'row', 'rows')}" if apart_by.top1_rows else " of rows"
         parts.append(f"the largest element is the same one in {share(apart_by.top1_agreement)}{rows}")
     if not parts:
         parts.append("by how much is not recorded")

@@ -16,7 +16,7 @@ from xsp_analyze.pages.compare.texts import change, changed, interval, verdict, 
 from xsp_analyze.text.names import cut
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.table import Table, of_rows
-from xsp_analyze.text.units import apart, apart_in, count, counted, duration, number, scale_of, summed
+from xsp_analyze.text.units import apart, apart_in, count, count_of, duration, number, scale_of, with_total
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
@@ -107,7 +107,7 @@ def _size(one: Compared) -> float:
 def _model_row(one: Compared) -> list[str]:
     c, row = one.comparison, one.comparison.latency
     significant = sum(bool(r.significant) for r in c.rows)
-    rows = f"{count(significant)} of {count(c.tested)}" if c.tested else ""
+    rows = f"{count(significant)} of {count(c.test_count)}" if c.test_count else ""
     cause = _largest_part(c) if c.comparable else "; ".join(c.reasons)
     return [clean(one.name), *apart((row.before_ns, row.after_ns), "ns"), change(row), interval(row), verdict(row),
             rows, clean(cause)]  # fmt: skip
@@ -130,7 +130,7 @@ def _waterfall(falls: Waterfall, max_rows: int | None) -> Table:
         differences.append(sum(p.difference_ns for p in left))
     rows += [_part(rest), ["all together", *apart((falls.before_ns, falls.after_ns), "ns"), ""]]
     differences += [rest.difference_ns, falls.difference_ns]
-    texts = map(with_sign, differences, summed(differences, "ns"))
+    texts = map(with_sign, differences, with_total(differences, "ns"))
     rows = [[*row[:3], text, row[3]] for row, text in zip(rows, texts, strict=True)]
     basis = "device time" if falls.basis == "device" else "time on the host"
     columns = [("part", "", False, 0), *changed("")[:3], ("most of it in", "", False, 6)]
@@ -156,7 +156,7 @@ def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
     if tested:
         below.append(
             f"{count(significant)} of {count(tested)} tested rows are significant, at a false discovery rate of 5 %"
-            f" over all {count(c.tested)} rows."
+            f" over all {count(c.test_count)} rows."
         )
     if level == "kernel" and c.regrouped:
         below.append(f"{_kernels(c.regrouped)} the same time on both sides and another layer or attribution.")
@@ -204,7 +204,7 @@ def _changes(c: Comparison, max_rows: int | None) -> Table:
 
 
 def _kernels(number: int) -> str:
-    return counted(number, "kernel has", "kernels have")
+    return count_of(number, "kernel has", "kernels have")
 
 
 def _change_row(one: Change) -> list[str]:

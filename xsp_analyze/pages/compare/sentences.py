@@ -59,7 +59,9 @@ def side_line(side: Side) -> str:
 
 
 def _match(c: Comparison) -> str:
-    layers = "unknown (a side has no layers)" if c.layer_match is None else f"{share(c.layer_match)} by {c.matched_by}"
+    layers = (
+        "unknown (a side has no layers)" if c.layer_match is None else f"{share(c.layer_match)} by {c.layer_pairing}"
+    )
     kernels = "unknown (a side has none)" if c.kernel_match is None else share(c.kernel_match)
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
 

@@ -15,7 +15,7 @@ from xsp_analyze.pages.ranks.sentences import WORTH, exposed, last_to_come, medi
 from xsp_analyze.pages.shell import drawn, made_by
 from xsp_analyze.ranks.experts import experts_by_rank
 from xsp_analyze.ranks.tables import tables
-from xsp_analyze.text.units import count, counted, duration, share
+from xsp_analyze.text.units import count, count_of, duration, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def _table(result: Result) -> Block:
     drawn_above = result.analysis.id == "R02"
     if result.table.height <= _OPEN_ROWS and not drawn_above:
         return rows
-    return folded(f"{counted(result.table.height, 'row', 'rows')} of {result.analysis.title}", [rows])
+    return folded(f"{count_of(result.table.height, 'row', 'rows')} of {result.analysis.title}", [rows])
 
 
 def _failed(reasons: Sequence[str]) -> Section:

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
 from xsp_analyze.pages import blocks
-from xsp_analyze.text.units import count, counted, duration, exact, share
+from xsp_analyze.text.units import count, count_of, duration, exact, share
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _coverage_means(answers: Answers) -> str:
     return (
         f"Every piece of device work in the trace is in exactly one of these places; together they are"
         f" {time} the sum of the durations of"
-        f" {count(sum(p.count for p in parts))} activities.{answers.taken(kernels='all')}"
+        f" {count(sum(p.count for p in parts))} activities.{answers.source_runs_sentence(kernels='all')}"
     )
 
 
@@ -63,7 +63,7 @@ def _part(attribution: str, number: int, time_ns: int | None, total_ns: int | No
     kind = ATTRIBUTIONS[Attribution(attribution)]
     in_layer = attribution == Attribution.LAYER
     part = time_ns / total_ns if time_ns is not None and total_ns else None
-    activities = counted(number, "activity", "activities")
+    activities = count_of(number, "activity", "activities")
     return {
         "label": _LABELS[attribution],
         "tone": attribution,

@@ -42,7 +42,7 @@ def time_by_path(answers: Answers) -> Section:
     means = (
         "Device time of the whole trace, all steps and calls added up by path: layers hold layers, then operators,"
         " then kernels. A box is as wide as its share; click one to zoom in, and the path above to zoom out."
-        " Work of the backward pass stands under the layer it belongs to." + answers.taken(kernels="all")
+        " Work of the backward pass stands under the layer it belongs to." + answers.source_runs_sentence(kernels="all")
     )
     tree = time_tree(answers.trace)
     chart = (
@@ -60,7 +60,7 @@ def layers(answers: Answers) -> Section:
         f"One row a layer, {answers.basis}; click one for its operators, library calls and kernels. Latency is the"
         " layer's own time, outside the layers inside it;"
         " kernel duration is the device time of its work, backward included."
-        f"{answers.taken(layers='latency', kernels='device time')}"
+        f"{answers.source_runs_sentence(layers='latency', kernels='device time')}"
     )
     bar = "layer_latency_ns" if not isinstance(answers.of("A11"), str) else "latency_ns"
     sorted_by = bar if not isinstance(result, str) and result.table.height > _MAX_IN_ORDER else None
@@ -88,7 +88,7 @@ def gpu_by_layer(answers: Answers) -> Section:
     means = (
         f"Each column is a layer, in order of execution, {answers.basis}: its device time below,"
         f" the rest of its latency, in which the device waited, above."
-        f"{answers.taken(layers='latency', kernels='device time')}"
+        f"{answers.source_runs_sentence(layers='latency', kernels='device time')}"
     )
     result = answers.of("A13")
     drawn = [blocks.missing(result)] if isinstance(result, str) else _stacked_layers(result)
@@ -123,7 +123,7 @@ def layer_types(answers: Answers) -> Section:
     """Bars of latency by type of layer."""
     means = (
         f"Latency of all layers of a type added up, {answers.basis}; shares are of the sum over all layers,"
-        f" so they add up to 100 %{_caveat(answers)}.{answers.taken(layers='latency')}"
+        f" so they add up to 100 %{_caveat(answers)}.{answers.source_runs_sentence(layers='latency')}"
     )
     result = answers.of("A06")
     drawn = [blocks.missing(result) if isinstance(result, str) else _type_bars(result)]
@@ -150,7 +150,7 @@ def kernels(answers: Answers) -> Section:
     means = (
         f"One row a kernel name, {answers.basis}: how often it ran and how long in sum. Copies and memsets are"
         " device time too. Model share is its time over the latency of the model."
-        f"{answers.taken(kernels='device time', model='model latency')}"
+        f"{answers.source_runs_sentence(kernels='device time', model='model latency')}"
     )
     result = answers.of("A10")
     block = blocks.missing(result) if isinstance(result, str) else _kernel_table(answers, result)
@@ -179,7 +179,7 @@ def devices(answers: Answers) -> Section:
     means = (
         "What each device did between its first and last piece of work, over the whole trace. Where kinds of work run"
         " side by side, the bar counts the time once: compute first, then communication, then copies."
-        f"{answers.taken(kernels='all')}"
+        f"{answers.source_runs_sentence(kernels='all')}"
     )
     result = answers.of("B03", all_steps=True)
     if isinstance(result, str):
@@ -213,7 +213,7 @@ def modules(answers: Answers) -> Section | None:
     means = (
         f"Every module under the module that called it, {answers.basis}. Device sum includes the modules inside it,"
         " self only what the module launched itself; host time is how long its calls took, launches included."
-        f"{answers.taken(kernels='device time', layers='host time')}"
+        f"{answers.source_runs_sentence(kernels='device time', layers='host time')}"
     )
     if isinstance(answer, str):
         return blocks.section("modules", "Modules", "Module tree", means, [blocks.missing(answer)])

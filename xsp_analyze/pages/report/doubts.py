@@ -11,7 +11,7 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.pages.report.step_bar import has_starts
 from xsp_analyze.service.modelled_work import coverage_of
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import counted, duration, share
+from xsp_analyze.text.units import count_of, duration, share
 from xsp_model import Attribution, LedgerKind, Severity
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def doubts(answers: Answers, advice: Sequence[Advice], shown: Collection[str]) -
 def _own(answers: Answers, advice: Sequence[Advice]) -> Iterator[tuple[str, str]]:
     """What no rule and no entry of the ledger says: few steps, work that is not modelled, runs for counters."""
     if 0 < answers.step_count < _FEW and not any(one.rule.id == "few-steps" for one in advice):
-        steps = counted(answers.step_count, "step", "steps")
+        steps = count_of(answers.step_count, "step", "steps")
         yield "step", f"Of {steps} alone: whether other steps take as long, it does not tell."
     if not answers.step_count and has_starts(answers):
         yield "step", "No steps are marked: this is the whole trace, start and end of the program included."

@@ -14,7 +14,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.roofline import figure_of
 from xsp_analyze.render.figure import figure_data
-from xsp_analyze.text.names import told_apart
+from xsp_analyze.text.names import tell_apart
 from xsp_analyze.text.shown import clean, heading, short_name
 from xsp_analyze.text.units import count, scale_of
 
@@ -94,7 +94,7 @@ def _labels(result: Result, spec: FigureSpec) -> list[str]:
         runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
         return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
     labels = _kernels(result) if spec.x == "kernel_name" else [str(_or_dash(v)) for v in values]
-    return labels if spec.x in _TIMES else told_apart(labels, _details(result, spec))
+    return labels if spec.x in _TIMES else tell_apart(labels, _details(result, spec))
 
 
 def _details(result: Result, spec: FigureSpec) -> list[list[str]]:

@@ -12,7 +12,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.memory_block import BYTES, curve, sampled, tone_of
 from xsp_analyze.pages.report.row_limits import cut
 from xsp_analyze.render.figure import scaled
-from xsp_analyze.text.units import counted, duration, share, size
+from xsp_analyze.text.units import count_of, duration, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,7 +151,7 @@ def _by_kind(owners: pl.DataFrame) -> list[Block]:
 
 def _unseen(table: pl.DataFrame, rest: pl.DataFrame) -> Block:
     peaks = table.join(rest, on=SERIES, how="semi", nulls_equal=True)["allocated_bytes"]
-    curves = counted(rest.height, "more curve", "more curves")
+    curves = count_of(rest.height, "more curve", "more curves")
     return blocks.text(f"Not drawn: {curves}, of at most {size(float(peaks.max() or 0))} in use.")  # type: ignore[arg-type]
 
 

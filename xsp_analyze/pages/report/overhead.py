@@ -36,7 +36,7 @@ _LINES: Mapping[str, tuple[str, str]] = {  # of each level: the name of its time
 
 def overhead(answers: Answers) -> Section | None:
     """The figure of nested timelines, then B02 as a table; None where the trace is no profile."""
-    if not answers.leveled:
+    if not answers.is_leveled:
         return None
     result = answers.of("B02")
     title = ("overhead", "Overhead", "Profiling overhead", _MEANS)

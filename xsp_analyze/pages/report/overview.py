@@ -43,15 +43,15 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             if answers.step_count or answers.of_load_test()
             else "From the first start to the last end of anything in the trace, as no steps are marked."
         )
-        yield "Latency", duration(latency), _exact(latency), note + answers.taken(model="taken")
+        yield "Latency", duration(latency), _exact(latency), note + answers.source_runs_sentence(model="taken")
     if (busy := row.get("kernel_duration_ns")) is not None:
         note = "Sum of the durations of all kernels, copies and memsets."
-        yield "Device time", duration(busy), _exact(busy), note + answers.taken(kernels="taken")
+        yield "Device time", duration(busy), _exact(busy), note + answers.source_runs_sentence(kernels="taken")
     if (part := row.get("gpu_share")) is not None:
         devices = row.get("device_count") or 1
         of = f"the {devices} devices'" if devices > 1 else "the device's"
         note = f"Time in which work ran, over {of} time in a step; idle for the rest."
-        if answers.leveled:
+        if answers.is_leveled:
             note = "Device time of the kernels run over the latency of the model run; see How the numbers were taken."
         yield "GPU share", share(part), f"{part}", note
     if (number := row.get("kernel_count")) is not None:
@@ -62,12 +62,14 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             "Pieces of device work; many short ones make a launch-bound model.",
         )
     if summary.layer_count:
-        calls = f"called {count(summary.layer_call_count)} times in {'all' if answers.leveled else 'the whole trace'}"
+        calls = (
+            f"called {count(summary.layer_call_count)} times in {'all' if answers.is_leveled else 'the whole trace'}"
+        )
         yield (
             "Layers",
             count(summary.layer_count),
             "",
-            f"With work of their own, {calls}{_caveat(summary)}.{answers.taken(layers='taken')}",
+            f"With work of their own, {calls}{_caveat(summary)}.{answers.source_runs_sentence(layers='taken')}",
         )
     if row.get("throughput_per_s") is not None:
         by_load_test = answers.of_load_test()

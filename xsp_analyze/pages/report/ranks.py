@@ -13,7 +13,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded, heat_map, mean_steps, rank_name
 from xsp_analyze.pages.ranks.sentences import exposed, last_to_come, median, slowest
 from xsp_analyze.pages.report.row_limits import cut
-from xsp_analyze.text.units import count, counted, duration, share
+from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _clock_sentence(row: dict[str, Any], reference: str, *, aligned: bool) -> st
     """Of the rank whose clock is furthest off."""
     off, way = row["clock_offset_ns"], "ahead of" if row["clock_offset_ns"] >= 0 else "behind"
     judged = (
-        f"by the median over {counted(row['clock_count'], 'collective', 'collectives')}; half of the differences lie"
+        f"by the median over {count_of(row['clock_count'], 'collective', 'collectives')}; half of the differences lie"
         f" within {duration(row['clock_spread_ns'])}"
     )
     if aligned and not off:

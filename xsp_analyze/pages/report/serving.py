@@ -10,7 +10,7 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.serving_steps import STEADY_LOAD
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.row_limits import cut
-from xsp_analyze.text.units import count, counted, duration
+from xsp_analyze.text.units import count, count_of, duration
 from xsp_model.step_annotations import ServingPhase
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _steady_state(steps: pl.DataFrame) -> str:
     return (
         f"Steady state: steps {steady['step'][0]} to {steady['step'][-1]}, from the first to the last with"
         f" {round(100 * STEADY_LOAD)} % of the usual number of decoding requests. The first table leaves out"
-        f" {counted(before, 'step', 'steps')} of ramp-up and {after} of drain."
+        f" {count_of(before, 'step', 'steps')} of ramp-up and {after} of drain."
     ) + got
 
 
@@ -121,7 +121,7 @@ def output_rate(answers: Answers) -> tuple[float, str] | None:
     if rate is None:
         return None
     output, took = rate
-    of = f"{counted(output, 'output token', 'output tokens')} in {counted(counting.height, 'step', 'steps')}"
+    of = f"{count_of(output, 'output token', 'output tokens')} in {count_of(counting.height, 'step', 'steps')}"
     of += " of the steady state" if steady.height else ", as no steady state can be told apart"
     return output * _NS_PER_S / took, f"{of}, {duration(took)} with the gaps between them."
 

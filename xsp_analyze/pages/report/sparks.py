@@ -13,7 +13,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_windows
 from xsp_analyze.frames.roles import Roles
-from xsp_analyze.text.units import counted
+from xsp_analyze.text.units import count_of
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def coverage_by_step(answers: Answers) -> pl.DataFrame:
 
 def mfu_by_step(answers: Answers) -> pl.DataFrame:
     """Step and value: model flop utilisation as B24 has it; no rows for a profile, whose runs have other steps."""
-    if answers.leveled or not answers.step_count:
+    if answers.is_leveled or not answers.step_count:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
     each = run(find("B24"), answers.per_step.of_each_step).table
     return each.filter(pl.col("scope") == "model").select("step", pl.col("mfu").alias("value")).drop_nulls()
@@ -126,6 +126,6 @@ def _described(rows: pl.DataFrame, per_mark: int, shown: Callable[[float], str])
     """What the line says, for who does not see it."""
     low, high = (float(v) for v in rows.select(pl.col("value").min(), pl.col("value").max().alias("high")).row(0))
     left_out = int(rows["is_left_out"].sum())
-    ramp_up = f"; {counted(left_out, 'step', 'steps')} of ramp-up, paler, left out of the mean" if left_out else ""
+    ramp_up = f"; {count_of(left_out, 'step', 'steps')} of ramp-up, paler, left out of the mean" if left_out else ""
     marks = f"; a mark is the mean of {per_mark} steps" if per_mark > 1 else ""
-    return f"Over {counted(rows.height, 'step', 'steps')}: {shown(low)} to {shown(high)}{ramp_up}{marks}."
+    return f"Over {count_of(rows.height, 'step', 'steps')}: {shown(low)} to {shown(high)}{ramp_up}{marks}."

@@ -97,7 +97,7 @@ def _title(answers: Answers, row: Mapping[str, Any]) -> str:
 
 def _seen_by(answers: Answers) -> str:
     """Of a profile, whose bar is not of the run that tells the latency."""
-    if not answers.leveled:
+    if not answers.is_leveled:
         return ""
     latency = answers.first("A15").get("model_latency_ns")
     without = f" ({duration(latency)} without)" if latency else ""
@@ -120,7 +120,9 @@ def _of_several(answers: Answers) -> str:
         return ""
     every = answers.first("A15").get("gpu_share")
     of_all = (
-        f" together they are busy for {share(every)} of the time." if every is not None and not answers.leveled else ""
+        f" together they are busy for {share(every)} of the time."
+        if every is not None and not answers.is_leveled
+        else ""
     )
     which = f"Of {timeline.table.height} devices it is the one with most work beside communication"
     return f"{which}{f';{of_all}' if of_all else '.'} "

@@ -14,7 +14,7 @@ from xsp_analyze.pages.report import overhead, roofline, serving
 from xsp_analyze.pages.report.step_bar import has_starts
 from xsp_analyze.service.modelled_work import roof_summary
 from xsp_analyze.text.shown import clean, short_name
-from xsp_analyze.text.units import apart, count, counted, duration, quantity, share
+from xsp_analyze.text.units import apart, count, count_of, duration, quantity, share
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def in_one_line(answers: Answers) -> list[str]:
 
 def _side_by_side(runs: Sequence[Mapping[str, Any]]) -> str:
     if all(run["rank"] is not None for run in runs):
-        return counted(len(runs), "rank", "ranks")
-    return counted(len(runs), "run side by side", "runs side by side")
+        return count_of(len(runs), "rank", "ranks")
+    return count_of(len(runs), "run side by side", "runs side by side")
 
 
 def _step_time(answers: Answers) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _measured_by(row: Mapping[str, Any]) -> str:
 
 def _ramp_up(answers: Answers) -> str:
     left_out = answers.per_step.ramp_up_count
-    return f" ({counted(left_out, 'step', 'steps')} of ramp-up left out)" if left_out else ""
+    return f" ({count_of(left_out, 'step', 'steps')} of ramp-up left out)" if left_out else ""
 
 
 def _bound(answers: Answers) -> str | None:
@@ -232,14 +232,14 @@ def _bound(answers: Answers) -> str | None:
     if isinstance(timeline, str) or timeline.table.is_empty() or answers.per_step.of_trace.is_one_by_one:
         return None
     busiest = timeline.table.sort("busy_ns", descending=True).row(0, named=True)
-    total = answers.first("A15").get("model_latency_ns") if answers.leveled else busiest["window_ns"]
+    total = answers.first("A15").get("model_latency_ns") if answers.is_leveled else busiest["window_ns"]
     if not total:
         return None
     busy, alone = busiest["busy_ns"] / total, busiest["exposed_communication_ns"] / total
     copying = busiest["exposed_memory_ns"] / total
     span, verdict = "it" if answers.step_count else "that time", _verdict(busy, alone, copying, _waits_for(busiest))
     every = answers.first("A15").get("gpu_share")
-    if timeline.table.height == 1 or answers.leveled or every is None:
+    if timeline.table.height == 1 or answers.is_leveled or every is None:
         return f"The device works for {share(busy)} of {span}: {verdict}."
     devices = f"The {timeline.table.height} devices work for {share(every)} of {span}"
     return f"{devices}, the busiest for {share(busy)}: {verdict}."

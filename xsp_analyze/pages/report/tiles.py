@@ -117,13 +117,13 @@ def _inputs(rate: float) -> str:
 
 def _busy(answers: Answers) -> Iterator[_Tile]:
     fact = facts_by_label(answers).get("GPU share")
-    if fact is None or (busiest(answers) is None and not answers.leveled):
+    if fact is None or (busiest(answers) is None and not answers.is_leveled):
         return
     value, of_exact, note = fact
     devices = answers.first("A15").get("device_count") or 1
     label = f"{devices} devices busy" if devices > 1 else "Device busy"
     runs = list(answers.per_step.of_trace.roles.kernels)
-    line = _line(answers, "busy", runs) if answers.step_count > 1 and not answers.leveled else None
+    line = _line(answers, "busy", runs) if answers.step_count > 1 and not answers.is_leveled else None
     yield _tile("busy", label, value, of_exact, note, "devices", line)
 
 

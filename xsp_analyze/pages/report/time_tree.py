@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.pages.report.launch_path import LaunchPaths, launch_paths
-from xsp_analyze.text.units import counted
+from xsp_analyze.text.units import count_of
 from xsp_model.tree import depths
 from xsp_model.vocabulary import Attribution
 
@@ -132,7 +132,7 @@ def _ordered(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
     node_of = np.full(len(tree.parent), -1, dtype=np.int64)
     node_of[kept] = np.arange(len(kept))
     parent = np.concatenate((np.where(kept == 0, -1, node_of[tree.parent[kept]]), node_of[others["parent"].to_numpy()]))
-    name = [*(tree.name[k] for k in kept), *(counted(n, "other", "others") for n in others["nodes"])]
+    name = [*(tree.name[k] for k in kept), *(count_of(n, "other", "others") for n in others["nodes"])]
     kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
     time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
     count = np.concatenate((tree.count[kept], others["count"].to_numpy()))

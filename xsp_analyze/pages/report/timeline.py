@@ -39,5 +39,5 @@ def _means(answers: Answers, step: MedianStep | None) -> str:
     return (
         f"{opened} One lane per host thread, with what it called, then one per stream of each device, coloured by what"
         " the work is; what is too short to be drawn by itself is drawn merged with its neighbours. Gaps in a stream"
-        f" are time in which it was idle.{answers.taken(kernels='all')}"
+        f" are time in which it was idle.{answers.source_runs_sentence(kernels='all')}"
     )
