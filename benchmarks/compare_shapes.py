@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.compare.conclusions import conclude, conclude_all
 from xsp_analyze.compare.levels import Measured
-from xsp_analyze.compare.rows import Assumed, Conclusion, rows_of
-from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, RUN_NOISE
-from xsp_analyze.compare.step_noise import trimmed_means
+from xsp_analyze.compare.rows import Assumed, Conclusion, conclude, conclude_all, rows_of
+from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, RUN_NOISE, trimmed_means
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ from xsp_analyze.work_models.registry import shipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.work_models.work import ModelledWork
+    from xsp_analyze.work_models.call import ModelledWork
 
 __all__ = ["BF16", "work"]
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.ranks.rank_facts import write_tables
+from xsp_analyze.ranks.facts import write_tables
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import bundle

@@ -20,7 +20,7 @@ _FACTS = "facts.json"
 @contextmanager
 def local_tables(location: str, ranks: Sequence[str]) -> Iterator[Path]:
     """Within `with`, a folder of the job with the facts and tables of these ranks; bundles are not fetched."""
-    from xsp_analyze.ranks.rank_facts import TABLES  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.ranks.facts import TABLES  # noqa: PLC0415 (imports polars)
 
     if not is_url(location):
         yield Path(location)

@@ -214,6 +214,6 @@ def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dic
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:
     """Writes the tables by which ranks are compared; what the job's page shows of the rank."""
-    from xsp_analyze.ranks.rank_facts import write_tables  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.ranks.facts import write_tables  # noqa: PLC0415 (imports polars)
 
     return write_tables(trace, result, unit.rank, os.path.basename(unit.inputs[0]))  # noqa: PTH119 (may be a URL)

@@ -12,7 +12,7 @@ from xsp.cli.output import write_file
 from xsp.comparing.runs import ALONE
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.several import Several
+    from xsp_analyze.compare.rules import Several
 
 __all__ = ["Formats", "printed", "write"]
 

@@ -15,8 +15,7 @@ from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.rules import Outcome, Rule
-    from xsp_analyze.compare.several import Compared, Several
+    from xsp_analyze.compare.rules import Compared, Outcome, Rule, Several
     from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import Trace
 
@@ -46,7 +45,7 @@ def comparisons(
     before: Sequence[str], after: Sequence[str], baseline: str | None, request: Request, progress: Callable[[str], None]
 ) -> Several:
     """The comparison, as the only one, or those of each model of two batches; XspError where there can be none."""
-    from xsp_analyze.compare.several import Several  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.compare.rules import Several  # noqa: PLC0415 (--help must not wait for polars)
 
     batches = _of_batches(before, after, request, progress)
     return batches or Several([_one(before, after, baseline, request, progress)])
@@ -56,7 +55,7 @@ def _of_batches(
     before: Sequence[str], after: Sequence[str], request: Request, progress: Callable[[str], None]
 ) -> Several | None:
     """The comparisons of two batches, model by model; null where the inputs are none."""
-    from xsp_analyze.compare.several import Several  # noqa: PLC0415
+    from xsp_analyze.compare.rules import Several  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     batches = [text for text in (*before, *after) if is_batch(text)]
@@ -97,7 +96,7 @@ def of_traces(
 ) -> Compared:
     """The comparison of traces that are open, with what became of the rules."""
     from xsp_analyze.compare.comparison import compare  # noqa: PLC0415
-    from xsp_analyze.compare.several import Compared  # noqa: PLC0415
+    from xsp_analyze.compare.rules import Compared  # noqa: PLC0415
 
     views = _of_one_source([[_view(trace, request) for trace in side] for side in (before, after)], request)
     noise = None if request.run_noise is None else request.run_noise / 100

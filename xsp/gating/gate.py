@@ -10,8 +10,7 @@ from pathlib import Path
 from xsp.comparing.runs import Request, of_traces
 from xsp.opening import load
 from xsp.reading import Reading
-from xsp_analyze.compare.rules import parse
-from xsp_analyze.compare.several import Several
+from xsp_analyze.compare.rules import Several, parse
 from xsp_analyze.pages.compare.text import terminal
 from xsp_model import Trace
 

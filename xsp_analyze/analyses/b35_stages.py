@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification.stages import Stage
+from xsp_analyze.classification.experts import Stage
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.stages import RunStages, stages_of_runs

@@ -10,7 +10,7 @@ from xsp_analyze.classification.classify import (
     learn,
     operator_type,
 )
-from xsp_analyze.classification.kernel_class import KernelClass
+from xsp_analyze.classification.entries import KernelClass
 from xsp_analyze.classification.labels import label_of, precision_of
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What one device activity is: by the operator that launched it, then by its own name, then by its layer."""
+"""The class of a device activity: by the operator that launched it, then by its own name, then by its layer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_analyze.classification.entries import kernel_matcher, operator_matcher, precision_matcher
-from xsp_analyze.classification.kernel_class import KernelClass
+from xsp_analyze.classification.entries import KernelClass, kernel_matcher, operator_matcher, precision_matcher
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
     from xsp_analyze.classification.entries import Entry
 
 __all__ = ["Classified", "by_name", "by_operator", "class_of_operator", "classify", "decide", "learn", "operator_type"]
+
+
+# What one device activity is: by the operator that launched it, then by its own name, then by its layer.
 
 _PREFIX = re.compile(
     r"^(autograd::engine::evaluate_function: |(?:aten|prim|cudnn|onnx|vllm|_C)::|torch::(?:autograd::)?|tf\.|.*\bnn\.)+"

@@ -1,16 +1,32 @@
-"""Which part of a mixture of experts a kernel is of: by its name, or by the module that launched it."""
+"""Parts of a mixture of experts, and stages of a prediction, by the names of kernels, modules and ranges."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
-from xsp_analyze.classification.matching import Matcher, Pattern
+from xsp_analyze.classification.entries import Matcher, Pattern
 
-__all__ = ["ExpertEntry", "ExpertPart", "expert_entries", "expert_matcher", "module_entries", "module_matcher"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "ExpertEntry",
+    "ExpertPart",
+    "Stage",
+    "StageEntry",
+    "expert_entries",
+    "expert_matcher",
+    "module_entries",
+    "module_matcher",
+    "stage_entries",
+    "stage_of",
+]
 
 
 class ExpertPart(StrEnum):
@@ -78,3 +94,38 @@ def _entries(table: str, flags: str) -> tuple[ExpertEntry, ...]:
         )
         for row in tomllib.loads(text)[table]
     )
+
+
+# Which stage of a prediction a named range stands for: pre-process, inference, post-process.
+
+
+class Stage(StrEnum):
+    """The stages in their order."""
+
+    PRE_PROCESS = "pre-process"
+    INFERENCE = "inference"
+    POST_PROCESS = "post-process"
+
+
+@dataclass(frozen=True, slots=True)
+class StageEntry:
+    """One way of naming a stage; stages.toml says what the fields mean."""
+
+    stage: Stage
+    pattern: re.Pattern[str]
+    examples: Sequence[str]
+
+
+@cache
+def stage_entries() -> tuple[StageEntry, ...]:
+    """In order: the first whose pattern is the complete name decides."""
+    text = resources.files("xsp_analyze.classification").joinpath("stages.toml").read_text(encoding="utf-8")
+    return tuple(
+        StageEntry(Stage(row["stage"]), re.compile(row["pattern"], re.IGNORECASE), row["examples"])
+        for row in tomllib.loads(text)["entry"]
+    )
+
+
+def stage_of(name: str) -> Stage | None:
+    """The stage that the name stands for; None: it names none."""
+    return next((entry.stage for entry in stage_entries() if entry.pattern.fullmatch(name.strip())), None)

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_analyze.cohort.price import NO_PRICES
+from xsp_analyze.cohort.quality import NO_PRICES
 from xsp_analyze.formulas import first_saturating_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xsp_analyze.cohort.facts import Facts, Speed
-    from xsp_analyze.cohort.price import Prices
+    from xsp_analyze.cohort.quality import Prices
 
 __all__ = ["Member", "System", "group_by_system"]
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import find
-from xsp_analyze.classification import KernelClass, class_of_operator
-from xsp_analyze.cohort.mix import Mix, operator_mix
+from xsp_analyze.classification import KernelClass, class_of_operator, operator_type
 from xsp_analyze.cohort.quality import Measure, accuracies_of, outputs_of
-from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.core import run
+from xsp_analyze.formulas import total_of
+from xsp_analyze.frames import device_time
+from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.filled_counters import MODELLED
 from xsp_analyze.frames.load_tests import LoadTest, load_test
 from xsp_analyze.frames.outputs import Tensor
+from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_frames import StepFrames
-from xsp_model import Attribution, XspError
+from xsp_model import Attribution, Level, XspError
+from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +29,165 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_model import Trace
 
-__all__ = ["Facts", "Speed", "facts_of", "facts_seen", "from_json"]
+__all__ = [
+    "CLASSES",
+    "Facts",
+    "Mix",
+    "Speed",
+    "Utilisation",
+    "facts_of",
+    "facts_seen",
+    "from_json",
+    "operator_mix",
+    "utilisation",
+]
+
+CLASSES: tuple[str, ...] = tuple(str(c) for c in KernelClass)
+"""What time is divided into, as Fathom divides that of TensorFlow; see docs/kernel-classes.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Shares of time by operator type; they add up to 1, or there are none.
+
+    `basis`: device (time of the work that operators launched) or host (of outermost operators); of operators or,
+    where none were recorded, of layers. `covered_share` is the part of that time which lies in any operator.
+    `class_shares` are by the class of each kernel, of all device time (`class_basis`), whoever launched it; without a
+    device, of the same time as `shares`, by the classes of operators or layers.
+    """
+
+    basis: str | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    covered_share: float | None = None
+    class_basis: str | None = None
+    class_shares: Mapping[str, float] = field(default_factory=dict)
+
+
+def operator_mix(frames: StepFrames) -> Mix:
+    """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
+    mix = _of_operators(frames)
+    work = frames.of_trace.all_activities
+    if work.is_empty():
+        shares: dict[str, float] = {}
+        for name, share in mix.shares.items():
+            kernel_class = str(class_of_operator(name))
+            shares[kernel_class] = shares.get(kernel_class, 0.0) + share
+        return replace(mix, class_basis=mix.basis, class_shares=shares)
+    sums = _per_step(frames, work.with_columns(pl.col("kernel_class").alias("name")))
+    shares = _shares_of(sums)
+    return replace(mix, class_basis="device time" if shares else None, class_shares=shares)
+
+
+def _of_operators(frames: StepFrames) -> Mix:
+    runs = (
+        frames.of_trace.roles.kernels
+        if not frames.of_trace.all_activities.is_empty()
+        else frames.of_trace.roles.layers or frames.of_trace.roles.kernels
+    )
+    columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
+    frame = frames.trace.scan("spans").select(columns).collect()
+    is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
+    if not (is_operator & frame["run_id"].is_in(list(runs)).to_numpy()).any():
+        return _of_layers(frames)
+    top = outermost(frame["parent_id"].fill_null(-1).to_numpy(), is_operator)
+    owned = frame.with_columns(pl.Series("top", top))
+    work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
+    if work.is_empty():
+        own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
+        return _shares(_per_step(frames, _with_types(own)), "host time of operators", None)
+    names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
+    inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
+    total, part = (int(frames.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
+    return _shares(_per_step(frames, _with_types(inside)), "device time of operators", part / total if total else None)
+
+
+def _per_step(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
+    """What a mean step holds of each name (name, duration_ns); of a trace without steps all of it.
+
+    Sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
+    """
+    named = rows.with_columns(pl.col("name").cast(pl.String))
+    sums = named.group_by("run_id", "step", "name").agg(pl.col("duration_ns").sum()).sort("run_id", "step", "name")
+    return frames.combine(sums, ["name"], ["duration_ns"])
+
+
+def _with_types(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the type of each operator as its name."""
+    names = rows["name"].cast(pl.String).unique().sort()
+    types = pl.DataFrame(
+        {"name": names, "type": [operator_type(name) for name in names]},
+        schema=dict.fromkeys(("name", "type"), pl.String),
+    )
+    named = rows.with_columns(pl.col("name").cast(pl.String)).join(types, on="name")
+    return named.drop("name").rename({"type": "name"})
+
+
+def _of_layers(frames: StepFrames) -> Mix:
+    if frames.of_trace.layer_calls.is_empty():
+        return Mix()
+    layers = frames.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
+    sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))
+    return _shares(sums, "time of layers", None)
+
+
+def _shares(rows: pl.DataFrame, basis: str, covered: float | None) -> Mix:
+    """The mix by type; rows: name, duration_ns."""
+    shares = _shares_of(rows)
+    return Mix(basis, shares, covered) if shares else Mix()
+
+
+def _shares_of(rows: pl.DataFrame) -> dict[str, float]:
+    """Shares by name, largest first; rows: name, duration_ns."""
+    times = {name: float(duration or 0) for name, duration in rows.select("name", "duration_ns").iter_rows()}
+    total = sum(times[name] for name in sorted(times))
+    ordered = sorted(times.items(), key=lambda pair: (-pair[1], pair[0]))
+    return {name: time / total for name, time in ordered if time} if total else {}
+
+
+# GPU and FP32 utilisation as Zhu et al. define them.
+#
+# Source: Zhu et al., "Benchmarking and Analyzing Deep Neural Network Training", IISWC 2018, section on metrics:
+# GPU utilisation is the time in which the GPU is active over the time elapsed; FP32 utilisation is the flops counted
+# while it was active over the most it could have done in that time, peak rate times active time.
+
+_NS_PER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """Shares in 0..1; null: unknown. `fp32_coverage` is the part of device time whose flops were counted."""
+
+    gpu: float | None = None
+    fp32: float | None = None
+    fp32_coverage: float | None = None
+
+
+def utilisation(frames: StepFrames) -> Utilisation:
+    """Over the steps of the trace where it has any, else over all of it."""
+    if frames.of_trace.all_activities.is_empty():
+        return Utilisation()
+    fp32, coverage = _fp32(frames)
+    return Utilisation(device_time.utilisation(frames).share, fp32, coverage)
+
+
+def _fp32(frames: StepFrames) -> tuple[float | None, float | None]:
+    work = frames.executions
+    if "flop_count" not in work.columns:
+        return None, None
+    counted = work.filter(pl.col("flop_count").is_not_null())
+    active, total = total_of(counted["duration_ns"]), total_of(work["duration_ns"])
+    if not active:
+        return None, None
+    peak = agreed_peaks(frames).filter(pl.col("quantity") == "fp32")["peak"]
+    coverage = active / total
+    if peak.is_empty():
+        return None, coverage
+    return total_of(counted["flop_count"]) / (float(peak[0]) * active / _NS_PER_S), coverage
+
+
+# What one trace says of its model and system, in plain values for JSON: rows of a cohort are made of these.
 
 """Layer types that are convolutions, in every framework's words: Conv2d, Convolution, depthwise_conv2d, ..."""
-
 _PEAK_COUNTERS = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use")
 
 

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.compare.block_rows import block_rows
-from xsp_analyze.compare.common import check_common, same_content
-from xsp_analyze.compare.conclusions import conclude_all
-from xsp_analyze.compare.expected import expect_from_peaks
-from xsp_analyze.compare.facts import DifferenceKind, differences
-from xsp_analyze.compare.kernel_changes import changes, regrouped_rows
-from xsp_analyze.compare.layer_pairs import pair_layers
 from xsp_analyze.compare.level_rows import (
+    block_rows,
+    changes,
     kernel_class_rows,
     kernel_partners,
     kernel_rows,
@@ -22,35 +17,118 @@ from xsp_analyze.compare.level_rows import (
     layer_type_rows,
     model_rows,
     operator_rows,
+    regrouped_rows,
 )
-from xsp_analyze.compare.moves import moves
-from xsp_analyze.compare.parts import add_places, explain_difference
+from xsp_analyze.compare.parts import add_places, explain_difference, leading
 from xsp_analyze.compare.results import results
-from xsp_analyze.compare.rows import Assumed, in_order
-from xsp_analyze.compare.side import Side
+from xsp_analyze.compare.rows import Assumed, conclude_all, in_order, moves
+from xsp_analyze.compare.side import DifferenceKind, Side, check_common, differences, pair_layers, same_content
 from xsp_analyze.compare.significance import RUN_NOISE
-from xsp_analyze.compare.waterfall import leading
 from xsp_analyze.formulas import total_of
-from xsp_analyze.merge.kernels import match_kernels
+from xsp_analyze.frames.counted_operators import operator_work
+from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.merge.matching import match_kernels
 from xsp_model import XspError
+from xsp_model.device_table import peaks_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.compare.expected import Expected
-    from xsp_analyze.compare.facts import Difference
-    from xsp_analyze.compare.kernel_changes import Change
-    from xsp_analyze.compare.layer_pairs import Pairs
-    from xsp_analyze.compare.moves import ClassMoves, Move
+    from xsp_analyze.compare.level_rows import Change
+    from xsp_analyze.compare.parts import Waterfall
     from xsp_analyze.compare.results import Results
-    from xsp_analyze.compare.rows import Row
-    from xsp_analyze.compare.waterfall import Waterfall
+    from xsp_analyze.compare.rows import ClassMoves, Move, Row
+    from xsp_analyze.compare.side import Difference, Pairs
     from xsp_analyze.frames.step_frames import StepFrames
 
-__all__ = ["MIN_MATCH", "Comparison", "compare"]
+__all__ = ["MIN_MATCH", "Bound", "Comparison", "Expected", "compare", "expect_from_peaks"]
+
+_PEAK_OF = {  # by the type that most of the time goes to, with which the products run
+    "fp64": "fp64",
+    "fp32": "fp32",
+    "bf16": "bf16_tensor",
+    "fp16": "fp16_tensor",
+    "fp8": "fp8_tensor",
+    "int8": "int8_tensor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A peak of both devices; `ratio` is the time of after over that of before of work that it bounds."""
+
+    quantity: str
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """Time after over time before."""
+        return self.before / self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Ratios of time by each bound; null: a peak of a side is not known.
+
+    `by_class` is that of the operators whose work is modelled, each by what bounds it on the device before;
+    `modelled_share` says of how much device time before that is.
+    """
+
+    memory: Bound | None
+    compute: Bound | None
+    by_class: float | None = None
+    modelled_share: float | None = None
+
+
+def expect_from_peaks(one: Side, two: Side) -> Expected | None:
+    """What to expect; null where both sides ran on the same device, or no peak is known of both."""
+    if one.facts.device is None or two.facts.device is None or one.facts.device == two.facts.device:
+        return None
+    peaks = [_peaks(side) for side in (one, two)]
+    precision = one.facts.precision
+    alike = precision is not None and precision == two.facts.precision
+    memory = _bound_of(BANDWIDTH, *peaks)
+    compute = _bound_of(_PEAK_OF.get(precision or "", ""), *peaks) if alike else None
+    if memory is None and compute is None:
+        return None
+    if memory is None or compute is None:
+        return Expected(memory, compute)
+    return Expected(memory, compute, *_by_class(one, memory, compute))
+
+
+def _peaks(side: Side) -> dict[str, float]:
+    """By the trace's own devices, or by the name of the side's, which may be known where numbers do not agree."""
+    rows = agreed_peaks(side.views[0])
+    peaks = dict(zip(rows["quantity"].cast(pl.String), rows["peak"], strict=True))
+    return peaks or {quantity: peak.value for quantity, peak in peaks_for(side.facts.device).items()}
+
+
+def _bound_of(quantity: str, before: Mapping[str, float], after: Mapping[str, float]) -> Bound | None:
+    one, two = before.get(quantity), after.get(quantity)
+    return Bound(quantity, one, two) if one and two else None
+
+
+def _by_class(one: Side, memory: Bound, compute: Bound) -> tuple[float | None, float | None]:
+    """Ratio by what bounds each modelled operator, below or above the ridge before; and the share that is modelled."""
+    frames = one.views[0]
+    if not frames.has("operators"):
+        return None, None
+    work = operator_work(frames).filter(pl.col("device_sum_ns") > 0)
+    modelled = work.filter(pl.col("modelled_device_ns") > 0, pl.col("modelled_bytes") > 0)
+    time, total = modelled["modelled_device_ns"].sum(), total_of(frames.executions["duration_ns"])
+    if not time or not total:
+        return None, None
+    below = modelled["modelled_flop"].fill_null(0) / modelled["modelled_bytes"] < compute.before / memory.before
+    in_memory = total_of(modelled.filter(below)["modelled_device_ns"])
+    after = in_memory * memory.ratio + (float(time) - in_memory) * compute.ratio
+    return after / float(time), float(time) / total
+
+
+# Compares two sides: whether they may be, how well they match, every row's ratio, and what explains the difference.
 
 _WORTH_TELLING = 0.01  # of device time
-
 MIN_MATCH = 0.5
 """Sides of which fewer layers match are taken for different work, unless layers are operators or not of one source."""
 

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
-from xsp_analyze.compare.conclusions import conclude
-from xsp_analyze.compare.device_levels import KERNEL
-from xsp_analyze.compare.kernel_changes import one_to_one
-from xsp_analyze.compare.layer_pairs import pair_layers
-from xsp_analyze.compare.rows import Row, rows_of
+from xsp_analyze.compare.levels import KERNEL, Measured
+from xsp_analyze.compare.rows import Row, conclude, rows_of
+from xsp_analyze.compare.side import pair_layers
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
-from xsp_analyze.merge.kernel_names import normal_name
+from xsp_analyze.frames.repeated_blocks import repeated_blocks
+from xsp_analyze.merge.alignment import align
+from xsp_analyze.merge.matching import base_name, normal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from xsp_analyze.compare.kernel_changes import Change
-    from xsp_analyze.compare.layer_pairs import Pairs
-    from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.compare.moves import Move
-    from xsp_analyze.compare.rows import Assumed
-    from xsp_analyze.compare.side import Side
+    from xsp_analyze.compare.rows import Assumed, Move
+    from xsp_analyze.compare.side import Pairs, Side
     from xsp_analyze.compare.significance import Judged
 
 __all__ = [
+    "Change",
+    "ChangeKind",
+    "block_rows",
+    "changes",
     "kernel_class_rows",
     "kernel_partners",
     "kernel_rows",
@@ -34,8 +37,155 @@ __all__ = [
     "layer_type_rows",
     "layers_under_first",
     "model_rows",
+    "one_to_one",
     "operator_rows",
+    "regrouped_rows",
 ]
+
+_MAX_TOGETHER = 8  # a stretch of more kernels than this is no fusion: its kernels are told one by one
+
+
+class ChangeKind(StrEnum):
+    """What became of kernels in one place of the step."""
+
+    APPEARED = "appeared"
+    VANISHED = "vanished"
+    RENAMED = "renamed"  # the same function, other template arguments or launch
+    REPLACED = "replaced"
+    FUSED = "fused"  # several became one
+    SPLIT = "split"  # one became several
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Kernels of before that stand where those of after do: how often (`count`), their time in one step, and where."""
+
+    kind: ChangeKind
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    count: int
+    before_ns: int
+    after_ns: int
+    layers: Sequence[str]
+
+
+@dataclass
+class _Seen:
+    count: int = 0
+    before_ns: int = 0
+    after_ns: int = 0
+    layers: dict[str, None] = field(default_factory=dict)
+
+
+_Kernel = tuple[str, int]  # name and ns
+_Key = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def changes(before: pl.DataFrame, after: pl.DataFrame) -> list[Change]:
+    """Changes between one step of each side, those that matter most first.
+
+    Both have a row a kernel in order of launch: name, duration_ns, and `place`, the layer (or other place in the
+    step) that it is compared within.
+    """
+    seen: dict[_Key, _Seen] = {}
+    ours, theirs = _by_place(before), _by_place(after)
+    for location in dict.fromkeys([*ours, *theirs]):
+        for one, two in _gaps(ours.get(location, []), theirs.get(location, [])):
+            entry = seen.setdefault((tuple(n for n, _ in one), tuple(n for n, _ in two)), _Seen())
+            entry.count += 1
+            entry.before_ns += sum(ns for _, ns in one)
+            entry.after_ns += sum(ns for _, ns in two)
+            entry.layers[location] = None
+    changed = [
+        Change(_kind(*key), *key, entry.count, entry.before_ns, entry.after_ns, list(entry.layers))
+        for key, entry in seen.items()
+    ]
+    return sorted(changed, key=lambda c: (-abs(c.after_ns - c.before_ns), -c.before_ns, c.before, c.after))
+
+
+def regrouped_rows(before: pl.DataFrame, after: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Of pairs of matching rows (`first` of before, `second` of after) those of which nothing but the place differs.
+
+    That the times are the same to the ns shows that it is one execution, read with and without what tells its layer.
+    """
+    same_time = before["duration_ns"].gather(pairs["first"]) == after["duration_ns"].gather(pairs["second"])
+    elsewhere = before["place"].gather(pairs["first"]) != after["place"].gather(pairs["second"])
+    return pairs.filter(same_time & elsewhere)
+
+
+def one_to_one(changed: Sequence[Change], before: Collection[str], after: Collection[str]) -> dict[str, str]:
+    """Kernels of before that after runs nowhere, and the one that stands in all their places; all in one spelling.
+
+    `before` and `after` are all kernels of each side, spelled so.
+    """
+    forward, backward = _partners(changed, before=True), _partners(changed, before=False)
+    pairs = {}
+    for one, others in forward.items():
+        two = next(iter(others))
+        alone = len(others) == 1 and two is not None and backward.get(two) == {one}
+        if alone and two is not None and one not in after and two not in before:
+            pairs[one] = two
+    return pairs
+
+
+def _partners(changed: Sequence[Change], *, before: bool) -> dict[str, set[str | None]]:
+    """For each kernel of one side what stands in its places; null: nothing, or more than one kernel."""
+    out: dict[str, set[str | None]] = {}
+    for change in changed:
+        ours, theirs = (change.before, change.after) if before else (change.after, change.before)
+        single = normal_name(theirs[0]) if len(ours) == len(theirs) == 1 else None
+        for name in ours:
+            out.setdefault(normal_name(name), set()).add(single)
+    return out
+
+
+def _by_place(kernels: pl.DataFrame) -> dict[str, list[_Kernel]]:
+    by_location: dict[str, list[_Kernel]] = {}
+    names = kernels["name"].cast(pl.String)
+    for location, name, ns in zip(kernels["place"], names, kernels["duration_ns"], strict=True):
+        by_location.setdefault(location, []).append((name, ns))
+    return by_location
+
+
+def _gaps(before: list[_Kernel], after: list[_Kernel]) -> Iterator[tuple[list[_Kernel], list[_Kernel]]]:
+    """Stretches of one place where the sides differ; what only moved within a stretch is not one."""
+    spelled = [[normal_name(name) for name, _ in side] for side in (before, after)]
+    for first, second in align(*spelled).mismatches():
+        one, two = [before[i] for i in first], [after[j] for j in second]
+        one, two = _without_common(one, two), _without_common(two, one)
+        if one and two and len(one) + len(two) <= _MAX_TOGETHER:
+            yield one, two
+        else:
+            yield from (([kernel], []) for kernel in one)
+            yield from (([], [kernel]) for kernel in two)
+
+
+def _without_common(kernels: list[_Kernel], others: list[_Kernel]) -> list[_Kernel]:
+    there = Counter(normal_name(name) for name, _ in others)
+    left = []
+    for name, ns in kernels:
+        spelled = normal_name(name)
+        if there[spelled]:
+            there[spelled] -= 1
+        else:
+            left.append((name, ns))
+    return left
+
+
+def _kind(before: tuple[str, ...], after: tuple[str, ...]) -> ChangeKind:
+    if not before:
+        return ChangeKind.APPEARED
+    if not after:
+        return ChangeKind.VANISHED
+    if len(before) > len(after) == 1:
+        return ChangeKind.FUSED
+    if len(after) > len(before) == 1:
+        return ChangeKind.SPLIT
+    same = [base_name(name) for name in before] == [base_name(name) for name in after]
+    return ChangeKind.RENAMED if same else ChangeKind.REPLACED
+
+
+# The rows of each level: which of one side is which of the other, and what is known of each.
 
 
 def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
@@ -163,3 +313,85 @@ def _union(before: Sequence[Measured], after: Sequence[Measured]) -> list[tuple[
     ours = dict.fromkeys(key for m in before for key in m.keys)
     theirs = dict.fromkeys(key for m in after for key in m.keys)
     return [(k, k if k in theirs else None) for k in ours] + [(None, k) for k in theirs if k not in ours]
+
+
+# Rows of a comparison for repeated blocks: one position of a block in all its repetitions, on both sides.
+
+_POSITION = ["block_index", "position"]
+
+
+def block_rows(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> list[Row]:
+    """A row a position that both sides have: all its layers that have a partner have it at one position of the other.
+
+    Blocks of a single layer are left out, as their type's row says as much.
+    """
+    members = _members(one), _members(two)
+    if members[0].is_empty() or members[1].is_empty():
+        return []
+    keys = _pair_keys(one, two, members, pairs)
+    labels = [{row["key"]: row for row in _block_labels(side).iter_rows(named=True)} for side in members]
+
+    def describe(a: Any, b: Any) -> dict[str, object]:  # noqa: ANN401 (keys, whatever they are)
+        before, after = labels[0][a], labels[1][b]
+        return {
+            "name": before["name"],
+            "after_name": after["name"] if after["name"] != before["name"] else None,
+            "layer_type": before["layer_type"],
+        }
+
+    measured = _measure_positions(one, members[0]), _measure_positions(two, members[1])
+    return rows_of("layer_block", *measured, keys, describe, assumed)[0]
+
+
+def _members(side: Side) -> pl.DataFrame:
+    """`repeated_blocks` of the side's first capture with a `key` a position, of blocks with several positions."""
+    members = side.views[0].of_trace.once(repeated_blocks)
+    several = pl.col("position").max().over("block_index") > 0
+    key = pl.format("{} {}", *_POSITION).alias("key")
+    return members.filter(several).with_columns(key)
+
+
+def _block_labels(members: pl.DataFrame) -> pl.DataFrame:
+    """One row a key: `Attention of 24 x layers.{0..23}`, and the type."""
+    name = pl.format("{} of {} x {}", pl.col("position_name").first(), pl.len(), pl.col("block").first())
+    return members.group_by("key", maintain_order=True).agg(
+        name.alias("name"), pl.col("position_type").first().alias("layer_type")
+    )
+
+
+def _pair_keys(one: Side, two: Side, members: tuple[pl.DataFrame, pl.DataFrame], pairs: Pairs) -> list[tuple[str, str]]:
+    """Keys of positions that are one and the same, by the pairs of their layers."""
+    of_layer = [dict(m.select("layer_index", "key").iter_rows()) for m in members]
+    layers = one.layers[0].keys, two.layers[0].keys
+    joint = [(layers[0][i], layers[1][j]) for i, j in pairs.rows if i is not None and j is not None]
+    there = {(of_layer[0].get(a), of_layer[1].get(b)) for a, b in joint}
+    ours, theirs = _position_partners(there), _position_partners((b, a) for a, b in there)
+    return [
+        (key, other)
+        for key in dict.fromkeys(members[0]["key"])
+        if (other := ours.get(key)) is not None and theirs.get(other) == key
+    ]
+
+
+def _position_partners(joint: Any) -> Mapping[Any, Any]:  # noqa: ANN401 (pairs of keys or null)
+    """For each key its one partner; None where it has several, or layers outside of blocks."""
+    partners: dict[Any, Any] = {}
+    for key, other in joint:
+        partners[key] = other if key not in partners else None
+    return partners
+
+
+def _measure_positions(side: Side, members: pl.DataFrame) -> Sequence[Measured]:
+    """The sums over the layers of each position in each capture."""
+    at = dict(members.select("layer_index", "key").iter_rows())
+    keys = members["key"].unique(maintain_order=True)
+    sums = []
+    for layers in layers_under_first(side):
+        own = np.array([at.get(key) for key in layers.keys], dtype=object)
+        of_key = (keys.to_numpy()[:, None] == own[None, :]).astype(np.float64)
+        is_known = np.isfinite(layers.mean_ns)
+        total = of_key @ np.where(is_known, layers.mean_ns, 0.0)
+        mean = np.where((of_key * is_known).any(axis=1), total, np.nan)
+        labels = pl.DataFrame({"key": keys})
+        sums.append(Measured(labels, mean, of_key @ np.nan_to_num(layers.count), of_key @ layers.steps))
+    return sums

@@ -10,7 +10,8 @@ import polars as pl
 
 from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.steps import StepMode
-from xsp_model import Kind, Level
+from xsp_analyze.merge.matching import normal_name
+from xsp_model import Attribution, Kind, Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
@@ -20,14 +21,22 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Floats
 
 __all__ = [
+    "GRAPH_REPLAY",
+    "KERNEL",
+    "NO_LAYER",
+    "NO_OPERATOR",
     "UNKNOWN_TYPE",
     "Measured",
+    "cells",
+    "kernel_classes",
+    "kernels",
     "layer_types",
     "layers",
     "measure",
     "measure_sums",
     "model",
     "operator_calls",
+    "operators",
     "operators_by_layer",
     "operators_on_host",
 ]
@@ -171,3 +180,81 @@ def _step_values(frames: StepFrames, keys: pl.Series, per_step: pl.DataFrame, ru
     out = np.zeros((len(keys), height))
     out[values["row"].to_numpy(), values["nth"].to_numpy()] = values["ns"].to_numpy()
     return out
+
+
+# Device time of a capture by kernel, by class of kernels and by operator, and by all three at once.
+
+GRAPH_REPLAY = "graph replay"
+"""Stands for the operator of what a CUDA graph replays: who launches the graph did not choose its kernels."""
+NO_OPERATOR = "outside of operators"
+NO_LAYER = "outside of layers"
+KERNEL = "kernel "
+"""How keys of `kernels` begin, other than those of copies and memsets."""
+
+
+def kernels(frames: StepFrames) -> Measured:
+    """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
+    rows = frames.executions.with_columns(_keys(frames.executions))
+    sums = rows.group_by("key", maintain_order=True).agg(
+        pl.col("kernel_name").first().cast(pl.String).alias("name"),
+        pl.col("kind").first().cast(pl.String),
+        pl.col("count").sum(),
+        pl.col("duration_ns").sum(),
+    )
+    work = frames.activities.rename({"name": "kernel_name"})
+    per_step = work.with_columns(_keys(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
+    return measure(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
+                     frames.of_trace.roles.kernels)  # fmt: skip
+
+
+def kernel_classes(frames: StepFrames) -> Measured:
+    """One row a class of kernels: device time."""
+    work = frames.once(_with_labels)
+    return measure_sums(frames, _times_by(work, "kernel_class"))
+
+
+def operators(frames: StepFrames) -> Measured:
+    """One row an operator's name: device time that it launched itself, and one for what graphs replay."""
+    work = frames.once(_with_labels)
+    return measure_sums(frames, _times_by(work.filter(pl.col("operator") != NO_OPERATOR), "operator"))
+
+
+def cells(frames: StepFrames) -> pl.DataFrame:
+    """Time and count in a mean step: layer_type, operator, kernel_class, kernel (a key of `kernels`), ns, count."""
+    work = frames.once(_with_labels)
+    return work.group_by("layer_type", "operator", "kernel_class", "kernel", maintain_order=True).agg(
+        pl.col("work_ns").cast(pl.Float64).sum().alias("ns"), pl.col("work_count").cast(pl.Float64).sum().alias("count")
+    )
+
+
+def _times_by(work: pl.DataFrame, key: str) -> pl.DataFrame:
+    return work.select("run_id", "step", pl.col(key).alias("key"), pl.col("duration_ns").alias("ns"))
+
+
+def _with_labels(frames: StepFrames) -> pl.DataFrame:
+    """The activities of the steps with what each is called at every level."""
+    work = frames.work
+    launchers = operator_calls(frames).select("span_id", "operator")
+    named = work.select("span_id").join(launchers, on="span_id", how="left", maintain_order="left")["operator"]
+    replayed = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)
+    operator = pl.when(replayed).then(pl.lit(GRAPH_REPLAY)).otherwise(named.fill_null(NO_OPERATOR)).alias("operator")
+    kernel = _keys(work.rename({"name": "kernel_name"})).alias("kernel")
+    columns = ("run_id", "step", "duration_ns", "work_ns", "work_count")
+    return work.select(
+        *columns, _layer_type(replayed).alias("layer_type"), operator, pl.col("kernel_class").cast(pl.String), kernel
+    )
+
+
+def _layer_type(replayed: pl.Expr) -> pl.Expr:
+    of_layer = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
+    kind = pl.col("layer_type").cast(pl.String).fill_null(UNKNOWN_TYPE)
+    return pl.when(of_layer).then(kind).when(replayed).then(pl.lit(GRAPH_REPLAY)).otherwise(pl.lit(NO_LAYER))
+
+
+def _keys(rows: pl.DataFrame) -> pl.Series:
+    """One spelling a kernel, with its kind: a copy of a name is no kernel of that name."""
+    distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String)).unique(maintain_order=True)
+    keys = [f"{kind} {normal_name(name)}" for name, kind in distinct.iter_rows()]
+    named = distinct.with_columns(pl.Series("key", keys, dtype=pl.String))
+    both = rows.select(pl.col("kernel_name", "kind").cast(pl.String))
+    return both.join(named, on=["kernel_name", "kind"], how="left", maintain_order="left")["key"]

@@ -1,14 +1,4 @@
-"""What `--fail-on` says: `model.latency > +3%`, `layer["layer3.*"].latency > +10%`, `kernel["*gemm*"].time > +1ms`.
-
-    RULE      = SUBJECT "." METRIC COMPARISON THRESHOLD
-    SUBJECT   = "model" | LEVEL [ "[" PATTERN "]" ]
-    LEVEL     = "layer_type" | "layer_block" | "layer" | "operator" | "kernel_class" | "kernel"
-    METRIC    = "latency" | "time" | "device_time" | "throughput" | "count"
-    COMPARISON= ">" | ">=" | "<" | "<="
-    THRESHOLD = a signed number with "%", "ns", "us", "ms" or "s" (a change), "x" (the ratio), or nothing (of a count)
-
-A pattern is in quotes, with the wildcards of a shell: `*`, `?`, `[abc]`; it is held against names and paths.
-"""
+"""Rules of `--fail-on`, as `model.latency > +3%` or `kernel["*gemm*"].time > +1ms`, on one comparison or several."""
 
 from __future__ import annotations
 
@@ -20,6 +10,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from xsp_analyze.compare.rows import Conclusion
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -28,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rows import Row
 
-__all__ = ["Outcome", "Rule", "Verdict", "absent", "check", "parse"]
+__all__ = ["Compared", "Outcome", "Rule", "Several", "Verdict", "absent", "check", "parse"]
 
 _RULE = re.compile(
     r"""\s*(?P<subject>\w+)
@@ -230,3 +221,42 @@ def _reach(rule: Rule, row: Row, comparison: Comparison) -> str:
 
 def _either(choices: Sequence[str]) -> str:
     return " or ".join(choices)
+
+
+# Many comparisons together: models of two batches, each compared.
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A model of both batches, compared, with what became of the rules."""
+
+    name: str
+    comparison: Comparison
+    outcomes: Sequence[Outcome] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Models of two batches; those that only one of them has are named, not compared."""
+
+    compared: Sequence[Compared]
+    only_before: Sequence[str] = ()
+    only_after: Sequence[str] = ()
+
+    @property
+    def any_violated(self) -> bool:
+        """Whether a rule is broken."""
+        return any(o.verdict is Verdict.VIOLATED for one in self.compared for o in one.outcomes)
+
+    @property
+    def any_undecided(self) -> bool:
+        """Whether of a rule, or where a comparison has none of its latency, noise leaves open what to say."""
+        return any(_is_open(one) for one in self.compared)
+
+
+def _is_open(one: Compared) -> bool:
+    if one.comparison.same_content:
+        return False
+    if one.outcomes:
+        return any(o.verdict in {Verdict.INCONCLUSIVE, Verdict.UNKNOWN} for o in one.outcomes)
+    return one.comparison.latency.conclusion in {None, Conclusion.INCONCLUSIVE}

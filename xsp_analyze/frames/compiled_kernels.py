@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification.generated_names import GENERATED, operators_of_name
+from xsp_analyze.classification.labels import GENERATED, operators_of_name
 from xsp_model import Level
 from xsp_model.arrays import lookup, nullable_index
 from xsp_model.tree import innermost

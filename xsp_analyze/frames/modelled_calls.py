@@ -9,14 +9,13 @@ import polars as pl
 
 from xsp_analyze.work_models.call import ServingLengths, Tensor, call_of
 from xsp_analyze.work_models.formulas import FORMULAS
-from xsp_analyze.work_models.installed import all_models
+from xsp_analyze.work_models.registry import all_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_analyze.work_models.call import Call
+    from xsp_analyze.work_models.call import Call, ModelledWork
     from xsp_analyze.work_models.registry import Models
-    from xsp_analyze.work_models.work import ModelledWork
 
 __all__ = [
     "DETAILS",

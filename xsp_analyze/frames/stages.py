@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification.stages import Stage, stage_of
+from xsp_analyze.classification.experts import Stage, stage_of
 from xsp_analyze.frames.roles import Roles
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge

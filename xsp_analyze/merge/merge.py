@@ -15,14 +15,17 @@ import polars as pl
 from xsp_analyze.formulas import ordered_mean
 from xsp_analyze.frames.roles import EAGER_KERNELS, in_other_batch
 from xsp_analyze.frames.steps import marked_steps
-from xsp_analyze.merge.batch_sizes import main_batch_size
-from xsp_analyze.merge.comparable import by_batch_size, check_comparable, name_of, role_of
-from xsp_analyze.merge.kernels import kernel_work, match_kernels, template
-from xsp_analyze.merge.layers import match_layers, with_identities
-from xsp_analyze.merge.moved import with_offsets
-from xsp_analyze.merge.parents import resolve_parents
-from xsp_analyze.merge.replays.realigned import holds_replays, realign_replays
-from xsp_analyze.merge.replays.work import Run
+from xsp_analyze.merge.comparable import by_batch_size, check_comparable, main_batch_size, name_of, role_of
+from xsp_analyze.merge.matching import (
+    kernel_work,
+    match_kernels,
+    match_layers,
+    resolve_parents,
+    template,
+    with_identities,
+)
+from xsp_analyze.merge.ranks import with_offsets
+from xsp_analyze.merge.replays.realigned import Run, holds_replays, realign_replays
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.ledger import to_frame
 from xsp_model.schema import TABLES

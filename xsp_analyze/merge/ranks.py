@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.merge.moved import with_offsets
 from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -15,7 +14,20 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["join_ranks"]
+__all__ = ["join_ranks", "with_offsets"]
+
+_OF_SPANS = ("span_id", "parent_id", "layer_id", "forward_id", "captured_in_id", "owner_id")
+
+
+def with_offsets(rows: pl.DataFrame, run: int, span: int) -> pl.DataFrame:
+    """The rows with run and span numbers moved up."""
+    return rows.with_columns(
+        *(pl.col(c) + span for c in _OF_SPANS if c in rows.columns),
+        *(pl.col(c) + run for c in ("run_id",) if c in rows.columns),
+    )
+
+
+# Profiles of the ranks of one job, each merged from runs at several levels, side by side in one.
 
 _TIMES = {"spans": "start_ns", "counters": "time_ns", "allocations": "time_ns"}
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from xsp_analyze.formulas import quotient, ratio, trimmed_mean
 from xsp_analyze.frames.rank_waits import CALL, GROUP, waiting_by_rank, with_waits
-from xsp_analyze.ranks.rank_facts import TABLES
+from xsp_analyze.ranks.facts import TABLES
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:

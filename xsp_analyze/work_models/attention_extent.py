@@ -7,8 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xsp_analyze.work_models.arguments import Arguments
-    from xsp_analyze.work_models.call import ServingLengths, Tensor
+    from xsp_analyze.work_models.call import Arguments, ServingLengths, Tensor
 
 __all__ = ["Extent", "Heads", "extent_of", "heads_of"]
 

@@ -1,28 +1,26 @@
-"""A call of an operator as the profiler recorded it: its tensors, and its inputs that are none."""
+"""A call of an operator as the profiler recorded it: its inputs by the roles of a work model, and its work."""
 
 from __future__ import annotations
 
 import json
 from ast import literal_eval
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["Call", "ServingLengths", "Tensor", "call_of"]
+__all__ = ["NOTHING", "Arguments", "Call", "ModelledWork", "ServingLengths", "Tensor", "call_of"]
 
 Shape = tuple[int, ...]
-
 ELEMENT_BITS = {
     "fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4, "complex64": 64, "complex128": 128,
     "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint8": 8, "bool": 8, "e8m0": 8,
 }  # fmt: skip
 """Bits of one element of each type that a tensor may have here."""
-
 _TYPES = {  # as PyTorch's profiler writes them (`Input type`): names of C++ types
     "double": "fp64",
     "float": "fp32",
@@ -221,6 +219,94 @@ def _value(text: object) -> object:
 
 
 _NAMED_VALUES = {"": None, "None": None, "True": True, "False": False}
-
 UNKNOWN_TYPE = "unknown"
 """The element type of tensors in lists, which profilers do not write; `Arguments` puts in what kernels' names tell."""
+
+
+# A call's inputs by the roles that a work model gives them.
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a formula sees of a call. Roles are those of the model's `operands`, each the number of an input."""
+
+    call: Call
+    operands: Mapping[str, int]
+    settings: Mapping[str, object]
+
+    @property
+    def lengths(self) -> ServingLengths | None:
+        """Of a call inside a step of a serving engine: the lengths of its requests."""
+        return self.call.lengths
+
+    def tensor(self, role: str) -> Tensor | None:
+        """The tensor of this role; None where there is none, or none was recorded."""
+        operand = self._input(role)
+        return operand if isinstance(operand, Tensor) else None
+
+    def tensors(self, role: str) -> tuple[Tensor, ...] | None:
+        """The list of tensors of this role; None where it is none, or where the size of its elements is not known."""
+        operand = self._input(role)
+        if not isinstance(operand, tuple):
+            return None
+        return self._typed(operand)
+
+    def value(self, role: str, default: object = None) -> object:
+        """The input of this role that is no tensor; `default` where it is absent or was not recorded."""
+        index = self.operands.get(role)
+        if index is None or index >= len(self.call.values) or self.call.values[index] is None:
+            return default
+        return self.call.values[index]
+
+    def every_tensor(self) -> tuple[Tensor, ...]:
+        """All tensors among the inputs in order, lists laid out; those whose elements have no known size left out."""
+        laid_out: list[Tensor] = []
+        for each in self.call.inputs:
+            laid_out += [each] if isinstance(each, Tensor) else self._typed(each or ()) or ()
+        return tuple(laid_out)
+
+    def _input(self, role: str) -> Tensor | tuple[Tensor, ...] | None:
+        index = self.operands.get(role)
+        return None if index is None or index >= len(self.call.inputs) else self.call.inputs[index]
+
+    def _typed(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        if all(t.element_type != UNKNOWN_TYPE for t in tensors):
+            return tensors
+        kind = self.call.kernel_precision
+        if kind not in ELEMENT_BITS:
+            return None
+        return tuple(replace(t, element_type=kind) for t in tensors)
+
+
+# What a call has to do at least.
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledWork:
+    """The least work of one call. A field that is None is not known; 0 says that there is none.
+
+    `flop`: of products and convolutions, two a multiply-add: what matrix units can do, and what MFU counts.
+    `vector_flop`: all other arithmetic, one an operation (an exponential or a root is one).
+    `read_bytes`, `written_bytes`: each operand once, as if caches kept everything for the length of the call.
+    `bus_bytes`: of collectives, what a rank must at least send to others.
+    `precision`: what the products are computed in, as peaks are named without `_tensor`: fp32, bf16, fp8, int8, ...;
+    None: as the first operand is.
+    """
+
+    flop: int | None = 0
+    vector_flop: int = 0
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    bus_bytes: int | None = None
+    precision: str | None = None
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes read and written; None where either is not known."""
+        if self.read_bytes is None or self.written_bytes is None:
+            return None
+        return self.read_bytes + self.written_bytes
+
+
+NOTHING = ModelledWork(0, 0, 0, 0)
+"""Of calls that only look at their operands in another way."""

@@ -1,17 +1,4 @@
-"""The work models: which operators each holds for, and the formula and operands by which it counts.
-
-The models stand in `models/*.toml`, one file a family; a file is a list of
-
-    [[model]]
-    operators = ["aten::mm", "aten::bmm"]   # names as the profiler writes them; `*` stands for anything
-    formula = "matrix_product"              # a function of `formulas`
-    operands = { left = 0, right = 1 }      # which input of the call is which operand of the formula, from 0
-    settings = { transposed = true }        # what else the formula is told
-    class = "matrix product"                # a KernelClass
-    source = "..."                          # who says what the operator does, and so what it costs
-
-The first model that holds for a name, files in order of name, decides; names without `*` go before those with.
-"""
+"""The work models, ours and installed ones: which operators each holds for, and by which formula it counts."""
 
 from __future__ import annotations
 
@@ -20,19 +7,20 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from xsp_analyze.classification import KernelClass
-from xsp_analyze.work_models.arguments import Arguments
+from xsp_analyze.work_models.call import Arguments
 from xsp_analyze.work_models.formulas import FORMULAS
+from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from xsp_analyze.work_models.call import Call
-    from xsp_analyze.work_models.work import ModelledWork
+    from xsp_analyze.work_models.call import Call, ModelledWork
 
-__all__ = ["Model", "Models", "families", "holds", "shipped"]
+__all__ = ["ENTRY_POINTS", "Model", "Models", "all_models", "families", "holds", "shipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +88,28 @@ def _models(text: str) -> Iterable[Model]:
             row.get("operands", {}),
             row.get("settings", {}),
         )
+
+
+# The models that installed distributions add to ours, through an entry point.
+
+ENTRY_POINTS = "xsp.work_models"
+"""The entry point group: each names a callable without arguments that gives an iterable of `Model`."""
+
+
+@cache
+def all_models() -> Models:
+    """The models of installed distributions, which go before ours, in order of the entry points' names; and ours."""
+    return Models([*_added(), *(model for models in families().values() for model in models)])
+
+
+def _added() -> Iterator[Model]:
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: (each.name, each.value)):
+        function = point.load()
+        models = list(function()) if callable(function) else None
+        if models is None or not all(isinstance(model, Model) for model in models):
+            raise XspError(
+                f"the entry point {point.name} of {ENTRY_POINTS} is no callable that gives work models",
+                advice="Remove the distribution that has it, or make it give an iterable of"
+                " xsp_analyze.work_models.registry.Model",
+            )
+        yield from models

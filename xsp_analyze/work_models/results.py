@@ -28,7 +28,7 @@ from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xsp_analyze.work_models.arguments import Arguments
+    from xsp_analyze.work_models.call import Arguments
 
 __all__ = ["SCALAR_TYPES", "broadcast", "number", "numbers", "promoted", "result_elements", "result_type"]
 

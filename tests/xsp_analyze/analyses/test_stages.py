@@ -19,7 +19,7 @@ import pytest
 from fixtures.make.jaeger import MlModelScope
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
-from xsp_analyze.classification.stages import Stage, stage_entries, stage_of
+from xsp_analyze.classification.experts import Stage, stage_entries, stage_of
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.stages import stages as section_of

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from xsp_analyze.classification.classify import operator_type
-from xsp_analyze.classification.entries import Entry, kernel_entries, operator_entries, precision_entries
-from xsp_analyze.classification.kernel_class import KernelClass
-from xsp_analyze.classification.matching import Matcher
+from xsp_analyze.classification.entries import (
+    Entry,
+    KernelClass,
+    Matcher,
+    kernel_entries,
+    operator_entries,
+    precision_entries,
+)
 
 
 def _first(entries: tuple[Entry, ...], text: str) -> Entry | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_analyze.classification.generated_names import operators_of_name
+from xsp_analyze.classification.labels import operators_of_name
 
 
 @pytest.mark.parametrize(

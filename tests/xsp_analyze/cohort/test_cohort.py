@@ -15,11 +15,9 @@ from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
 from xsp_analyze.cohort.cohort import Member, group_by_system
-from xsp_analyze.cohort.facts import facts_of, from_json
-from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
-from xsp_analyze.cohort.mix import Mix, operator_mix
-from xsp_analyze.cohort.price import read_prices
-from xsp_analyze.cohort.utilisation import Utilisation, utilisation
+from xsp_analyze.cohort.facts import Mix, Utilisation, facts_of, from_json, operator_mix, utilisation
+from xsp_analyze.cohort.quality import read_prices
+from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
 from xsp_analyze.frames.load_tests import LoadTest
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.cohort.page import render

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.captures import Noise, Work, capture, view
 from tests.helpers.examples import examples
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.kernel_changes import ChangeKind
+from xsp_analyze.compare.level_rows import ChangeKind
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import XspError
 

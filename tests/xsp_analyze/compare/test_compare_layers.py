@@ -10,9 +10,9 @@ import pytest
 from tests.helpers.hand import Hand
 from tests.helpers.profile_trace import profile
 from tests.helpers.run_sets import merged
-from xsp_analyze.compare import device_levels
+from xsp_analyze.compare import levels
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.compare.layer_pairs import family, pair_layers
+from xsp_analyze.compare.side import family, pair_layers
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.alignment import align
 
@@ -149,7 +149,7 @@ def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
 def test_operators_of_a_profile_merged_of_several_runs_have_their_own_names() -> None:
     """The innermost operator is found among the spans of all runs, and rows are those of one of them."""
     view = StepFrames.of(merged(_FIXTURES / "run_set" / "convnet_v100_synthetic"))
-    measured = device_levels.operators(view)
+    measured = levels.operators(view)
     spans = view.trace.frame("spans")
     names = dict(zip(spans["span_id"], spans["name"].cast(pl.String), strict=True))
     operators = set(spans.filter(pl.col("level").cast(pl.String) == "operator")["span_id"])

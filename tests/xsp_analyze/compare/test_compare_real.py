@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.facts import DifferenceKind
-from xsp_analyze.compare.kernel_changes import ChangeKind
+from xsp_analyze.compare.level_rows import ChangeKind
 from xsp_analyze.compare.rows import Conclusion
+from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare.sections import sections
 from xsp_ingest.convert import convert

@@ -8,9 +8,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from xsp_analyze.compare.significance import Estimates, discoveries, judge
-from xsp_analyze.compare.step_noise import StepNoise, block_length, correlation, step_noise, trimmed_means
-from xsp_analyze.compare.student_t import critical, two_sided
+from xsp_analyze.compare.significance import (
+    Estimates,
+    StepNoise,
+    block_length,
+    correlation,
+    critical,
+    discoveries,
+    judge,
+    step_noise,
+    trimmed_means,
+    two_sided,
+)
 from xsp_analyze.formulas import trimmed_mean
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from xsp_analyze.compare.conclusions import conclude, conclude_all
-from xsp_analyze.compare.rows import Conclusion, Row
+from xsp_analyze.compare.rows import Conclusion, Row, conclude, conclude_all
 
 
 def _row(low: float, high: float, *, p: float = 0.5, rank_p: float | None = None, min_p: float = 0.002) -> Row:

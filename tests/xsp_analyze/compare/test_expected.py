@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.captures import Work, view
-from xsp_analyze.compare import expected as module
+from xsp_analyze.compare import comparison
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
@@ -50,7 +50,7 @@ def test_operators_go_by_what_bounds_each(monkeypatch: pytest.MonkeyPatch) -> No
             "device_sum_ns": [3000.0, 1000.0, 5000.0],
         }
     )
-    monkeypatch.setattr(module, "operator_work", lambda _: work)
+    monkeypatch.setattr(comparison, "operator_work", lambda _: work)
     peaks = compare([sides[0]], [sides[1]]).expected
     assert peaks is not None
     assert peaks.by_class == pytest.approx((3 * 3350 / 2039 + 1 * 66.9 / 19.5) / 4)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from xsp_analyze.merge.layers import match_layers
+from xsp_analyze.merge.matching import match_layers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -6,8 +6,8 @@ import polars as pl
 
 from tests.helpers.captures import Work, view
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.compare.moves import moves
-from xsp_analyze.compare.waterfall import leading, waterfall
+from xsp_analyze.compare.parts import leading, waterfall
+from xsp_analyze.compare.rows import moves
 
 
 def _cells(*rows: tuple[str, str, str, float, float]) -> pl.DataFrame:

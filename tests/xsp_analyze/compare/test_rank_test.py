@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from xsp_analyze.compare.rank_test import rank_test
+from xsp_analyze.compare.significance import rank_test
 
 
 @pytest.mark.parametrize(

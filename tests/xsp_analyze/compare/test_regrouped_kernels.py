@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.graph_pairs import Piece, add_capture, add_eager, add_replay, paired
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.kernel_changes import ChangeKind
+from xsp_analyze.compare.level_rows import ChangeKind
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare.json_text import document
 from xsp_analyze.pages.compare.sections import parts

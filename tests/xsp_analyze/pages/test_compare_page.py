@@ -9,8 +9,7 @@ import pytest
 
 from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.compare.rules import check, parse
-from xsp_analyze.compare.several import Compared, Several
+from xsp_analyze.compare.rules import Compared, Several, check, parse
 from xsp_analyze.pages.compare.page import page, page_of_several
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from rich.cells import cell_len
 
 from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.rules import check, parse
-from xsp_analyze.compare.several import Compared
+from xsp_analyze.compare.rules import Compared, check, parse
 from xsp_analyze.pages.compare import json_text, junit, text
 
 _NOISE = Noise(kernel=0.01, step=0.005)

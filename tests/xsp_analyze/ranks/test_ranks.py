@@ -16,8 +16,8 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.ranks.page import findings, render
+from xsp_analyze.ranks.facts import write_tables
 from xsp_analyze.ranks.job import open_job
-from xsp_analyze.ranks.rank_facts import write_tables
 from xsp_analyze.ranks.tables import tables
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

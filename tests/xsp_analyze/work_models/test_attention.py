@@ -19,7 +19,7 @@ from xsp_analyze.work_models.registry import shipped
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_analyze.work_models.work import ModelledWork
+    from xsp_analyze.work_models.call import ModelledWork
 
 _SDPA = "aten::scaled_dot_product_attention"
 _FLASH = "flash_attn::_flash_attn_forward"

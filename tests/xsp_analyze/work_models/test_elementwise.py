@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
-from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ModelledWork, Tensor
 
 _YES = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ModelledWork
 
 _NO = False
 _YES = True

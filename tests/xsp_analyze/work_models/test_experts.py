@@ -13,7 +13,7 @@ from xsp_analyze.work_models.call import call_of
 from xsp_analyze.work_models.registry import shipped
 
 if TYPE_CHECKING:
-    from xsp_analyze.work_models.work import ModelledWork
+    from xsp_analyze.work_models.call import ModelledWork
 
 _SHAPES: list[list[int]] = [[46, 64], [8, 96, 64], [8, 64, 48], [46, 2], [46, 2]]
 _TYPES = [BF16, BF16, BF16, "float", "int"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.work_metrics import two_operators, work_of
-from xsp_analyze.work_models.installed import all_models
+from xsp_analyze.work_models.registry import all_models
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MODULE = """
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.work_models.registry import Model
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ModelledWork
 
 
 def count(arguments):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.helpers.paper_calls import tensor
-from xsp_analyze.work_models.call import UNKNOWN_TYPE, Call, Tensor
+from xsp_analyze.work_models.call import UNKNOWN_TYPE, Call, ModelledWork, Tensor
 from xsp_analyze.work_models.registry import shipped
-from xsp_analyze.work_models.work import ModelledWork
 
 _LIST = (tensor(UNKNOWN_TYPE, 10, 4), tensor(UNKNOWN_TYPE, 7))  # 47 elements
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_analyze.work_models.shape_patterns import ShapeError, shape_pattern
+from xsp_analyze.work_models.user_models import ShapeError, shape_pattern
 
 
 @pytest.mark.parametrize(

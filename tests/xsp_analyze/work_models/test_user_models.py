@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_analyze.work_models.work import ModelledWork
+    from xsp_analyze.work_models.call import ModelledWork
 
 _PRODUCT = """
 [[model]]

@@ -6,8 +6,7 @@ import pytest
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
 from xsp_analyze.frames.modelled_calls import is_view
-from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import NOTHING, ModelledWork
+from xsp_analyze.work_models.call import NOTHING, ModelledWork, Tensor
 
 _NO = False
 

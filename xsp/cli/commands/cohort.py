@@ -84,8 +84,11 @@ def cohort(
     Examples: `xsp batch traces/ -o out`, then `xsp cohort out` or `xsp cohort out -o cohort.html`.
     """
     from xsp_analyze.cohort.cohort import group_by_system  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_analyze.cohort.price import NO_PRICES, read_prices  # noqa: PLC0415
-    from xsp_analyze.cohort.quality import read_target  # noqa: PLC0415
+    from xsp_analyze.cohort.quality import (  # noqa: PLC0415
+        NO_PRICES,
+        read_prices,
+        read_target,
+    )
     from xsp_analyze.cohort.tables import tables  # noqa: PLC0415
 
     sources: list[str | Path] = [*inputs, *reading.files, *([prices] if prices else [])]

@@ -1,4 +1,4 @@
-"""Finds the work of replayed units in the units of a run without graphs."""
+"""Finds the work of replayed units in the units of a run without graphs: where every best alignment agrees."""
 
 from __future__ import annotations
 
@@ -7,19 +7,217 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from xsp_analyze.merge.alignment import align
-from xsp_analyze.merge.replays.lanes import NOT_ONE
-from xsp_analyze.merge.replays.sure_pairs import sure_pairs
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from xsp_analyze.merge.alignment import Alignment
-    from xsp_analyze.merge.replays.lanes import Lane, Unit
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["AlignedLanes", "LanePairs", "Pairing", "by_order", "by_search"]
+__all__ = [
+    "NOT_ONE",
+    "AlignedLanes",
+    "Lane",
+    "LanePairs",
+    "Pairing",
+    "SurePairs",
+    "Unit",
+    "by_order",
+    "by_search",
+    "distinct_units",
+    "sure_pairs",
+]
+
+NOT_ONE = -1
+"""The identity of an activity that is another one in each of several units of one content."""
+_JITTER_NS = 1_000  # profilers let consecutive activities of a graph overlap by so much
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The activities of one content of a lane, in order: key, identity and whether it is a replay's, of each.
+
+    `spans` has a row a unit.
+    """
+
+    device_id: int
+    key: Ints
+    identity: Ints
+    replayed: Bools
+    spans: Ints  # units x activities
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Units of the same content: lanes in a fixed order, in each the earliest unit first."""
+
+    lanes: Sequence[Lane]
+
+    @property
+    def count(self) -> int:
+        """How many activities one unit has."""
+        return sum(len(lane.key) for lane in self.lanes)
+
+    @property
+    def replayed_count(self) -> int:
+        """How many of them are a replay's."""
+        return sum(int(lane.replayed.sum()) for lane in self.lanes)
+
+
+_Content = tuple[tuple[int, bytes], ...]
+
+
+def distinct_units(work: pl.DataFrame, by: Sequence[str]) -> list[Unit]:
+    """The units that rows of one value of the columns `by` make, those of one content as one; by first start.
+
+    Activities of a device's streams are in one order, that of their starts, where no two ran at the same time, as
+    replays of one chain may be reported on several streams; else each stream is a lane.
+    """
+    if work.is_empty():
+        return []
+    rows = _in_lanes(work, by)
+    key = rows["key"].to_numpy()
+    bounds = np.append(np.flatnonzero(rows["starts_lane"].to_numpy()), len(key))
+    units: dict[int, list[tuple[int, bytes, slice]]] = {}
+    heads = rows.select("unit", "device_id")[bounds[:-1]]
+    for (unit, device), first, end in zip(heads.iter_rows(), bounds[:-1], bounds[1:], strict=True):
+        units.setdefault(unit, []).append(
+            (-1 if device is None else device, key[first:end].tobytes(), slice(first, end))
+        )
+    by_content: dict[_Content, list[list[slice]]] = {}
+    for unit in sorted(units):
+        lanes = sorted(units[unit], key=lambda lane: lane[:2])
+        by_content.setdefault(tuple(lane[:2] for lane in lanes), []).append([lane[2] for lane in lanes])
+    columns = _Columns(key, *(rows[name].to_numpy() for name in ("identity", "replayed", "span_id")))
+    return [columns.unit(content, members) for content, members in by_content.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    key: Ints
+    identity: Ints
+    replayed: Bools
+    span: Ints
+
+    def unit(self, content: _Content, members: Sequence[Sequence[slice]]) -> Unit:
+        """The units of one content, each given by where its lanes stand."""
+        return Unit([self._lane(device, [member[n] for member in members]) for n, (device, _) in enumerate(content)])
+
+    def _lane(self, device: int, slices: Sequence[slice]) -> Lane:
+        identities = np.stack([self.identity[each] for each in slices])
+        agreed = np.where((identities == identities[0]).all(axis=0), identities[0], NOT_ONE)
+        first, spans = slices[0], np.stack([self.span[each] for each in slices])
+        return Lane(device, self.key[first], agreed, self.replayed[first], spans)
+
+
+def _in_lanes(work: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The rows in order of unit, device, lane and start, with `unit` (numbered by first start) and `starts_lane`."""
+    ordered = work.sort("start_ns", "span_id").with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+    units = ordered.select(by).unique(maintain_order=True).with_row_index("unit")
+    rows = ordered.join(units, on=by, how="left", nulls_equal=True, maintain_order="left")
+    of_device = ("unit", "device_id")
+    others_end = pl.col("end_ns").cum_max().shift(1).over(of_device)
+    overlaps = ((pl.col("start_ns") + _JITTER_NS) < others_end).fill_null(value=False)
+    rows = rows.with_columns(
+        (overlaps.any().over(of_device) & (pl.col("stream_id").n_unique().over(of_device) > 1)).alias("concurrent")
+    ).with_columns(pl.when("concurrent").then("stream_id").alias("lane"))
+    rows = rows.sort("unit", "device_id", "lane", "start_ns", "span_id", nulls_last=True)
+    changes = [pl.col(c).ne_missing(pl.col(c).shift(1)) for c in ("unit", "device_id", "lane")]
+    return rows.with_columns((pl.any_horizontal(changes) | (pl.int_range(pl.len()) == 0)).alias("starts_lane"))
+
+
+# Which items of two sequences belong together in every best alignment of them, and which might go elsewhere.
+
+_NONE = -(1 << 30)  # less than any length
+
+
+@dataclass(frozen=True, slots=True)
+class SurePairs:
+    """For each item of the first sequence one partner in the second (-1: none), and whether no other is as good.
+
+    An item is sure where all alignments of greatest length pair it, each with an item of the same identity.
+    """
+
+    partner: Ints
+    sure: Bools
+
+
+def sure_pairs(first: Ints, second: Ints, identity: Ints, alignment: Alignment) -> SurePairs:
+    """The pairs of two sequences of keys of which the alignment is one that is best.
+
+    `identity` is that of the second's items, negative where it is not sure. Of sequences too long for a table of their
+    edits no pair is sure.
+    """
+    if np.array_equal(first, second):
+        return SurePairs(np.arange(len(first), dtype=np.int64), identity >= 0)
+    partner = np.full(len(first), -1, dtype=np.int64)
+    sure = np.zeros(len(first), dtype=np.bool_)
+    deletions, insertions = len(first) - len(alignment.pairs), len(second) - len(alignment.pairs)
+    if (len(first) + 1) * (deletions + insertions + 1) <= limits().sure_pairs_max_cells:
+        _Band(first, second, deletions, insertions).fill(identity, partner, sure)
+    else:
+        ours, theirs = np.array(alignment.pairs, dtype=np.int64).reshape(-1, 2).T
+        partner[ours] = theirs
+    return SurePairs(partner, sure)
+
+
+class _Band:
+    """Lengths of common subsequences of beginnings and ends, for the pairs of positions that a best alignment can pass.
+
+    Column k of row i is position j = i + k - deletions of the second: further off would take more edits.
+    """
+
+    def __init__(self, first: Ints, second: Ints, deletions: int, insertions: int) -> None:
+        self.first, self.second = first, second
+        self.offsets = np.arange(-deletions, insertions + 1)
+
+    def fill(self, identity: Ints, partner: Ints, sure: Bools) -> None:
+        """Sets partner and sure of each item of the first sequence."""
+        before = self._beginnings()
+        after = np.where(self._inside(len(self.first)), 0, _NONE)
+        longest = before[-1][len(self.second) - len(self.first) - self.offsets[0]]
+        for i in range(len(self.first) - 1, -1, -1):
+            equal = self._equal(i)
+            below = np.concatenate(([_NONE], after[:-1]))
+            best = equal & (before[i] + 1 + after == longest)
+            identities = identity[i + self.offsets[best]]
+            if len(identities):
+                partner[i] = i + self.offsets[best][0]
+                skipped = bool((before[i] + below == longest).any())
+                sure[i] = not skipped and identities[0] >= 0 and bool((identities == identities[0]).all())
+            lengths = np.maximum(below, np.where(equal, after + 1, _NONE))
+            lengths = np.maximum.accumulate(lengths[::-1])[::-1]
+            after = np.where(self._inside(i), lengths, _NONE)
+
+    def _beginnings(self) -> list[NDArray[np.int32]]:
+        rows = [np.where(self._inside(0), 0, _NONE).astype(np.int32)]
+        for i in range(len(self.first)):
+            above = np.concatenate((rows[-1][1:], [_NONE]))
+            lengths = np.maximum(above, np.where(self._equal(i), rows[-1] + 1, _NONE))
+            lengths = np.maximum.accumulate(lengths)
+            rows.append(np.where(self._inside(i + 1), lengths, _NONE).astype(np.int32))
+        return rows
+
+    def _inside(self, i: int) -> Bools:
+        j = i + self.offsets
+        return np.asarray((j >= 0) & (j <= len(self.second)))
+
+    def _equal(self, i: int) -> Bools:
+        """For each position j of row i whether the items there, which a match would take, are equal."""
+        j = i + self.offsets
+        inside = (j >= 0) & (j < len(self.second))
+        equal = np.zeros(len(j), dtype=np.bool_)
+        equal[inside] = self.second[j[inside]] == self.first[i]
+        return equal
+
+
+# Finds the work of replayed units in the units of a run without graphs.
 
 _MAX_CANDIDATES = 64  # units of about the same length that one is compared with
 _MAX_OCCURRENCES = 10_000  # of a graph in a run: beyond, its layers are taken for unsure

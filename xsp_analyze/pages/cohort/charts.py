@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.cohort.mix import CLASSES
+from xsp_analyze.cohort.facts import CLASSES
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.tones import tone
 from xsp_analyze.text.shown import clean
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.cohort.cohort import System
-    from xsp_analyze.cohort.linkage import Join
+    from xsp_analyze.cohort.tables import Join
     from xsp_analyze.pages.blocks import Block
 
 __all__ = ["dendrogram", "label", "mixes"]

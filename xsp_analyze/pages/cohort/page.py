@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.cohort import tables
-from xsp_analyze.cohort.linkage import cosines, leaf_order, linkage
-from xsp_analyze.cohort.price import NO_PRICES
+from xsp_analyze.cohort.quality import NO_PRICES
+from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort import charts
 from xsp_analyze.pages.cohort.multiples import multiples
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.cohort.cohort import System
-    from xsp_analyze.cohort.price import Prices
-    from xsp_analyze.cohort.quality import Target
+    from xsp_analyze.cohort.quality import Prices, Target
     from xsp_analyze.core import Column, Result
     from xsp_analyze.pages.blocks import Block, Section
 

@@ -15,7 +15,7 @@ from xsp_analyze.text.units import apart, count, duration, with_total
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.compare.waterfall import Contribution, Waterfall
+    from xsp_analyze.compare.parts import Contribution, Waterfall
 
 __all__ = ["chart"]
 

@@ -11,13 +11,11 @@ from xsp_analyze.render.json_text import plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.expected import Expected
+    from xsp_analyze.compare.comparison import Comparison, Expected
+    from xsp_analyze.compare.parts import Waterfall
     from xsp_analyze.compare.results import Results
     from xsp_analyze.compare.rows import Row
-    from xsp_analyze.compare.rules import Outcome
-    from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.compare.waterfall import Waterfall
+    from xsp_analyze.compare.rules import Compared, Outcome, Several
 
 __all__ = ["document", "render", "render_several"]
 

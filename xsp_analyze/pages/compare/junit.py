@@ -13,8 +13,7 @@ from xsp_analyze.pages.compare.texts import change
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.compare.rules import Outcome
-    from xsp_analyze.compare.several import Compared
+    from xsp_analyze.compare.rules import Compared, Outcome
 
 __all__ = ["render"]
 

@@ -20,8 +20,7 @@ from xsp_analyze.text.units import apart, count, share
 from xsp_model.device_table import QUANTITIES
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.expected import Expected
+    from xsp_analyze.compare.comparison import Comparison, Expected
 
 __all__ = ["model_table", "peaks_table"]
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.rules import Outcome
-    from xsp_analyze.compare.several import Several
+    from xsp_analyze.compare.rules import Outcome, Several
     from xsp_analyze.text.table import Table
 
 __all__ = ["page", "page_of_several"]

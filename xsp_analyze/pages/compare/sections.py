@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.compare.waterfall import leading
+from xsp_analyze.compare.parts import leading
 from xsp_analyze.core import Column
 from xsp_analyze.pages.compare.model_tables import model_table, peaks_table
 from xsp_analyze.pages.compare.pairs import pairs_table
@@ -20,10 +20,10 @@ from xsp_analyze.text.units import apart, apart_in, count, count_of, duration, n
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.kernel_changes import Change
+    from xsp_analyze.compare.level_rows import Change
+    from xsp_analyze.compare.parts import Contribution, Waterfall
     from xsp_analyze.compare.rows import Row
-    from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.compare.waterfall import Contribution, Waterfall
+    from xsp_analyze.compare.rules import Compared, Several
     from xsp_analyze.text.units import Scale
 
 __all__ = ["PageTable", "of_several", "parts", "sections"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.compare.facts import DifferenceKind
+from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.pages.compare.results import result_sentences
 from xsp_analyze.pages.compare.texts import signed_duration, unit_of_time
 from xsp_analyze.text.shown import clean
@@ -12,9 +12,8 @@ from xsp_analyze.text.units import apart, share
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.facts import Facts
-    from xsp_analyze.compare.moves import ClassMoves
-    from xsp_analyze.compare.side import Side
+    from xsp_analyze.compare.rows import ClassMoves
+    from xsp_analyze.compare.side import Facts, Side
 
 __all__ = ["sentences", "side_line"]
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.rules import Outcome
-    from xsp_analyze.compare.several import Several
+    from xsp_analyze.compare.rules import Outcome, Several
 
 __all__ = ["markdown", "markdown_of_several", "terminal", "terminal_of_several"]
 

@@ -13,8 +13,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import beside, folded, heat_map, mean_steps
 from xsp_analyze.pages.ranks.sentences import WORTH, exposed, last_to_come, median, slowest
 from xsp_analyze.pages.shell import drawn, made_by
-from xsp_analyze.ranks.experts import experts_by_rank
-from xsp_analyze.ranks.tables import tables
+from xsp_analyze.ranks.tables import experts_by_rank, tables
 from xsp_analyze.text.units import count, count_of, duration, share
 
 if TYPE_CHECKING:

@@ -6,48 +6,31 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.formulas import (
     attention,
-    caches,
     collectives,
-    convolutions,
     elementwise,
     embedding,
     experts,
-    fbgemm,
     generated,
     pooling,
     products,
-    quantisation,
-    recurrent,
-    reductions,
-    rotary,
-    views,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsp_analyze.work_models.arguments import Arguments
-    from xsp_analyze.work_models.work import ModelledWork
+    from xsp_analyze.work_models.call import Arguments, ModelledWork
 
 __all__ = ["FORMULAS"]
 
 _FAMILIES = (
     attention,
-    caches,
     collectives,
-    convolutions,
     elementwise,
     embedding,
     experts,
-    fbgemm,
     generated,
     pooling,
     products,
-    quantisation,
-    recurrent,
-    reductions,
-    rotary,
-    views,
 )
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {

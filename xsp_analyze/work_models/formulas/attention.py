@@ -1,9 +1,4 @@
-"""Attention: products of queries with keys and of weights with values, forward and backward, and serving's.
-
-What must be done at least is done in one pass, as flash attention does it: queries, keys and values are read once, and
-weights are never in memory. Only pairs of a query and a key that it attends to count: by `is_causal` nearly half.
-A mask that is a tensor may hold anything: all pairs count, as kernels compute them, and its bytes are read.
-"""
+"""Attention: products of queries with keys and of weights with values, rotary embedding, and caches of both."""
 
 from __future__ import annotations
 
@@ -11,19 +6,18 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.attention_extent import Extent, Heads, extent_of, heads_of
-from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsp_analyze.work_models.arguments import Arguments
-
-__all__ = ["FORMULAS"]
+    from xsp_analyze.work_models.call import Arguments
 
 _PAIR = 5  # vector flop a pair: scale, maximum, difference, exponential, sum
 _LSE_BYTES = 4  # the logarithm of a query's sum, which the backward pass takes, is fp32
 _OUTPUT_TYPES = {"fp8": "bf16", "int8": "bf16"}  # what comes out of products of such types, unless a buffer was given
+
+__all__ = ["FORMULAS"]
 
 
 def attention(arguments: Arguments) -> ModelledWork | None:
@@ -134,10 +128,57 @@ def _output_type(arguments: Arguments, query: Tensor) -> str:
     return buffer.element_type if buffer is not None else _OUTPUT_TYPES.get(query.element_type, query.element_type)
 
 
+# Rotary position embedding: pairs of elements of queries and keys turned by an angle that the position gives.
+
+_FLOP = 3  # an element: of a pair four products, a sum and a difference
+
+
+def rotary(arguments: Arguments) -> ModelledWork | None:
+    """`query` and `key`, if any, of `head_size` elements a head, turned in place or to an output of their shape.
+
+    `table` (positions, elements turned) has cosines and sines: a head's other elements stay as they are. A row of it is
+    read for each position, and none twice.
+    """
+    query, table, indices = (arguments.tensor(role) for role in ("query", "table", "positions"))
+    if query is None or not query.shape or table is None or indices is None or len(table.shape) != len("pe"):
+        return None
+    size = arguments.value("head_size", query.shape[-1])
+    turned = table.shape[-1]
+    if not isinstance(size, int) or size < turned or not turned:
+        return None
+    tensors = [t for t in (query, arguments.tensor("key")) if t is not None]
+    elements = sum(t.elements for t in tensors) * turned // size
+    moved = elements * ELEMENT_BITS[query.element_type] // 8
+    rows = min(indices.elements, table.shape[0])
+    angles = rows * turned * ELEMENT_BITS[table.element_type] // 8
+    return ModelledWork(0, elements * _FLOP, moved + angles + indices.bytes, moved)
+
+
+# Writing to caches of keys and values, and what else only moves its operands to others, converting them.
+
+
+def cache_update(arguments: Arguments) -> ModelledWork | None:
+    """Rows of `key` and `value` (tokens, ...) to the places of `slots` in `cache`, whose elements they become.
+
+    Of a batch that was padded only the step's own tokens are written, where its lengths are known.
+    """
+    key, value, cache, slots = (arguments.tensor(role) for role in ("key", "value", "cache", "slots"))
+    if key is None or value is None or cache is None or slots is None or not key.shape or not key.shape[0]:
+        return None
+    rows = min(key.shape[0], slots.elements)
+    if arguments.lengths is not None and arguments.lengths.queries is not None:
+        rows = min(rows, arguments.lengths.queries)
+    elements = (key.elements + value.elements) * rows // key.shape[0]
+    read = (key.bytes + value.bytes) * rows // key.shape[0] + rows * ELEMENT_BITS[slots.element_type] // 8
+    return ModelledWork(0, 0, read, elements * ELEMENT_BITS[cache.element_type] // 8)
+
+
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "attention": attention,
     "attention_backward": attention_backward,
     "flex_attention": flex_attention,
     "flex_attention_backward": flex_attention_backward,
     "latent_attention": latent_attention,
+    "rotary": rotary,
+    "cache_update": cache_update,
 }

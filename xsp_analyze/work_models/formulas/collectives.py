@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsp_analyze.work_models.arguments import Arguments
+    from xsp_analyze.work_models.call import Arguments
 
 __all__ = ["FORMULAS"]
 

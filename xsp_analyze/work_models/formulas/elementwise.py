@@ -1,22 +1,22 @@
-"""Operators whose operands stream through the device once: each is read once, each result written once."""
+"""Operators whose operands stream through the device once, reductions, quantisation, and views."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
-from xsp_analyze.work_models.results import result_elements, result_type
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ELEMENT_BITS, NOTHING, ModelledWork, Tensor
+from xsp_analyze.work_models.results import SCALAR_TYPES, number, result_elements, result_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xsp_analyze.work_models.arguments import Arguments
+    from xsp_analyze.work_models.call import Arguments
 
 __all__ = ["FORMULAS", "one_pass"]
 
 Operands = dict[str, Tensor | tuple[Tensor, ...]]
-
 _ONE_LIKE_ALL: Sequence[Mapping[str, object]] = ({},)
 
 
@@ -93,4 +93,125 @@ def _elements(operand: Tensor | tuple[Tensor, ...]) -> int:
     return operand.elements if isinstance(operand, Tensor) else sum(t.elements for t in operand)
 
 
-FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {"one_pass": one_pass}
+# Reductions, and results that numbers alone size.
+
+
+def reduction(arguments: Arguments) -> ModelledWork | None:
+    """`input` read once, `settings.flop` an element; the results as `one_pass` has them.
+
+    With fewer inputs than `settings.full_below` it is the overload that reduces all dimensions, to the first result
+    alone unless `settings.full_outputs` is "all"; its `dtype` is input `settings.full_dtype`. Dimensions that were not
+    recorded count as all: the least that may be written. A tensor `other` makes it elementwise.
+    """
+    settings = arguments.settings
+    if arguments.tensor("other") is not None:
+        both = {"input": arguments.operands["input"], "other": arguments.operands["other"], "out": 2}
+        return one_pass(replace(arguments, operands=both, settings={}))
+    full_below, outputs = settings.get("full_below"), settings.get("outputs")
+    operands = {role: index for role, index in arguments.operands.items() if role != "other"}
+    if isinstance(full_below, int) and len(arguments.call.inputs) < full_below and isinstance(outputs, list):
+        count = None if settings.get("full_outputs") == "all" else 1
+        full_dtype = settings.get("full_dtype")
+        operands = {"input": operands["input"]} | ({"dtype": full_dtype} if isinstance(full_dtype, int) else {})
+        settings = {**settings, "outputs": outputs[:count]}
+    return one_pass(replace(arguments, operands=operands, settings=settings))
+
+
+def arange(arguments: Arguments) -> ModelledWork | None:
+    """Numbers from a start to an end by steps, written; which inputs are which follows from how many there are.
+
+    Their type is that of `out`, else the `dtype` recorded; else int64, of fractions fp32.
+    """
+    layout = _ARANGE.get(len(arguments.call.inputs))
+    if layout is None:
+        return None
+    at = replace(arguments, operands=layout)
+    start, end, step = (number(at.value(role, default)) for role, default in (("start", 0), ("end", None), ("step", 1)))
+    if start is None or end is None or not step:
+        return None
+    out, dtype = at.tensor("out"), number(at.value("dtype"))
+    is_integer = all(isinstance(each, int) for each in (start, end, step))
+    element_type = out.element_type if out else SCALAR_TYPES.get(int(dtype)) if dtype is not None else None
+    size = ELEMENT_BITS[element_type or ("int64" if is_integer else "fp32")] // 8
+    elements = max(ceil((end - start) / step), 0)
+    return ModelledWork(0, elements, 0, elements * size)
+
+
+def created(arguments: Arguments) -> ModelledWork | None:
+    """As many elements as numbers among the inputs say, written.
+
+    `settings.layouts`: for each number of inputs that its overloads have, which are the `sizes`, `out` and `dtype`.
+    `settings.type`: the type where neither of these was recorded.
+    """
+    layouts = arguments.settings.get("layouts")
+    layout = layouts.get(str(len(arguments.call.inputs))) if isinstance(layouts, dict) else None
+    if layout is None:
+        return None
+    roles = {str(at): index for at, index in enumerate(layout["sizes"])}
+    at = replace(arguments, operands=roles | {role: index for role, index in layout.items() if role != "sizes"})
+    sizes = [number(at.value(role)) for role in roles]
+    out, dtype = at.tensor("out"), number(at.value("dtype"))
+    element_type = out.element_type if out else SCALAR_TYPES.get(int(dtype)) if dtype is not None else None
+    elements = int(prod(size for size in sizes if size is not None))
+    size = ELEMENT_BITS[element_type or str(arguments.settings["type"])] // 8
+    return None if None in sizes else ModelledWork(0, elements, 0, elements * size)
+
+
+_ARANGE = {
+    2: {"end": 0, "out": 1},
+    4: {"start": 0, "end": 1, "step": 2, "out": 3},
+    5: {"end": 0, "dtype": 1},
+    6: {"start": 0, "end": 1, "dtype": 2},
+    7: {"start": 0, "end": 1, "step": 2, "dtype": 3},
+}
+
+
+# Quantisation: reading in one type, writing in another, with scales.
+
+_OPERATIONS = 2  # a product with the scale and a rounding, or a difference and a product
+_SCALAR_TYPES = {  # c10/core/ScalarType.h: how a type is recorded where it is an argument
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "fp16", 6: "fp32", 7: "fp64",
+    12: "int8", 13: "uint8", 14: "int32", 15: "bf16", 23: "fp8", 24: "fp8", 25: "fp8", 26: "fp8", 44: "e8m0",
+}  # fmt: skip
+
+
+def converted(arguments: Arguments) -> ModelledWork | None:
+    """`input` to as many elements of another type, with `scale` and `zero` where those are tensors.
+
+    The type is `settings.output`, a key of ELEMENT_BITS, or `input` for that of the input; without that setting the
+    input `type`, by its number in PyTorch. `settings.mask`: a mask of what was clipped is written too.
+    """
+    source = arguments.tensor("input")
+    kind = _output_type(arguments, source) if source is not None else None
+    if source is None or kind is None:
+        return None
+    read = sum(t.bytes for t in (source, arguments.tensor("scale"), arguments.tensor("zero")) if t is not None)
+    written = Tensor(source.shape, kind).bytes + (source.elements if arguments.settings.get("mask") else 0)
+    return ModelledWork(0, _OPERATIONS * source.elements, read, written)
+
+
+def _output_type(arguments: Arguments, source: Tensor) -> str | None:
+    output = arguments.settings.get("output")
+    if output is not None:
+        return source.element_type if output == "input" else str(output)
+    number = arguments.value("type")
+    kind = _SCALAR_TYPES.get(number) if type(number) is int else None
+    return kind if kind in ELEMENT_BITS else None
+
+
+# Operators that look at their operands in another way, or leave all work to operators inside them.
+
+
+def view(_arguments: Arguments) -> ModelledWork:
+    """No work of its own: what it launches, if anything, the operators inside it do."""
+    return NOTHING
+
+
+FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
+    "one_pass": one_pass,
+    "reduction": reduction,
+    "arange": arange,
+    "created": created,
+    "converted": converted,
+    "view": view,
+}

@@ -5,14 +5,12 @@ from __future__ import annotations
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.call import Tensor
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ModelledWork, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xsp_analyze.work_models.arguments import Arguments
-    from xsp_analyze.work_models.call import Call
+    from xsp_analyze.work_models.call import Arguments, Call
 
 __all__ = ["FORMULAS"]
 

@@ -11,13 +11,12 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
-from xsp_analyze.work_models.work import ModelledWork
+from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xsp_analyze.work_models.arguments import Arguments
+    from xsp_analyze.work_models.call import Arguments
 
 __all__ = ["FORMULAS"]
 

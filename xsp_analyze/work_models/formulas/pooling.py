@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
+from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
 from xsp_analyze.work_models.results import numbers
-from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsp_analyze.work_models.arguments import Arguments
+    from xsp_analyze.work_models.call import Arguments
 
 __all__ = ["FORMULAS"]
 

@@ -1,27 +1,18 @@
-"""Products of matrices: two flop a multiply-add, eight a complex one.
-
-Every operand that has a role is read once, but for `output`, which the caller gives and which tells the type that is
-written. What is fused behind the product (bias, activation, scaling) is read, and its arithmetic is not counted.
-
-Settings that all formulas here take: `output`, the element type of the output, if not the first factor's; `pairs`, that
-a uint8 element is two values of 4 bits (FP4), as shapes count them in bytes.
-"""
+"""Products of matrices, convolutions and recurrent cells: two flop a multiply-add, eight a complex one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.call import ELEMENT_BITS, Tensor
+from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
 from xsp_analyze.work_models.results import broadcast
-from xsp_analyze.work_models.work import ModelledWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from xsp_analyze.work_models.arguments import Arguments
-
-__all__ = ["FORMULAS"]
+    from xsp_analyze.work_models.call import Arguments
 
 _MATRIX = 2
 _BATCH = 3
@@ -34,6 +25,8 @@ _TYPE_NUMBERS = {
     23: "fp8", 24: "fp8", 25: "fp8", 26: "fp8",
 }  # fmt: skip
 """PyTorch's c10::ScalarType, by which an `out_dtype` is recorded."""
+
+__all__ = ["FORMULAS"]
 
 
 def matrix_product(arguments: Arguments) -> ModelledWork | None:
@@ -187,6 +180,244 @@ def _output_type(arguments: Arguments, factor: Tensor) -> str:
     return str(arguments.settings.get("output", factor.element_type))
 
 
+# Recurrent cells: the products of their gates over all steps.
+#
+# Every row of a step is multiplied by every weight matrix of every layer and direction once, so that the flop are two
+# a
+# weight and row, whatever the cell is. Lists of tensors have the type of the input, as profilers do not write it.
+
+
+def recurrent(arguments: Arguments) -> ModelledWork | None:
+    """Layers over sequences: `input` (steps, batch, features), or the rows of all steps packed (rows, features).
+
+    Roles that begin with `weights` are matrices and biases, with `state` the states at the start, h before c; each may
+    be a list. `bidirectional` tells how wide the output is, without which the bytes written are not known.
+    `settings.single`: one step of one cell, which writes its states alone. Beside products the sum and the function of
+    every gate count; what combines gates does not.
+    """
+    arguments = _past_batch_sizes(arguments)
+    steps = arguments.tensor("input")
+    weights, states = _tensors(arguments, "weights"), _tensors(arguments, "state")
+    matrices = [t for t in weights if len(t.shape) == _MATRIX]
+    if steps is None or not steps.shape or not matrices or not states:
+        return None
+    rows = steps.elements // max(steps.shape[-1], 1)
+    gates = sum(t.shape[0] for t in matrices if t.shape[0] == matrices[0].shape[0]) // 2  # input's and state's agree
+    read = steps.bytes + sum(t.bytes for t in (*weights, *states))
+    return ModelledWork(2 * rows * _elements(matrices), 2 * rows * gates, read, _written(arguments, states, rows))
+
+
+def recurrent_backward(arguments: Arguments) -> ModelledWork | None:
+    """Of whole layers: the gradients of input and states, and of weights if the last of `mask` says so.
+
+    Each takes the forward's multiply-adds; libraries give that of the input along with those of the states.
+    """
+    steps, mask = arguments.tensor("input"), arguments.value("mask")
+    weights, states = _tensors(arguments, "weights"), _tensors(arguments, "state")
+    if steps is None or not steps.shape or not weights or not isinstance(mask, list) or not mask:
+        return None
+    rows = steps.elements // max(steps.shape[-1], 1)
+    of_weights = bool(mask[-1])
+    size = sum(t.bytes for t in weights)
+    read = steps.bytes + size + sum(t.bytes for role in ("state", "other") for t in _tensors(arguments, role))
+    written = sum(t.bytes for t, computed in zip((steps, *states), mask, strict=False) if computed)
+    flop = 2 * rows * _elements([t for t in weights if len(t.shape) == _MATRIX]) * (1 + of_weights)
+    return ModelledWork(flop, 0, read, written + size * of_weights)
+
+
+def fused_cell(arguments: Arguments) -> ModelledWork | None:
+    """What a cell does behind its products: gates read, states written.
+
+    `settings.flop`: operations a hidden unit; `settings.written`: how many arrays of the size of `state` are written.
+    """
+    state = arguments.tensor("state")
+    flop, written = arguments.settings.get("flop"), arguments.settings.get("written")
+    if state is None or not isinstance(flop, int) or not isinstance(written, int):
+        return None
+    return ModelledWork(0, flop * state.elements, sum(t.bytes for t in arguments.every_tensor()), written * state.bytes)
+
+
+def _past_batch_sizes(arguments: Arguments) -> Arguments:
+    """Packed sequences come with the rows of each step, integers, behind the input: all else is one place on."""
+    second = arguments.call.inputs[1] if len(arguments.call.inputs) > 1 else None
+    if not isinstance(second, Tensor) or second.element_type != "int64":
+        return arguments
+    return replace(arguments, operands={name: at + (at > 0) for name, at in arguments.operands.items()})
+
+
+def _tensors(arguments: Arguments, role: str) -> list[Tensor]:
+    """The tensors of all roles that begin so, lists laid out and of the type of the input."""
+    steps, inputs = arguments.tensor("input"), arguments.call.inputs
+    tensors: list[Tensor] = []
+    for each in (inputs[i] for name, i in arguments.operands.items() if name.startswith(role) and i < len(inputs)):
+        if isinstance(each, Tensor):
+            tensors.append(each)
+        elif each and steps is not None:
+            tensors += [replace(t, element_type=steps.element_type) for t in each]
+    return tensors
+
+
+def _written(arguments: Arguments, states: Sequence[Tensor], rows: int) -> int | None:
+    """Bytes of the states at the end, and of the output of all steps."""
+    last = sum(t.bytes for t in states)
+    if arguments.settings.get("single"):
+        return last
+    bidirectional = arguments.value("bidirectional")
+    if bidirectional is None:
+        return None
+    return last + states[0].like((rows, states[0].shape[-1] * (2 if bidirectional else 1))).bytes
+
+
+def _elements(matrices: Sequence[Tensor]) -> int:
+    return sum(t.elements for t in matrices)
+
+
+# What a convolution multiplies and puts out, from the shapes of image and filter, stride, padding and dilation.
+#
+# Those are in `Concrete Inputs`, which PyTorch's profiler writes since torch 2.1; padding by name, `same`, it writes
+# as
+# nothing, and the operators inside have it in numbers. Without them the output is taken from the first input of the
+# operator that runs next, if batch and channels agree.
+
+_Shape = tuple[int, ...]
+_UNSAID = {"dilation": 1, "output_padding": 0, "groups": 1}  # what an operator without such an argument does
+
+
+@dataclass(frozen=True, slots=True)
+class _Geometry:
+    """A convolution's settings, each for every dimension of space."""
+
+    stride: _Shape
+    padding: _Shape
+    dilation: _Shape
+    output_padding: _Shape
+    groups: int
+    transposed: bool
+
+    def output(self, image: _Shape, weight: _Shape) -> _Shape:
+        """The output's shape: `Conv2d` and `ConvTranspose2d` of PyTorch's documentation, section Shape."""
+        space = zip(
+            image[-len(self.stride) :],
+            weight[2:],
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.output_padding,
+            strict=True,
+        )
+        channels = weight[1] * self.groups if self.transposed else weight[0]
+        sizes = [
+            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + more + 1
+            if self.transposed
+            else (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            for size, kernel, stride, padding, dilation, more in space
+        ]
+        return (*image[: -len(self.stride) - 1], channels, *sizes)
+
+
+def convolution(arguments: Arguments) -> ModelledWork | None:
+    """`image` (batch, channels, ...) by `weight`, all operands read; None where nothing tells the output's shape.
+
+    `settings.transposed`: whether it always is; else the input of that name says. `settings.depthwise`: there are as
+    many groups as channels.
+    """
+    image, weight = arguments.tensor("image"), arguments.tensor("weight")
+    dimensions = len(weight.shape) - 2 if weight else 0
+    if image is None or weight is None or dimensions < 1 or len(image.shape) not in {dimensions + 1, dimensions + 2}:
+        return None
+    geometry = _geometry(arguments, image, weight)
+    if geometry is None:
+        return None if _transposed(arguments) else _as_followed(arguments, image, weight)
+    channels = weight.shape[0] if geometry.transposed else weight.shape[1] * geometry.groups
+    output = geometry.output(image.shape, weight.shape)
+    if image.shape[-dimensions - 1] != channels or min(output) < 0:
+        return None
+    positions = image.shape if geometry.transposed else output  # each channel takes or gives a filter's product
+    return _convolution_work(arguments, prod(positions) * prod(weight.shape[1:]), image, output)
+
+
+def convolution_backward(arguments: Arguments) -> ModelledWork | None:
+    """The gradients that `mask` asks for of `image`, `weight` and bias, from the output's: `gradient`.
+
+    Those of image and weight each take the multiply-adds of the convolution itself, that of the bias one addition an
+    element. Files do not have the mask before torch 2.1. `settings.inside`: operators inside tell as much; else None.
+    """
+    gradient, image, weight = (arguments.tensor(role) for role in ("gradient", "image", "weight"))
+    mask = _mask(arguments)
+    if gradient is None or image is None or weight is None or mask is None:
+        return None
+    if len(gradient.shape) != len(image.shape) or len(image.shape) != len(weight.shape) or len(weight.shape) <= 1:
+        return None
+    of_image, of_weight, of_bias = mask
+    channels = gradient.shape[1]
+    positions = image if _transposed(arguments) else gradient
+    flop = 2 * positions.elements * prod(weight.shape[1:]) * (of_image + of_weight)
+    read = gradient.bytes + weight.bytes * of_image + image.bytes * of_weight
+    written = image.elements * of_image + weight.elements * of_weight + channels * of_bias
+    return ModelledWork(flop, gradient.elements * of_bias, read, image.like((written,)).bytes)
+
+
+def _mask(arguments: Arguments) -> tuple[bool, bool, bool] | None:
+    value = arguments.value("mask")
+    if not isinstance(value, list):
+        ends = tuple(f"_backward_{of}" for of in ("input", "weight", "bias"))
+        value = [any(name.endswith(end) for name in arguments.call.inner) for end in ends]
+        value = value if any(value) else []
+    if len(value) not in {2, 3}:
+        return None
+    image, weight, bias = (bool(each) for each in [*value, False][:3])
+    return image, weight, bias
+
+
+def _convolution_work(arguments: Arguments, multiply_adds: int, image: Tensor, output: _Shape) -> ModelledWork:
+    operands = (arguments.tensor(role) for role in arguments.operands)
+    return ModelledWork(2 * multiply_adds, 0, sum(t.bytes for t in operands if t is not None), image.like(output).bytes)
+
+
+def _as_followed(arguments: Arguments, image: Tensor, weight: Tensor) -> ModelledWork | None:
+    following = arguments.call.following
+    if following is None or not len(following.shape) == len(image.shape) == len(weight.shape):
+        return None
+    if following.shape[:2] != (image.shape[0], weight.shape[0]):
+        return None
+    return _convolution_work(arguments, prod(weight.shape[1:]) * following.elements, image, following.shape)
+
+
+def _transposed(arguments: Arguments) -> bool:
+    return bool(arguments.settings.get("transposed", arguments.value("transposed", default=False)))
+
+
+def _geometry(arguments: Arguments, image: Tensor, weight: Tensor) -> _Geometry | None:
+    """The settings that the call was recorded with; None where they were not, or are not known."""
+    dimensions, transposed = len(weight.shape) - 2, _transposed(arguments)
+    stride, padding, dilation, output_padding = (
+        _sizes(arguments.value(role, None if role in arguments.operands else _UNSAID.get(role)), dimensions)
+        for role in ("stride", "padding", "dilation", "output_padding")
+    )
+    if not transposed:
+        output_padding = (0,) * dimensions
+    groups = (image.shape[-dimensions - 1],) if arguments.settings.get("depthwise") else _groups(arguments)
+    if stride is None or padding is None or dilation is None or output_padding is None or groups is None:
+        return None
+    if min(*stride, *groups) < 1:
+        return None
+    return _Geometry(stride, padding, dilation, output_padding, groups[0], transposed)
+
+
+def _groups(arguments: Arguments) -> _Shape | None:
+    return _sizes(arguments.value("groups", None if "groups" in arguments.operands else _UNSAID["groups"]), 1)
+
+
+def _sizes(value: object, dimensions: int) -> _Shape | None:
+    """`[1, 2]`, or one number for all; None where it is neither: padding by name, `same`, is recorded as nothing."""
+    values = value if isinstance(value, list) else [value]
+    sizes = tuple(size for size in values if type(size) is int)
+    if not sizes or len(sizes) != len(values):
+        return None
+    sizes = sizes * dimensions if len(sizes) == 1 else sizes
+    return sizes if len(sizes) == dimensions else None
+
+
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "grouped_product": grouped_product,
     "half_product": half_product,
@@ -194,4 +425,9 @@ FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "matrix_product": matrix_product,
     "product_backward": product_backward,
     "weight_only_product": weight_only_product,
+    "fused_cell": fused_cell,
+    "recurrent": recurrent,
+    "recurrent_backward": recurrent_backward,
+    "convolution": convolution,
+    "convolution_backward": convolution_backward,
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xsp_analyze.merge.alignment import Alignment, align
-from xsp_analyze.merge.replays.sure_pairs import sure_pairs
+from xsp_analyze.merge.replays.pairing import sure_pairs
 from xsp_model.limits import limited
 
 _Pairs = tuple[tuple[int, int], ...]

@@ -1,0 +1,337 @@
+"""Ties layers and kernels of one run to the same of another: by name, type, shapes, grid, block and order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.frames.activities import AXES, device_activities, shapes_of, with_shapes
+from xsp_analyze.frames.kernel_means import aligned
+from xsp_analyze.frames.steps import steps_of
+from xsp_analyze.merge.alignment import Alignment, align
+from xsp_model import Finding, LedgerKind, Severity, XspError
+from xsp_model.tree import innermost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from xsp_model import Trace
+    from xsp_model.arrays import Bools
+
+__all__ = [
+    "Matched",
+    "Resolved",
+    "base_name",
+    "kernel_work",
+    "layer_sequence",
+    "match_kernels",
+    "match_layers",
+    "normal_name",
+    "resolve_parents",
+    "template",
+    "with_identities",
+]
+
+_MAX_SHOWN = 3
+_LONGEST_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """An alignment of `what` (layers or kernels), with the words for each side's items."""
+
+    what: str
+    alignment: Alignment
+    first: Sequence[str]
+    second: Sequence[str]
+
+    def require(self, min_rate: float, first: str, second: str) -> None:
+        """XspError with the match rate and the first mismatches where fewer than `least` match."""
+        if self.alignment.rate < min_rate:
+            raise XspError(
+                f"{self.what} of {first} and {second} match at {self.alignment.rate:.3f}, less than {min_rate:g}: "
+                + self.differences(),
+                advice="Take both runs of the same work with autotuning off, or accept less with --min-match",
+            )
+
+    def differences(self) -> str:
+        """The first mismatches, in one line."""
+        gaps = self.alignment.mismatches()
+        shown = [self._difference(a, b) for a, b in gaps[:_MAX_SHOWN]]
+        more = f"; and {len(gaps) - _MAX_SHOWN} more places" if len(gaps) > _MAX_SHOWN else ""
+        return "; ".join(shown) + more
+
+    def _difference(self, first: Sequence[int], second: Sequence[int]) -> str:
+        index = first[0] if first else second[0]
+        return f"at {index}: {_list_labels(self.first, first)} against {_list_labels(self.second, second)}"
+
+    def finding(self, first: str, second: str) -> Finding:
+        """The ledger's row: the match rate, and the first mismatches where there are any."""
+        pairs, rate = len(self.alignment.pairs), self.alignment.rate
+        longest = max(self.alignment.first_count, self.alignment.second_count)
+        detail = f"{self.what} of {first} and {second} match at {rate:.3f} ({pairs} of {longest})"
+        if pairs == longest:
+            return Finding(LedgerKind(f"match_{self.what}"), detail, max(pairs, 1), Severity.INFO)
+        return Finding(
+            LedgerKind(f"match_{self.what}"),
+            f"{detail}; {self.differences()}",
+            longest - pairs,
+            Severity.WARNING,
+            advice="What has no counterpart keeps its own run's numbers and has no others",
+        )
+
+
+def _list_labels(labels: Sequence[str], indices: Sequence[int]) -> str:
+    if not indices:
+        return "nothing"
+    shown = ", ".join(_short(labels[p]) for p in indices[:_MAX_SHOWN])
+    return shown + (f" and {len(indices) - _MAX_SHOWN} more" if len(indices) > _MAX_SHOWN else "")
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST_NAME else label[: _LONGEST_NAME - 3] + "..."
+
+
+# Gives the layers of one run the identity they have in another.
+
+_INSTANCE = r"_\d+$"
+_IDENTITY = ("layer_index", "layer_name", "layer_type")
+
+
+def layer_sequence(trace: Trace) -> pl.DataFrame:
+    """One row a layer with own work, in order: layer_index, layer_name, layer_type, kind, shapes (of its first call).
+
+    `kind` is the type as runs are compared by: that of the range `Linear_3` is `Linear`, as the module's of this name.
+    """
+    return (
+        trace.scan("layers")
+        .filter(pl.col("layer_index").is_not_null())
+        .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+        .group_by(_IDENTITY)
+        .agg(pl.col("shapes").drop_nulls().first())
+        .with_columns(pl.col("layer_type").str.replace(_INSTANCE, "").alias("kind"))
+        .sort("layer_index")
+        .collect()
+    )
+
+
+def match_layers(reference: Trace, other: Trace) -> tuple[Matched, pl.DataFrame]:
+    """How well the layers match by name, type and shapes, and the new identity of each of the other's layers.
+
+    The frame has layer_index and new_index, new_name, new_type; a layer without a counterpart comes after all others
+    under its own name. Shapes count only where both runs recorded them.
+    """
+    ours, theirs = layer_sequence(reference), layer_sequence(other)
+    with_shapes = ours["shapes"].is_not_null().any() and theirs["shapes"].is_not_null().any()
+    columns = ["layer_name", "kind", *(["shapes"] if with_shapes else [])]
+    alignment = align(ours.select(columns).rows(), theirs.select(columns).rows())
+    labels = [
+        [f"{name} ({kind})" for name, kind in t.select("layer_name", "layer_type").rows()] for t in (ours, theirs)
+    ]
+    partner = {j: i for i, j in alignment.pairs}
+    beyond = int(ours["layer_index"].max() or 0) + 1 if ours.height else 0  # type: ignore[arg-type]
+    rows = []
+    for j, (index, name, kind) in enumerate(theirs.select(_IDENTITY).iter_rows()):
+        identity = ours.row(partner[j])[:3] if j in partner else (beyond + j, name, kind)
+        rows.append((index, *identity))
+    mapping = pl.DataFrame(
+        rows,
+        schema={
+            "layer_index": pl.Int64,
+            "new_index": pl.Int64,
+            "new_name": pl.Categorical,
+            "new_type": pl.Categorical,
+        },
+        orient="row",
+    )
+    return Matched("layers", alignment, labels[0], labels[1]), mapping
+
+
+def with_identities(layers: pl.DataFrame, mapping: pl.DataFrame) -> pl.DataFrame:
+    """The table `layers` with the identities of the mapping; calls without own work keep theirs."""
+    new = pl.col("new_index").is_not_null()
+    return (
+        layers.join(mapping, on="layer_index", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("new_index").alias("layer_index"),
+            pl.when(new).then("new_name").otherwise("layer_name").alias("layer_name"),
+            pl.when(new).then("new_type").otherwise("layer_type").alias("layer_type"),
+        )
+        .drop("new_index", "new_name", "new_type")
+    )
+
+
+# One spelling for a kernel's name, whichever profiler wrote it.
+
+_SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"<unnamed>|\{anonymous\}|\(anonymous namespace\)|_GLOBAL__N__\w+"), "(anonymous)"),
+    (re.compile(r"\(bool\)\s*0\b|\bfalse\b"), "0"),
+    (re.compile(r"\(bool\)\s*1\b|\btrue\b"), "1"),
+    (re.compile(r"\((?:unsigned )?(?:char|short|int|long|long long)\)\s*(-?\d+)"), r"\1"),  # (int)4: a template value
+    (re.compile(r"\b(-?\d+)[uUlL]+\b"), r"\1"),  # 3ul
+    (re.compile(r"\[lambda\(([^\[\]]*)\) \(instance (\d+)\)\]"), r"{lambda(\1)#\2}"),
+    (re.compile(r"\{lambda\(([^{}]*)\)#(\d+)\}"), r"{lambda#\2}"),  # some profilers leave out the parameters
+    (re.compile(r"\bunsigned (?=char|short|int|long)"), "u"),
+    (re.compile(r"\bstd::__1::|\bstd::__cxx11::"), "std::"),
+    (re.compile(r"^(?:void|static|__global__)\s+"), ""),
+    (re.compile(r"\s+"), ""),
+)
+_CLONE = re.compile(r"\s*\[clone [^\]]*\]$")
+
+
+def normal_name(name: str) -> str:
+    """The whole name without what profilers spell differently: blanks, casts of template values, unnamed namespaces."""
+    name = _CLONE.sub("", name.strip())
+    for pattern, spelling in _SPELLINGS:
+        name = pattern.sub(spelling, name)
+    return name
+
+
+def base_name(name: str) -> str:
+    """The function alone: no return type, namespaces, template arguments or parameters."""
+    depth, kept = 0, []
+    for character in normal_name(name).replace("operator()", "call").replace("(anonymous)::", ""):
+        if character in "<({[":
+            if character == "(" and depth == 0:
+                break
+            depth += 1
+        elif character in ">)}]":
+            depth -= 1
+        elif depth == 0:
+            kept.append(character)
+    return "".join(kept).rsplit("::", 1)[-1]
+
+
+# Ties the kernels of one run to the same kernels of another by name, grid, block and order.
+
+
+def kernel_work(trace: Trace) -> pl.DataFrame:
+    """The kernels in launch order with `execution`: the same number for the same kernel of every step."""
+    activities = with_shapes(trace, device_activities(trace))
+    steps = steps_of(trace)
+    if steps.is_empty():
+        ordered = activities.sort("launch_ns", "start_ns", "span_id").with_row_index("execution")
+        rows = ordered.with_columns(pl.lit(0, pl.Int64).alias("step"))
+    else:
+        rows = aligned(activities.with_columns(shapes_of(trace, activities)), steps)
+    return rows.filter(pl.col("kind").cast(pl.String) == "kernel").sort("run_id", "step", "launch_ns", "span_id")
+
+
+def template(work: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of the first of the steps that hold the most, of the first run."""
+    if work.is_empty():
+        return work
+    counts = (
+        work.group_by("run_id", "step").len().sort("run_id", pl.col("len"), "step", descending=[False, True, False])
+    )
+    return work.filter(pl.col("run_id") == counts["run_id"][0], pl.col("step") == counts["step"][0])
+
+
+def match_kernels(ours: pl.DataFrame, theirs: pl.DataFrame) -> tuple[Matched, pl.DataFrame]:
+    """How well the kernels match, and pairs of rows: `first` of ours, `second` of theirs.
+
+    Where theirs is a whole multiple of ours (a profiler that saw several steps) each of ours has several partners.
+    Names are compared whole, or by the function alone where that finds more: some profilers write no more.
+    """
+    repeats = max(round(theirs.height / ours.height), 1) if ours.height else 1
+    aligned = max((_align(ours, theirs, repeats, spell) for spell in (normal_name, base_name)), key=lambda a: a.rate)
+    labels = [_labels(ours) * repeats, _labels(theirs)]
+    pairs = pl.DataFrame(aligned.pairs, schema={"first": pl.Int64, "second": pl.Int64}, orient="row")
+    pairs = pairs.with_columns(pl.col("first") % max(ours.height, 1))
+    return Matched("kernels", aligned, labels[0], labels[1]), pairs
+
+
+def _align(ours: pl.DataFrame, theirs: pl.DataFrame, repeats: int, spell: Callable[[str], str]) -> Alignment:
+    spelling = {name: spell(name) for name in {*ours["name"].cast(pl.String), *theirs["name"].cast(pl.String)}}
+    return align(_keys(ours, spelling) * repeats, _keys(theirs, spelling))
+
+
+def _keys(kernels: pl.DataFrame, spelling: dict[str, str]) -> list[Hashable]:
+    names = [spelling[name] for name in kernels["name"].cast(pl.String)]
+    return list(zip(names, kernels.select(AXES).rows(), strict=True))
+
+
+def _labels(kernels: pl.DataFrame) -> list[str]:
+    shapes = kernels.select(AXES).rows()
+    names = kernels["name"].cast(pl.String).to_list()
+    return [f"{name} grid {_size(s[:3])} block {_size(s[3:])}" for name, s in zip(names, shapes, strict=True)]
+
+
+def _size(axes: tuple[int | None, ...]) -> str:
+    return "x".join("?" if axis is None else str(axis) for axis in axes)
+
+
+# Resolves the ambiguous parents of an asynchronous run from a serialised run of the same work.
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The asynchronous run's spans with the layers that the serialised run gives, and how well the two match."""
+
+    spans: pl.DataFrame
+    matched: Matched
+    findings: Sequence[Finding]
+
+
+def resolve_parents(free: tuple[Trace, pl.DataFrame], serialised: tuple[Trace, pl.DataFrame]) -> Resolved:
+    """Each run comes with its table `layers` under common identities.
+
+    Kernels that started from a host span with two possible parents get the layer that the same kernel (by name, grid,
+    block and order) has in the serialised run, in their own step.
+    """
+    work, sure = kernel_work(free[0]), template(kernel_work(serialised[0]))
+    step = template(work)
+    matched, pairs = match_kernels(step, sure)
+    spans = free[0].frame("spans")
+    doubtful = _in_doubt(spans)
+    index = _layer_index(serialised, sure["span_id"].gather(pairs["second"]))
+    right = pl.DataFrame({"execution": step["execution"].gather(pairs["first"]), "layer_index": index})
+    targets = work.filter(pl.Series(doubtful[work["span_id"].to_numpy()])).select(
+        "execution", "span_id", "run_id", "step"
+    )
+    layer_of_execution = targets.join(right, on="execution", how="inner").drop_nulls("layer_index")
+    calls = _calls(free[1], spans).unique(["run_id", "step", "layer_index"], keep="first", maintain_order=True)
+    moved = layer_of_execution.join(calls, on=["run_id", "step", "layer_index"], how="inner", nulls_equal=True).select(
+        "span_id", pl.col("call_id").alias("right_id")
+    )
+    changed = spans.join(moved, on="span_id", how="left", maintain_order="left").with_columns(
+        pl.coalesce("right_id", "layer_id").alias("layer_id"),
+        pl.when(pl.col("right_id").is_not_null()).then(pl.lit("layer", pl.Categorical)).otherwise("attribution")
+        .alias("attribution"),
+    )  # fmt: skip
+    differs = int((changed["right_id"].is_not_null() & changed["right_id"].ne_missing(spans["layer_id"])).sum())
+    return Resolved(changed.drop("right_id"), matched, _findings(len(moved), differs, len(targets)))
+
+
+def _in_doubt(spans: pl.DataFrame) -> Bools:
+    """Which spans have themselves, or above them, a span with two possible parents."""
+    parent = spans["parent_id"].fill_null(-1).to_numpy()
+    ambiguous = spans["ambiguous"].fill_null(value=False).to_numpy()
+    return np.asarray(innermost(parent, ambiguous) >= 0)
+
+
+def _layer_index(run: tuple[Trace, pl.DataFrame], span_ids: pl.Series) -> pl.Series:
+    layer = run[0].frame("spans")["layer_id"].gather(span_ids)
+    calls = run[1].select(pl.col("span_id").alias("layer_id"), "layer_index")
+    return pl.DataFrame({"layer_id": layer}).join(calls, on="layer_id", how="left", maintain_order="left")[
+        "layer_index"
+    ]
+
+
+def _calls(layers: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    where = spans.select("span_id", "run_id", "step", "start_ns")
+    calls = layers.filter(pl.col("layer_index").is_not_null()).join(where, on="span_id").sort("start_ns", "span_id")
+    return calls.select("run_id", "step", "layer_index", pl.col("span_id").alias("call_id"))
+
+
+def _findings(resolved_count: int, differs: int, doubtful: int) -> list[Finding]:
+    detail = f"kernels with two possible parents got theirs from the serialised run; {differs} of them another one"
+    left = "kernels with two possible parents have no counterpart in the serialised run and keep the later parent"
+    return [
+        Finding(LedgerKind.PARENT_RESOLVED, detail, resolved_count),
+        Finding(LedgerKind.PARENT_UNRESOLVED, left, doubtful - resolved_count),
+    ]
