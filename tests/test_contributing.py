@@ -134,10 +134,7 @@ def toy(frames: StepFrames) -> pl.LazyFrame:
     return frames.work.lazy().group_by(*frames.by, name).agg(time).sort(*frames.by, "name")
 '''
 }
-_ANALYSIS_LINES = (
-    ("from xsp_analyze.analyses.", "from xsp_analyze.analyses.x01_toy import toy"),
-    ("    energy,", "    toy,"),
-)
+_ANALYSIS_LINES = (('    "B14"', '    "X01": "x01_toy",'),)
 
 _RUNS = """
 import sys

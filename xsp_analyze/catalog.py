@@ -1,132 +1,139 @@
-"""Every analysis, listed once."""
+"""Every analysis, listed once: its id, and its module, which is imported when the analysis is asked for."""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from xsp_analyze.analyses.a01_model_information import model_information
-from xsp_analyze.analyses.a02_layer_information import layer_information
-from xsp_analyze.analyses.a03_layer_latency import layer_latency
-from xsp_analyze.analyses.a04_layer_memory import layer_memory
-from xsp_analyze.analyses.a05_layer_type_distribution import layer_type_distribution
-from xsp_analyze.analyses.a06_layer_latency_by_type import layer_latency_by_type
-from xsp_analyze.analyses.a07_layer_memory_by_type import layer_memory_by_type
-from xsp_analyze.analyses.a08_kernel_information import kernel_information
-from xsp_analyze.analyses.a09_kernel_roofline import kernel_roofline
-from xsp_analyze.analyses.a10_kernel_by_name import kernel_by_name
-from xsp_analyze.analyses.a11_kernel_by_layer import kernel_by_layer
-from xsp_analyze.analyses.a12_metrics_by_layer import metrics_by_layer
-from xsp_analyze.analyses.a13_gpu_share_by_layer import gpu_share_by_layer
-from xsp_analyze.analyses.a14_layer_roofline import layer_roofline
-from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
-from xsp_analyze.analyses.b01_ledger import ledger
-from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
-from xsp_analyze.analyses.b03_timeline import timeline
-from xsp_analyze.analyses.b04_launch import launch
-from xsp_analyze.analyses.b05_library import library_calls
-from xsp_analyze.analyses.b06_module_tree import module_tree
-from xsp_analyze.analyses.b07_copies import copies
-from xsp_analyze.analyses.b08_collectives import collectives
-from xsp_analyze.analyses.b09_memory import memory
-from xsp_analyze.analyses.b10_critical_path import critical_path
-from xsp_analyze.analyses.b11_modelled_work import modelled_work
-from xsp_analyze.analyses.b14_energy import energy
-from xsp_analyze.analyses.b16_idle_calls import idle_calls
-from xsp_analyze.analyses.b17_kernel_by_class import kernel_by_class
-from xsp_analyze.analyses.b18_graph_replays import replayed_graphs
-from xsp_analyze.analyses.b19_compiled_code import kernels_of_compiled_code
-from xsp_analyze.analyses.b20_serving_steps import serving_steps
-from xsp_analyze.analyses.b21_mixture_of_experts import expert_blocks, mixture_of_experts
-from xsp_analyze.analyses.b23_operators_by_shape import operators_by_shape
-from xsp_analyze.analyses.b24_flop_utilisation import flop_utilisation
-from xsp_analyze.analyses.b25_serving_phases import serving_phases
-from xsp_analyze.analyses.b26_kernel_waves import kernel_waves
-from xsp_analyze.analyses.b27_measured_work import measured_work
-from xsp_analyze.analyses.b28_repeated_blocks import positions_of_blocks
-from xsp_analyze.analyses.b29_ranks import ranks
-from xsp_analyze.analyses.b30_stragglers import stragglers
-from xsp_analyze.analyses.b31_bus_bandwidth import bus_bandwidth
-from xsp_analyze.analyses.b32_memory_curve import memory_over_time
-from xsp_analyze.analyses.b33_memory_owners import memory_at_peak
-from xsp_analyze.analyses.b34_allocations_at_peak import allocations_at_peak
-from xsp_analyze.analyses.b35_stages import stages
-from xsp_analyze.analyses.b36_accuracy_and_outputs import accuracy_and_outputs
-from xsp_analyze.analyses.b37_system_shares import system_shares
-from xsp_analyze.analyses.b38_batch_sizes import batch_sizes
-from xsp_analyze.analyses.nsys import NSYS_REPORTS
-from xsp_analyze.analyses.recipes import NSYS_RECIPES
+from xsp_analyze.core import Analysis
 from xsp_model import XspError
 from xsp_model.closest import closest
 
 if TYPE_CHECKING:
-    from xsp_analyze.core import Analysis
+    from collections.abc import Mapping
 
-__all__ = ["ANALYSES", "find"]
+__all__ = ["all_analyses", "analyses_in", "find"]
 
-ANALYSES: tuple[Analysis, ...] = (
-    model_information,
-    layer_information,
-    layer_latency,
-    layer_memory,
-    layer_type_distribution,
-    layer_latency_by_type,
-    layer_memory_by_type,
-    kernel_information,
-    kernel_roofline,
-    kernel_by_name,
-    kernel_by_layer,
-    metrics_by_layer,
-    gpu_share_by_layer,
-    layer_roofline,
-    kernel_by_model,
-    ledger,
-    profiling_overhead,
-    timeline,
-    launch,
-    library_calls,
-    module_tree,
-    copies,
-    collectives,
-    memory,
-    critical_path,
-    modelled_work,
-    energy,
-    idle_calls,
-    kernel_by_class,
-    replayed_graphs,
-    kernels_of_compiled_code,
-    serving_steps,
-    mixture_of_experts,
-    expert_blocks,
-    operators_by_shape,
-    flop_utilisation,
-    serving_phases,
-    kernel_waves,
-    measured_work,
-    positions_of_blocks,
-    ranks,
-    stragglers,
-    bus_bandwidth,
-    memory_over_time,
-    memory_at_peak,
-    allocations_at_peak,
-    stages,
-    accuracy_and_outputs,
-    system_shares,
-    batch_sizes,
-    *NSYS_REPORTS,
-    *NSYS_RECIPES,
-)
-"""In the order in which `xsp analyses` lists them."""
+_MODULES: Mapping[str, str] = {
+    "A01": "a01_model_information",
+    "A02": "a02_layer_information",
+    "A03": "a03_layer_latency",
+    "A04": "a04_layer_memory",
+    "A05": "a05_layer_type_distribution",
+    "A06": "a06_layer_latency_by_type",
+    "A07": "a07_layer_memory_by_type",
+    "A08": "a08_kernel_information",
+    "A09": "a09_kernel_roofline",
+    "A10": "a10_kernel_by_name",
+    "A11": "a11_kernel_by_layer",
+    "A12": "a12_metrics_by_layer",
+    "A13": "a13_gpu_share_by_layer",
+    "A14": "a14_layer_roofline",
+    "A15": "a15_kernel_by_model",
+    "B01": "b01_ledger",
+    "B02": "b02_profiling_overhead",
+    "B03": "b03_timeline",
+    "B04": "b04_launch",
+    "B05": "b05_library",
+    "B06": "b06_module_tree",
+    "B07": "b07_copies",
+    "B08": "b08_collectives",
+    "B09": "b09_memory",
+    "B10": "b10_critical_path",
+    "B11": "b11_modelled_work",
+    "B14": "b14_energy",
+    "B16": "b16_idle_calls",
+    "B17": "b17_kernel_by_class",
+    "B18": "b18_graph_replays",
+    "B19": "b19_compiled_code",
+    "B20": "b20_serving_steps",
+    "B21": "b21_mixture_of_experts",
+    "B22": "b21_mixture_of_experts",
+    "B23": "b23_operators_by_shape",
+    "B24": "b24_flop_utilisation",
+    "B25": "b25_serving_phases",
+    "B26": "b26_kernel_waves",
+    "B27": "b27_measured_work",
+    "B28": "b28_repeated_blocks",
+    "B29": "b29_ranks",
+    "B30": "b30_stragglers",
+    "B31": "b31_bus_bandwidth",
+    "B32": "b32_memory_curve",
+    "B33": "b33_memory_owners",
+    "B34": "b34_allocations_at_peak",
+    "B35": "b35_stages",
+    "B36": "b36_accuracy_and_outputs",
+    "B37": "b37_system_shares",
+    "B38": "b38_batch_sizes",
+    "cuda_gpu_kern_sum": "nsys.cuda_gpu_kern_sum",
+    "cuda_gpu_kern_gb_sum": "nsys.cuda_gpu_kern_gb_sum",
+    "cuda_api_sum": "nsys.cuda_api_sum",
+    "cuda_gpu_mem_time_sum": "nsys.cuda_gpu_mem_time_sum",
+    "cuda_gpu_mem_size_sum": "nsys.cuda_gpu_mem_size_sum",
+    "cuda_gpu_trace": "nsys.cuda_gpu_trace",
+    "cuda_kern_exec_sum": "nsys.cuda_kern_exec_sum",
+    "nvtx_sum": "nsys.nvtx_sum",
+    "nvtx_gpu_proj_sum": "nsys.nvtx_gpu_proj_sum",
+    "nvtx_gpu_proj_trace": "nsys.nvtx_gpu_proj_trace",
+    "nvtx_kern_sum": "nsys.nvtx_kern_sum",
+    "cuda_gpu_sum": "nsys.cuda_gpu_sum",
+    "cuda_api_gpu_sum": "nsys.cuda_api_gpu_sum",
+    "cuda_kern_exec_trace": "nsys.cuda_kern_exec_trace",
+    "nvtx_pushpop_sum": "nsys.nvtx_pushpop_sum",
+    "nvtx_startend_sum": "nsys.nvtx_startend_sum",
+    "nvtx_pushpop_trace": "nsys.nvtx_pushpop_trace",
+    "osrt_sum": "nsys.osrt_sum",
+    "openmp_sum": "nsys.openmp_sum",
+    "openacc_sum": "nsys.openacc_sum",
+    "mpi_event_trace": "nsys.mpi_event_trace",
+    "um_sum": "nsys.um_sum",
+    "um_total_sum": "nsys.um_total_sum",
+    "um_cpu_page_faults_sum": "nsys.um_cpu_page_faults_sum",
+    "gpu_gaps": "recipes.gpu_gaps",
+    "gpu_time_util": "recipes.gpu_time_util",
+    "cuda_gpu_time_util_map": "recipes.cuda_gpu_time_util_map",
+    "cuda_memcpy_async": "recipes.cuda_memcpy_async",
+    "cuda_memcpy_sync": "recipes.cuda_memcpy_sync",
+    "cuda_memset_sync": "recipes.cuda_memset_sync",
+    "cuda_api_sync": "recipes.cuda_api_sync",
+    "cuda_gpu_kern_pace": "recipes.cuda_gpu_kern_pace",
+    "nvtx_pace": "recipes.nvtx_pace",
+    "nvtx_gpu_proj_pace": "recipes.nvtx_gpu_proj_pace",
+    "nccl_sum": "recipes.nccl_sum",
+    "nccl_gpu_proj_sum": "recipes.nccl_gpu_proj_sum",
+    "nccl_gpu_time_util_map": "recipes.nccl_gpu_time_util_map",
+    "mpi_sum": "recipes.mpi_sum",
+    "mpi_gpu_time_util_map": "recipes.mpi_gpu_time_util_map",
+    "ucx_gpu_time_util_map": "recipes.ucx_gpu_time_util_map",
+    "gpu_metric_util_map": "recipes.gpu_metric_util_map",
+}
+"""By id the module of `xsp_analyze.analyses` that declares it, in the order in which `xsp analyses` lists them."""
+
+
+@cache
+def all_analyses() -> tuple[Analysis, ...]:
+    """All of them, in order. Imports every module of analyses: `find` imports one."""
+    return tuple(map(_load, _MODULES))
+
+
+def analyses_in(folder: str) -> tuple[Analysis, ...]:
+    """Those of a folder of `xsp_analyze.analyses`: `nsys`, the reports of `nsys stats`, or `recipes`."""
+    return tuple(_load(identity) for identity, module in _MODULES.items() if module.startswith(f"{folder}."))
 
 
 def find(identifier: str) -> Analysis:
     """The analysis with that id, however it is capitalised; XspError naming those near to it by id or title."""
-    for analysis in ANALYSES:
-        if analysis.id.lower() == identifier.lower():
-            return analysis
-    titles = {a.title: a.id for a in ANALYSES}
-    near = [titles.get(name, name) for name in closest(identifier, [*(a.id for a in ANALYSES), *titles])]
-    named = [f"{a.id} ({a.title})" for identity in dict.fromkeys(near) for a in ANALYSES if a.id == identity]
+    for identity in _MODULES:
+        if identity.lower() == identifier.lower():
+            return _load(identity)
+    titles = {a.title: a.id for a in all_analyses()}
+    near = [titles.get(name, name) for name in closest(identifier, [*_MODULES, *titles])]
+    named = [f"{a.id} ({a.title})" for identity in dict.fromkeys(near) for a in all_analyses() if a.id == identity]
     hint = f"Did you mean {' or '.join(named)}? " if named else ""
     raise XspError(f"there is no analysis {identifier!r}", advice=f"{hint}`xsp analyses` lists them")
+
+
+def _load(identity: str) -> Analysis:
+    declared = vars(import_module(f"xsp_analyze.analyses.{_MODULES[identity]}")).values()
+    return next(one for one in declared if isinstance(one, Analysis) and one.id == identity)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_model import XspError
 from xsp_model.closest import closest
 from xsp_model.schema import TABLES
@@ -38,7 +38,7 @@ def described(name: str | None = None) -> list[dict[str, object]]:
         return [_table(spec) for spec in TABLES.values()]
     if name.lower() in TABLES:
         return [_table(TABLES[name.lower()])]
-    for one in ANALYSES:
+    for one in all_analyses():
         if one.id.lower() == name.lower():
             return [_analysis(one)]
     raise no_table(name)
@@ -46,7 +46,7 @@ def described(name: str | None = None) -> list[dict[str, object]]:
 
 def no_table(name: str) -> XspError:
     """The error for a name that is neither a table's nor an analysis's."""
-    near = closest(name, [*TABLES, *(one.id for one in ANALYSES)])
+    near = closest(name, [*TABLES, *(one.id for one in all_analyses())])
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     advice = f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
     return XspError(f"there is no table {name!r}", advice=meant + advice)

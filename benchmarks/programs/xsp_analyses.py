@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.programs.stopwatch import measured
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_model import XspError, bundle
@@ -18,7 +18,7 @@ with measured("open"):
     view = StepFrames.of(bundle.read(Path(sys.argv[1])))
 for title, ids in _GROUPS.items():
     with measured(title):
-        for analysis in ANALYSES:
+        for analysis in all_analyses():
             if not re.fullmatch(ids, analysis.id):
                 continue
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from docs.gen.examples import example_of
 from docs.gen.formulas import formulas_of, modules_of
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ means](../analyses.md) is the same as one text, with what they have in common: s
 def analysis_pages() -> Mapping[str, str]:
     """Path below `docs` to Markdown: a page an analysis, and the list of them."""
     defined = definitions((_DOCS / "analyses.md").read_text(encoding="utf-8"))
-    pages = {f"analyses/{a.id}.md": _page(a, defined.get(a.id, "")) for a in ANALYSES}
+    pages = {f"analyses/{a.id}.md": _page(a, defined.get(a.id, "")) for a in all_analyses()}
     return {"analyses/index.md": _index(), **pages}
 
 
@@ -55,7 +55,7 @@ def _one_folder_up(text: str) -> str:
 
 
 def _index() -> str:
-    rows = [f"| [{a.id}]({a.id}.md) | {_cell(a.title)} | {_cell(' '.join(a.doc.split()))} |" for a in ANALYSES]
+    rows = [f"| [{a.id}]({a.id}.md) | {_cell(a.title)} | {_cell(' '.join(a.doc.split()))} |" for a in all_analyses()]
     return "\n".join([_INDEX, "| id | title | what a row is |", "|---|---|---|", *rows]) + "\n"
 
 

@@ -17,7 +17,7 @@ from tests.docs.commands import PAGES, ROOT, Command, commands, not_run, reason_
 from tests.docs.sandbox import fill
 from xsp.cli.app import app, command_named
 from xsp.cli.main import main
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def test_the_examples_of_analyses_are_what_the_command_prints(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         example = example_of(analysis)
         if example is not None:
             assert main([*Command(example.command).arguments, "-f", "md"]) == 0, example.command

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, every, trace_of
 from tests.helpers.hand import paper_trace
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, ContractError, Role, analysis, run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.needs import AnyOf, is_need, words_of_need
@@ -86,7 +86,7 @@ def test_one_of_several_needs_is_enough() -> None:
     assert words_of_need(AnyOf("spans", "step_times")) == "spans or step_times"
 
 
-@pytest.mark.parametrize("one", ANALYSES, ids=lambda one: one.id)
+@pytest.mark.parametrize("one", all_analyses(), ids=lambda one: one.id)
 def test_declarations_name_what_there_is(one: Analysis) -> None:
     names = {c.name for c in one.columns}
     assert len(names) == len(one.columns)
@@ -106,7 +106,7 @@ def test_every_answer_over_every_fixture_is_as_declared(case: FixtureCase) -> No
             frames = StepFrames.of(trace, steps)
         except XspError:
             continue
-        for one in ANALYSES:
+        for one in all_analyses():
             if steps is None or one.by_step:
                 _ask(one, frames)
 

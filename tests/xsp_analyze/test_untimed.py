@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.fixture_cases import SOUND, trace_of
 from tests.helpers.hand import Hand
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import Role, run
 from xsp_analyze.findings.registry import advise
 from xsp_analyze.frames.step_frames import StepFrames
@@ -34,7 +34,7 @@ def _untimed() -> Trace:
 
 def _assert_no_time(trace: Trace) -> None:
     frames = StepFrames.of(trace)
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         if all(frames.has(need) for need in analysis.needs):
             result = run(analysis, frames)
             times = [c.name for c in result.columns if c.unit == "ns" and c.role is not Role.KEY]
@@ -68,7 +68,7 @@ def test_shares_of_what_took_no_time_are_unknown(case: str, every: int) -> None:
     timeless = pl.int_range(pl.len()) % every == 0
     spans = spans.with_columns(pl.when(timeless).then(0).otherwise("duration_ns").cast(pl.Int64).alias("duration_ns"))
     frames = StepFrames.of(replace(trace, parts={**trace.parts, "spans": spans}))
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         if all(frames.has(need) for need in analysis.needs):
             run(analysis, frames)  # which refuses NaN and infinities
     advise(frames)

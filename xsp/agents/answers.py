@@ -13,7 +13,7 @@ from xsp.api.overview import document, not_answered
 from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
 from xsp.opening import expand, load
-from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.recording import recordings
@@ -142,7 +142,7 @@ class Answers:
             assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.schema makes it)
             return {**spec, **one_page(columns, page, key="columns")}
         tables = [{"name": spec["name"], "doc": spec["doc"]} for spec in described()]
-        analyses = [{"id": one.id, "title": one.title} for one in ANALYSES]
+        analyses = [{"id": one.id, "title": one.title} for one in all_analyses()]
         return {"tables": tables, **one_page(analyses, page, key="analyses")}
 
     def _open(self, alias: str | None) -> tuple[Named, Trace]:

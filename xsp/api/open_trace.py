@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp.api.overview import Info, info_of
 from xsp.api.result import Result
-from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
@@ -84,7 +84,7 @@ class OpenTrace:
         frames = StepFrames.of(self.trace)
         rows = [
             (one.id, one.title, all(frames.has(need) for need in one.needs), [str(need) for need in one.needs])
-            for one in ANALYSES
+            for one in all_analyses()
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
 

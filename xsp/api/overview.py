@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.findings.recording import Recording, recordings
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.needs import words_of_need
@@ -122,7 +122,7 @@ def not_answered(trace: Trace) -> Mapping[str, Sequence[str]]:
     """For each thing that analyses need and the trace does not hold: which they are."""
     frames = StepFrames.of(trace)
     without: dict[Need, list[str]] = {}
-    for one in ANALYSES:
+    for one in all_analyses():
         for need in one.needs if _OURS.fullmatch(one.id) else ():
             if not frames.has(need):
                 without.setdefault(need, []).append(one.id)

@@ -7,9 +7,9 @@ __all__ = ["analysis_ids", "format_names"]
 
 def analysis_ids(incomplete: str) -> list[tuple[str, str]]:
     """The ids that begin so, in any case, each with its title."""
-    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.catalog import all_analyses  # noqa: PLC0415 (--help must not wait for polars)
 
-    return [(a.id, a.title) for a in ANALYSES if a.id.lower().startswith(incomplete.lower())]
+    return [(a.id, a.title) for a in all_analyses() if a.id.lower().startswith(incomplete.lower())]
 
 
 def format_names(incomplete: str) -> list[tuple[str, str]]:

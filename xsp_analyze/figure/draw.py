@@ -77,9 +77,9 @@ def _drawn(blocks: Sequence[Mapping[str, Any]], analysis: Analysis, suffix: str,
 
 
 def _with_figures() -> str:
-    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415 (only for an error)
+    from xsp_analyze.catalog import all_analyses  # noqa: PLC0415 (only for an error)
 
-    return ", ".join(a.id for a in ANALYSES if a.figure)
+    return ", ".join(a.id for a in all_analyses() if a.figure)
 
 
 def _file(panels: Sequence[Mapping[str, Any]], x: str, suffix: str, look: Look) -> bytes:

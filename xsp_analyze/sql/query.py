@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
@@ -120,7 +120,7 @@ def query(
     identifiers = check_query(text)
     columns = columns_in(text)
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}
-    analyses = [one for one in ANALYSES if one.id.lower() in identifiers]
+    analyses = [one for one in all_analyses() if one.id.lower() in identifiers]
     frames = StepFrames.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(run(one, frames).table.lazy()) for one in analyses}
     try:

@@ -13,7 +13,7 @@ import pytest
 import xsp
 from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.render.frame import as_csv, as_json, as_table
 from xsp_analyze.schema import described
 from xsp_model.schema import TABLES
@@ -143,7 +143,7 @@ def test_a_table_of_the_schema_has_types_and_units(capsys: pytest.CaptureFixture
     assert re.search(r"^duration_ns +float +ns +Sum of the dur", capsys.readouterr().out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("identity", [one.id for one in ANALYSES])
+@pytest.mark.parametrize("identity", [one.id for one in all_analyses()])
 def test_every_analysis_has_a_schema(identity: str) -> None:
     (schema,) = described(identity)
     assert schema["name"] == identity

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import SCHEMAS, THREAD, NsightFile, global_id
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Analysis
     from xsp_model import Trace
 
-_DECLARED = [one for one in ANALYSES if one.reads is not None]
+_DECLARED = [one for one in all_analyses() if one.reads is not None]
 _FIXTURES = Path(__file__).parents[3] / "fixtures" / "nsys_sqlite"
 _REAL = (
     "cloverleaf.a100.nsys2024_5",

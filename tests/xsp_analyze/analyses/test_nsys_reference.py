@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.nsys_answers import differences, parse
 from tests.helpers.nsys_tool import stats
-from xsp_analyze.analyses.nsys import NSYS_REPORTS
+from xsp_analyze.catalog import analyses_in
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import csv_text
@@ -48,7 +48,7 @@ def _printed_now(path: Path, reports: tuple[str, ...]) -> Mapping[str, list[list
 
 
 def _theirs(real_dir: Path, name: str, report: Analysis) -> list[list[str]]:
-    kept = {each.id: real_dir / "reference" / "nsys_stats" / name / f"{each.id}.csv.gz" for each in NSYS_REPORTS}
+    kept = {each.id: real_dir / "reference" / "nsys_stats" / name / f"{each.id}.csv.gz" for each in analyses_in("nsys")}
     if kept[report.id].is_file():
         rows = parse(gzip.decompress(kept[report.id].read_bytes()).decode())
     else:
@@ -60,7 +60,7 @@ def _theirs(real_dir: Path, name: str, report: Analysis) -> list[list[str]]:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("report", NSYS_REPORTS, ids=lambda r: r.id)
+@pytest.mark.parametrize("report", analyses_in("nsys"), ids=lambda r: r.id)
 @pytest.mark.parametrize("name", FILES)
 def test_the_table_equals_nsys(real_dir: Path, name: str, report: Analysis) -> None:
     theirs = _theirs(real_dir, name, report)
@@ -69,7 +69,7 @@ def test_the_table_equals_nsys(real_dir: Path, name: str, report: Analysis) -> N
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("report", NSYS_REPORTS, ids=lambda r: r.id)
+@pytest.mark.parametrize("report", analyses_in("nsys"), ids=lambda r: r.id)
 @pytest.mark.parametrize("name", FILES)
 def test_the_csv_equals_nsys_to_the_character(real_dir: Path, name: str, report: Analysis) -> None:
     theirs = _theirs(real_dir, name, report)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from tests.helpers.hand import Hand, total
-from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.step_frames import StepFrames
@@ -86,7 +86,7 @@ def _launch(hand: Hand, work: Work, start: int, layers: tuple[int, ...], here: d
 
 def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
     view = StepFrames.of(trace, steps)
-    applicable = [a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
+    applicable = [a for a in all_analyses() if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
     return {a.id: run(a, view).table for a in applicable}
 
 

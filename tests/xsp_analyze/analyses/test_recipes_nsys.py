@@ -15,8 +15,8 @@ import pytest
 from tests.helpers.nsys_answers import differences
 from tests.helpers.nsys_tool import analyze, recipe, run_rule
 from tests.helpers.synth_nsys import PROCESS, NsightFile
-from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
+from xsp_analyze.catalog import find
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -30,13 +30,13 @@ pytestmark = pytest.mark.nsys
 
 _REAL = ("cloverleaf.a100.nsys2024_5", "h100_fsdp_2gpu.nsys2026_2", "h100_mfu_before_2gpu.nsys2026_2")
 _CALL_RULES = (
-    recipes.cuda_memcpy_async,
-    recipes.cuda_memcpy_sync,
-    recipes.cuda_memset_sync,
-    recipes.cuda_api_sync,
+    find("cuda_memcpy_async"),
+    find("cuda_memcpy_sync"),
+    find("cuda_memset_sync"),
+    find("cuda_api_sync"),
 )
-_USE_RULES = (recipes.gpu_gaps, recipes.gpu_time_util)
-_PACES = (recipes.cuda_gpu_kern_pace, recipes.nvtx_pace, recipes.nvtx_gpu_proj_pace)
+_USE_RULES = (find("gpu_gaps"), find("gpu_time_util"))
+_PACES = (find("cuda_gpu_kern_pace"), find("nvtx_pace"), find("nvtx_gpu_proj_pace"))
 _PACE_FILES = {
     "start": "start_ns",
     "end": "end_ns",
@@ -45,9 +45,9 @@ _PACE_FILES = {
     "duration_accum": "duration_sum_ns",
     "delta_accum": "delta_sum_ns",
 }
-_SUMS = (recipes.nccl_sum, recipes.nccl_gpu_proj_sum, recipes.mpi_sum)
-_CALL_MAPS = (recipes.mpi_gpu_time_util_map, recipes.ucx_gpu_time_util_map)
-_MAPS = (recipes.cuda_gpu_time_util_map, recipes.nccl_gpu_time_util_map)
+_SUMS = (find("nccl_sum"), find("nccl_gpu_proj_sum"), find("mpi_sum"))
+_CALL_MAPS = (find("mpi_gpu_time_util_map"), find("ucx_gpu_time_util_map"))
+_MAPS = (find("cuda_gpu_time_util_map"), find("nccl_gpu_time_util_map"))
 _PERCENT = 100.0
 _ROUNDED = 0.0500001  # half of the last digit that the recipes keep
 
@@ -186,7 +186,7 @@ def test_rules_about_use_on_real_files(rule: Analysis, real: Path) -> None:
 @pytest.mark.real
 def test_gaps_of_a_millisecond_on_real_files(real: Path) -> None:
     ours = gaps(_view(real).trace, longer_than_ns=1_000_000).collect()
-    assert _ours(recipes.gpu_gaps, ours) == _numbers(run_rule("gpu_gaps", real, "gap=1"))
+    assert _ours(find("gpu_gaps"), ours) == _numbers(run_rule("gpu_gaps", real, "gap=1"))
 
 
 def _paces(analysis: Analysis, path: Path, folder: Path, *, count: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
@@ -209,7 +209,7 @@ def test_paces_on_made_files(analysis: Analysis, made: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("analysis", _PACES, ids=lambda a: a.id)
 def test_paces_on_real_files(analysis: Analysis, real: Path, tmp_path: Path) -> None:
     for theirs, ours in _paces(analysis, real, tmp_path, count=1):
-        if analysis is recipes.nvtx_gpu_proj_pace:
+        if analysis is find("nvtx_gpu_proj_pace"):
             # Theirs are in the order of the file's table of calls, in which a process or buffer follows another.
             own = ["start_ns", "end_ns", "duration_ns"]
             assert ours.select(own).sort(own).equals(theirs.select(own).sort(own))
@@ -278,7 +278,7 @@ def _sampled(choose: random.Random) -> NsightFile:
 
 def test_maps_of_metrics_on_made_files(tmp_path: Path) -> None:
     path = _sampled(random.Random(5)).write(tmp_path / "sampled.sqlite")  # noqa: S311 (a test's dice)
-    analysis = recipes.gpu_metric_util_map
+    analysis = find("gpu_metric_util_map")
     theirs = recipe(analysis.id, {"report": path}, tmp_path)["analysis"].sort("GPU", "Duration")
     ours = analysis.function(_view(path)).collect()
     assert ours.height == theirs.height > 40

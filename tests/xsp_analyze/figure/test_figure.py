@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.counted_layer import mixed
 from tests.helpers.shaped_trace import shaped
-from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.figure import Look, draw, draw_several, width_inches
 from xsp_analyze.figure.icicle import layout
 from xsp_analyze.figure.joint import joint_blocks
@@ -83,7 +83,7 @@ def test_fonts_of_a_pdf_are_embedded_and_of_no_type_that_publishers_refuse(train
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("analysis", [a for a in ANALYSES if a.figure], ids=lambda a: a.id)
+@pytest.mark.parametrize("analysis", [a for a in all_analyses() if a.figure], ids=lambda a: a.id)
 def test_every_figure_that_the_page_draws_can_be_printed(
     training: Answers, counted: Answers, analysis: Analysis
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.counted_layer import mixed
 from tests.helpers.fixture_cases import SOUND, FixtureCase
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.figure.draw import laid_out
 from xsp_analyze.figure.look import settings
 from xsp_analyze.figure.several import blocks_of_several
@@ -81,7 +81,7 @@ def _panels(answers: Answers, analysis: Analysis) -> list[Mapping[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("analysis", [a for a in ANALYSES if a.figure], ids=lambda a: a.id)
+@pytest.mark.parametrize("analysis", [a for a in all_analyses() if a.figure], ids=lambda a: a.id)
 def test_every_label_can_be_read(traces: dict[str, Answers], analysis: Analysis) -> None:
     assert analysis.figure is not None
     for name, answers in traces.items():
@@ -93,7 +93,7 @@ def test_every_label_can_be_read(traces: dict[str, Answers], analysis: Analysis)
 @pytest.mark.parametrize("case", _OTHERS, ids=lambda c: c.name)
 def test_labels_of_other_formats_can_be_read(case: FixtureCase) -> None:
     answers = Answers(convert([case.folder], Options()))
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         if analysis.figure and (panels := _panels(answers, analysis)):
             assert list(_faults(panels, analysis.figure.x)) == [], analysis.id
 
@@ -102,7 +102,7 @@ def test_labels_of_other_formats_can_be_read(case: FixtureCase) -> None:
 def test_labels_of_several_traces_can_be_read(traces: dict[str, Answers]) -> None:
     two = {name: traces[name] for name in ("transformer_train_gpu_synthetic", "convnet_infer_cpu")}
     drawn = 0
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         try:
             panels = [b for b in blocks_of_several(two, analysis) if b["type"] != "text"]
         except XspError:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.graph_pairs import Piece, add_capture, add_eager, add_replay, paired
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.export.exporter import Exporter, find
 from xsp_analyze.frames.coverage import provenance
@@ -54,14 +54,14 @@ def pair_of_traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Tra
 
 
 def _answer(trace: Trace, identity: str) -> pl.DataFrame | str:
-    one = next(each for each in ANALYSES if each.id == identity)
+    one = next(each for each in all_analyses() if each.id == identity)
     try:
         return run(one, StepFrames.of(trace)).table
     except XspError as error:
         return str(error)
 
 
-@pytest.mark.parametrize("identity", [each.id for each in ANALYSES if each.id not in OF_LAYERS])
+@pytest.mark.parametrize("identity", [each.id for each in all_analyses() if each.id not in OF_LAYERS])
 def test_what_does_not_speak_of_layers_is_the_same(identity: str, pair: tuple[Trace, Trace]) -> None:
     without, with_capture = (_answer(trace, identity) for trace in pair)
     if isinstance(without, str) or isinstance(with_capture, str):

@@ -22,7 +22,7 @@ import pytest
 from tests.helpers.run_sets import DRAM, FLOPS, merged, write_counters, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
-from xsp_analyze.catalog import ANALYSES, find
+from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.cohort.tables import models
@@ -136,7 +136,7 @@ def test_everything_else_is_of_the_optimal_batch_size(profile: Trace) -> None:
 def test_a_batch_size_is_answered_as_though_it_were_alone(runs: list[Trace], batch: int, steps: str | None) -> None:
     own = [trace for trace in runs if trace.frame("runs")["batch_size"][0] == batch]
     together, alone = StepFrames.of(merge(runs, batch_size=batch), steps), StepFrames.of(merge(own), steps)
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         if analysis.id not in _BY_BATCH:
             assert _answer(together, analysis.id) == _answer(alone, analysis.id), analysis.id
     for identifier in ("A01", "A15"):

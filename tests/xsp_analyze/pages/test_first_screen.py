@@ -13,7 +13,7 @@ from tests.helpers.rank_traces import rank_trace, write_rank
 from tests.helpers.report_trace import US, small_trace
 from tests.helpers.serving_trace import serving_trace
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.pages.report.first_screen import first_screen
 from xsp_analyze.pages.report.missing_parts import shown_and_missing
 from xsp_analyze.pages.tones import TONES
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _TARGETS = {
     "next", "gain", "ledger", "model", "overhead", "serving", "timeline", "tree", "layers", "gpu", "types", "kernels",
-    "rooflines", "devices", "modules", *(one.id for one in ANALYSES),
+    "rooflines", "devices", "modules", *(one.id for one in all_analyses()),
 }  # fmt: skip
 
 

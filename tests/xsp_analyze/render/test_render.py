@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import Analysis, Column, FigureSpec, Result, Role
 from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
 from xsp_analyze.render.parquet import METADATA_KEY
@@ -208,7 +208,7 @@ def test_a_sum_over_what_is_not_known_is_not_known() -> None:
 
 
 def test_sums_are_of_columns_that_are_there() -> None:
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         columns = {c.name: c for c in analysis.columns}
         assert set(analysis.additive) <= set(columns), analysis.id
         assert {columns[name].unit for name in analysis.additive} <= {"", "ns", "byte", "flop", "share"}

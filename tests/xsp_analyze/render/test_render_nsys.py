@@ -11,9 +11,8 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import NsightFile
-from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.nsys.statistics import deviation
-from xsp_analyze.catalog import find
+from xsp_analyze.catalog import analyses_in, find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import render_one
@@ -51,7 +50,7 @@ def test_five_runs_print_the_same_bytes(tmp_path: Path) -> None:
         start = n * 10_000_000
         file.launch((start, start + 2_000), (start + 3_000, start + 3_000 + duration), f"kernel {name}")
     path = file.write(tmp_path / "many.sqlite")
-    reports = [report for report in NSYS_REPORTS if report.id.startswith("cuda")]
+    reports = [report for report in analyses_in("nsys") if report.id.startswith("cuda")]
     printed = set()
     for _ in range(5):
         view = StepFrames.of(convert([path], Options()))

@@ -149,11 +149,11 @@ def _run(selected: Sequence[Analysis], frames: StepFrames, progress: Progress) -
 
 def _run_all(frames: StepFrames, progress: Progress) -> list[Result]:
     """Every analysis whose levels the trace holds; one line says which were left out."""
-    from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
+    from xsp_analyze.catalog import all_analyses  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     results, skipped = [], []
-    for one in ANALYSES:
+    for one in all_analyses():
         missing = [str(need) for need in one.needs if not frames.has(need)]
         try:
             if not missing:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.row_limits import MAX_ROWS, cut, cut_executions
@@ -27,7 +27,7 @@ _MEANS = (
 
 def every_analysis(answers: Answers) -> Section:
     """One entry an analysis; those that the trace cannot answer say why."""
-    items = [_entry(answers, one) for one in ANALYSES if _OURS.fullmatch(one.id)]
+    items = [_entry(answers, one) for one in all_analyses() if _OURS.fullmatch(one.id)]
     return blocks.section("analyses", "All analyses", "Every analysis", _MEANS, [{"type": "analyses", "items": items}])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.catalog import ANALYSES
+from xsp_analyze.catalog import all_analyses
 from xsp_analyze.pages import blocks
 from xsp_analyze.render.findings import gain_of, value_of
 from xsp_analyze.text.shown import clean
@@ -64,4 +64,4 @@ def _item(one: Advice) -> dict[str, Any]:
 
 def _section(rows: str) -> str:
     """The section of the page that shows the rows of this analysis, or the analysis itself; rows may be of neither."""
-    return next((a.section or a.id for a in ANALYSES if a.id == rows), rows)
+    return next((a.section or a.id for a in all_analyses() if a.id == rows), rows)
