@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.helpers.stretched import stretched
-from xsp.gating.gate import DEFAULT_RULE, Verdict, judged, opened
-from xsp.gating.recording import record
+from xsp.gating.gate import DEFAULT_RULE, Verdict, judge_captures, open_captures, record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,19 +48,19 @@ def main() -> None:
 
 def verdicts(captures: Sequence[Path], percent: float, times: int, rule: str = DEFAULT_RULE) -> list[Verdict]:
     """What the gate says of so many draws, the change being slower by so much."""
-    plain = opened(captures)
+    plain = open_captures(captures)
     slower = _slower(captures, 1 + percent / 100) if percent else plain
     judgements = []
     for seed in range(times):
         drawn = random.Random(seed).sample(range(len(captures)), 2 * _A_SIDE)  # noqa: S311 (no secret)
         before, after = drawn[:_A_SIDE], drawn[_A_SIDE:]
-        judgements.append(judged([plain[i] for i in before], [slower[i] for i in after], [rule]).verdict)
+        judgements.append(judge_captures([plain[i] for i in before], [slower[i] for i in after], [rule]).verdict)
     return judgements
 
 
 def _slower(captures: Sequence[Path], factor: float) -> list[Trace]:
     with tempfile.TemporaryDirectory() as folder:
-        return opened([stretched(each, factor, Path(folder) / each.name) for each in captures])
+        return open_captures([stretched(each, factor, Path(folder) / each.name) for each in captures])
 
 
 def _record(folder: Path, count: int) -> None:

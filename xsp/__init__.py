@@ -6,22 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xsp.api.advice import Findings
     from xsp.api.comparing import ComparedTraces
-    from xsp.api.open_trace import OpenTrace
+    from xsp.api.open_trace import Findings, OpenTrace, Result
     from xsp.api.opening import open  # noqa: A004 (xsp.open is what people will type)
     from xsp.api.overview import Info
-    from xsp.api.result import Result
     from xsp_model.errors import XspError
 
 __all__ = ["ComparedTraces", "Findings", "Info", "OpenTrace", "Result", "XspError", "open"]
 
 _HOMES = {
     "ComparedTraces": "xsp.api.comparing",
-    "Findings": "xsp.api.advice",
+    "Findings": "xsp.api.open_trace",
     "Info": "xsp.api.overview",
     "OpenTrace": "xsp.api.open_trace",
-    "Result": "xsp.api.result",
+    "Result": "xsp.api.open_trace",
     "XspError": "xsp_model.errors",
     "open": "xsp.api.opening",
 }

@@ -1,12 +1,17 @@
-"""Has memory that is free again go back to the system at once; a large trace would else keep twice what it needs."""
+"""Memory that is free goes back to the system at once, and a limit that users or systems set shows as one error."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import resource
 import sys
 import warnings
 
-__all__ = ["be_frugal", "be_small", "before_polars"]
+__all__ = ["be_frugal", "be_small", "before_polars", "limit_of_memory", "ran_out"]
+
+# Has memory that is free again go back to the system at once; a large trace would else keep twice what it needs.
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -50,3 +55,36 @@ def be_small(limit_bytes: int) -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(_M_ARENA_MAX, 1)
+
+
+# A limit of memory that users or systems set (`ulimit -v`, `ulimit -d`), and the errors in which it shows.
+
+_KINDS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
+_SAYS_SO = re.compile(
+    r"cannot allocate memory|failed to map segment|can't (start|spawn) new thread|memory allocation|out of memory",
+    re.IGNORECASE,
+)
+
+
+def limit_of_memory() -> tuple[str, int] | None:
+    """The narrowest limit of this process's memory: who sets it, and bytes; null where there is none."""
+    limits = [(resource.getrlimit(kind)[0], name) for name, kind in _KINDS.items()]
+    limited = [(size, name) for size, name in limits if size != resource.RLIM_INFINITY]
+    return (min(limited)[1], min(limited)[0]) if limited else None
+
+
+def ran_out(error: BaseException | None) -> bool:
+    """Whether it is for want of memory, as its type or a library's words have it, or what it came of is.
+
+    Under a limit a library that cannot be loaded, or a call that failed without a word, is such.
+    """
+    silent = (SystemError, ImportError) if limit_of_memory() else ()
+    while error is not None:
+        if isinstance(error, silent):
+            return True
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        if not isinstance(error, OSError) and _SAYS_SO.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

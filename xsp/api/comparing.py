@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_model import Trace
 
-__all__ = ["ComparedTraces", "compared"]
+__all__ = ["ComparedTraces", "compare_traces"]
 
 _MAX_ROWS = 10
 _ON_THE_COMMAND_LINE, _HERE = "--rows 0 shows all.", "to_polars() holds all."
@@ -100,7 +100,7 @@ class ComparedTraces:
         return "".join(parts)
 
 
-def compared(
+def compare_traces(
     before: Trace,
     after: Trace,
     *,

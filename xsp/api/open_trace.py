@@ -1,32 +1,57 @@
-"""An open trace: what one asks of it in Python."""
+"""An open trace: what one asks of it in Python, and how its answers show themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
 from xsp.api.overview import Info, info_of
-from xsp.api.result import Result
+from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.render import html, terminal
+from xsp_analyze.render.findings import as_text, gain_of
 from xsp_analyze.schema import no_table
+from xsp_analyze.text.table import of_rows
 from xsp_model.bundle_rows import fault_told
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from typing import Self
 
-    from xsp.api.advice import Findings
     from xsp.api.comparing import ComparedTraces
+    from xsp_analyze.findings.advice import Advice
     from xsp_model import Trace
 
-__all__ = ["OpenTrace"]
+__all__ = ["Findings", "OpenTrace", "Result"]
+
+# An analysis's answer as Python and notebooks show it.
+
+
+class Result(core.Result):
+    """An analysis's answer: the table with its columns, where it comes from, and what it does not cover."""
+
+    @classmethod
+    def of(cls, answer: core.Result) -> Self:
+        """The answer, able to show itself."""
+        return cls(answer.analysis, answer.table, answer.columns, answer.ledger_of, answer.provenance_of)
+
+    def __str__(self) -> str:
+        """As `xsp analyze` prints it."""
+        return terminal.render(self)
+
+    __repr__ = __str__  # what a Python prompt shows
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows in units for people, and what they do not cover."""
+        return html.result(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +131,6 @@ class OpenTrace:
     @fault_told()
     def findings(self, *, serving_phase: str | None = None) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
-        from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
         return Findings(advise(StepFrames.of(self.trace, serving_phase=serving_phase)))
@@ -132,10 +156,10 @@ class OpenTrace:
             XspError: The sides cannot be set beside each other at all. Whether they did the same work is told by
                 `comparable` and `reasons` instead.
         """
-        from xsp.api.comparing import compared  # noqa: PLC0415 (only where two are compared)
+        from xsp.api.comparing import compare_traces  # noqa: PLC0415 (only where two are compared)
 
         names = (self.name, after.name)
-        return compared(
+        return compare_traces(
             self.trace, after.trace, names=names, steps=steps, per_input=per_input, serving_phase=serving_phase
         )
 
@@ -202,3 +226,71 @@ class OpenTrace:
         from xsp_analyze.render import html  # noqa: PLC0415
 
         return html.heading(repr(self)[1:-1]) + self.info()._repr_html_()
+
+
+# Findings in Python: a sequence that knows how to show itself.
+
+_SCHEMA = {
+    "id": pl.String,
+    "title": pl.String,
+    "on_trust": pl.Boolean,
+    "sentence": pl.String,
+    "gain_ns": pl.Float64,
+    "gain_share": pl.Float64,
+    "rows": pl.String,
+    "do": pl.String,
+}
+
+
+@dataclass(frozen=True)
+class Findings(Sequence["Advice"]):
+    """What is worth doing next: what promises most first, doubts about the numbers last."""
+
+    advice: Sequence[Advice]
+
+    @overload
+    def __getitem__(self, index: int) -> Advice: ...
+    @overload
+    def __getitem__(self, index: slice) -> Findings: ...
+    def __getitem__(self, index: int | slice) -> Advice | Findings:
+        return Findings(self.advice[index]) if isinstance(index, slice) else self.advice[index]
+
+    def __len__(self) -> int:
+        return len(self.advice)
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row a finding; `gain_ns` is the most it can take off a step, null: unknown; `rows` an analysis's id."""
+        rows = [
+            (
+                one.rule.id,
+                one.rule.title,
+                one.rule.on_trust,
+                one.observation.sentence,
+                None if one.gain_ns is None else float(one.gain_ns),
+                one.gain_share,
+                one.observation.rows or None,
+                one.do,
+            )
+            for one in self.advice
+        ]
+        return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+    def __str__(self) -> str:
+        return as_text(self.advice)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if not self.advice:
+            return html.paragraph(as_text(()))
+        rows = [
+            (
+                one.rule.title,
+                "doubts the numbers" if one.rule.on_trust else gain_of(one),
+                one.observation.sentence,
+                one.do,
+            )
+            for one in self.advice
+        ]
+        columns = [(heading, "", False, 0) for heading in ("finding", "gain", "what was found", "what to do")]
+        return html.table(of_rows("", columns, rows))

@@ -58,7 +58,7 @@ def _signature() -> inspect.Signature:
     return written.replace(parameters=[*fixed, *named])
 
 
-def _documented() -> str:
+def _docstring_with_options() -> str:
     """The docstring of `open`, with a line for each option."""
     types = option_types()
     lines = [f"    {name}: {option.help}{_form(option, types[name])}" for name, option in options().items()]
@@ -78,4 +78,4 @@ def _form(option: Option, kind: Any) -> str:  # noqa: ANN401 (of any type)
 _SIGNATURE = _signature()
 _public: Any = open
 _public.__signature__ = _SIGNATURE
-_public.__doc__ = _documented()
+_public.__doc__ = _docstring_with_options()

@@ -19,7 +19,7 @@ from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same
 from xsp.batch.locations import fetch, is_url, joined, put_folder, read_bytes, stamp
 from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp.cache.key import look
-from xsp.memory_limit import ran_out
+from xsp.memory import ran_out
 from xsp.opening import load
 from xsp_model import XspError
 from xsp_model.limits import limits

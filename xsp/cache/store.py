@@ -50,7 +50,7 @@ class Store:
         entry = self._folder / f"{key}{_SUFFIX}"
         if not self._is_own(entry):
             return None
-        held = _locked(entry, shared=True)
+        held = _lock_entry(entry, shared=True)
         if held is None:
             return None
         try:
@@ -109,7 +109,7 @@ class Store:
 
     def _delete(self, entry: Path) -> bool:
         """Whether the entry could be deleted; not while another process reads it."""
-        held = _locked(entry, shared=False)
+        held = _lock_entry(entry, shared=False)
         if held is None:
             return False
         with held, suppress(OSError):
@@ -120,7 +120,7 @@ class Store:
         return False
 
 
-def _locked(entry: Path, *, shared: bool) -> BinaryIO | None:
+def _lock_entry(entry: Path, *, shared: bool) -> BinaryIO | None:
     """The entry's manifest, opened and locked; None where there is none, or others hold it otherwise."""
     if not _CAN_LOCK:
         return None

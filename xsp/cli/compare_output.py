@@ -14,7 +14,7 @@ from xsp.comparing.runs import ALONE
 if TYPE_CHECKING:
     from xsp_analyze.compare.rules import Several
 
-__all__ = ["Formats", "printed", "write"]
+__all__ = ["Formats", "stdout_bytes", "write"]
 
 _IN_SUMMARY = 5
 
@@ -58,7 +58,7 @@ def _is_batch(comparisons: Several) -> bool:
     return comparisons.compared[0].name != ALONE
 
 
-def printed(comparisons: Several, output_format: str, rows: int | None) -> bytes:
+def stdout_bytes(comparisons: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
     from xsp_analyze.pages.compare import json_text, text  # noqa: PLC0415
 

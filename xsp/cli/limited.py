@@ -14,12 +14,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from xsp.cli.output import note
-from xsp.memory_limit import limit_of_memory
+from xsp.memory import limit_of_memory
 
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["out_of_memory", "watched"]
+__all__ = ["out_of_memory", "watch"]
 
 _ENDED_BY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 _USER_ERROR = 2
@@ -45,7 +45,7 @@ def out_of_memory() -> str:
     )
 
 
-def watched() -> int | None:
+def watch() -> int | None:
     """Forks: null in the new process, which goes on; in the old one the status of the new, once it has ended."""
     sys.stdout.flush()
     sys.stderr.flush()

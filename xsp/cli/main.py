@@ -11,8 +11,7 @@ from xsp.cli import limited, root_help
 from xsp.cli.output import note, print_styled
 from xsp.cli.streams import OutputLostError, ReaderGoneError, check_written, give_up, hold
 from xsp.cli.table import COMMANDS
-from xsp.memory import be_frugal, be_small, before_polars
-from xsp.memory_limit import limit_of_memory, ran_out
+from xsp.memory import be_frugal, be_small, before_polars, limit_of_memory, ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     hold()
     command_line = sys.argv[1:] if arguments is None else list(arguments)
-    if _is_limited(command_line) and (ended_with := limited.watched()) is not None:
+    if _is_limited(command_line) and (ended_with := limited.watch()) is not None:
         return ended_with
     try:
         status = _run(command_line)

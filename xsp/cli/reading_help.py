@@ -33,7 +33,7 @@ class ReadingCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
         """What `--help` prints."""
-        with self._hidden(of_reading=True):
+        with self._hide_options(of_reading=True):
             super().format_help(ctx, formatter)
 
     def reading_help(self, ctx: Any) -> None:  # noqa: ANN401
@@ -41,14 +41,14 @@ class ReadingCommand(TyperCommand):
         own, self.help = self.help, _ABOUT
         formatter = ctx.make_formatter()
         try:
-            with self._hidden(of_reading=False):
+            with self._hide_options(of_reading=False):
                 super().format_help(ctx, formatter)
         finally:
             self.help = own
         print_styled(formatter.getvalue().rstrip("\n"))  # empty where rich has printed it
 
     @contextmanager
-    def _hidden(self, *, of_reading: bool) -> Iterator[None]:
+    def _hide_options(self, *, of_reading: bool) -> Iterator[None]:
         """Within it, either the options of reading or the others are hidden."""
         chosen: list[Any] = [p for p in self.params if _is_of_reading(p) is of_reading and not getattr(p, "hidden", 0)]
         for each in chosen:

@@ -16,7 +16,7 @@ from xsp.cli.table import ABOUT, COMMANDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["rendered", "text"]
+__all__ = ["root_help", "text"]
 
 _FORMS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 _OPTIONS = (
@@ -53,7 +53,7 @@ def text(arguments: Sequence[str]) -> str | None:
         or (on_screen and (sys.platform == "win32" or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}))
     ):
         return None
-    return rendered(columns, color=on_screen)
+    return root_help(columns, color=on_screen)
 
 
 def _columns() -> int:
@@ -68,7 +68,7 @@ def _columns() -> int:
     return (int(variable) if variable.isdigit() else columns) or _DEFAULT_COLUMNS
 
 
-def rendered(columns: int, *, color: bool) -> str:
+def root_help(columns: int, *, color: bool) -> str:
     """The help for lines of so many columns; each ends as the others do."""
     lines = "".join(f"{line}\n" for line in _lines(columns))
     return lines if color else _CODE.sub("", lines)
@@ -78,59 +78,59 @@ def _lines(columns: int) -> Iterator[str]:
     blank = " " * columns
     usage = "xsp [OPTIONS] COMMAND [ARGS]...".ljust(columns - 8)
     yield blank
-    yield f" {_styled('Usage: ', _BOLD, _YELLOW)}{_styled(usage, _BOLD)}"
+    yield f" {_style('Usage: ', _BOLD, _YELLOW)}{_style(usage, _BOLD)}"
     yield blank
     for number, paragraph in enumerate(ABOUT.split("\n\n")):
         if number > 0:
             yield blank
-        for line in _wrapped(paragraph, columns - 2):
-            yield f" {_highlighted(line, *([_DIM] if number else []))} "
+        for line in _wrap(paragraph, columns - 2):
+            yield f" {_highlight(line, *([_DIM] if number else []))} "
     yield blank
     yield from _panel("Options", columns, list(_option_rows(columns - 4)))
     yield from _panel("Commands", columns, list(_command_rows(columns - 4)))
 
 
 def _panel(title: str, columns: int, rows: Sequence[str]) -> Iterator[str]:
-    yield _styled(f"╭─ {title} ".ljust(columns - 1, "─") + "╮", _DIM)
-    edge = _styled("│", _DIM)
+    yield _style(f"╭─ {title} ".ljust(columns - 1, "─") + "╮", _DIM)
+    edge = _style("│", _DIM)
     for row in rows:
         yield f"{edge} {row} {edge}"
-    yield _styled("╰".ljust(columns - 1, "─") + "╯", _DIM)
+    yield _style("╰".ljust(columns - 1, "─") + "╯", _DIM)
 
 
 def _option_rows(columns: int) -> Iterator[str]:
     width = max(len(name) for name, _, _ in _OPTIONS)
-    kind = f"{_styled('<', _DIM, _BOLD, _YELLOW)}{_styled('bool', _BOLD, _YELLOW)}{_styled('>', _DIM, _BOLD, _YELLOW)}"
+    kind = f"{_style('<', _DIM, _BOLD, _YELLOW)}{_style('bool', _BOLD, _YELLOW)}{_style('>', _DIM, _BOLD, _YELLOW)}"
     for name, switch, what in _OPTIONS:
-        head = f"{_styled(name.ljust(width), _BOLD, _CYAN)}  {_styled(switch.ljust(2), _BOLD, _GREEN)}      {kind}  "
+        head = f"{_style(name.ljust(width), _BOLD, _CYAN)}  {_style(switch.ljust(2), _BOLD, _GREEN)}      {kind}  "
         yield from _beside(head, width + 2 + 2 + 6 + 6 + 2, what, columns)
 
 
 def _command_rows(columns: int) -> Iterator[str]:
     width = max(len(each.name) for each in COMMANDS)
     for each in COMMANDS:
-        yield from _beside(f"{_styled(each.name.ljust(width), _BOLD, _CYAN)}  ", width + 2, each.help, columns)
+        yield from _beside(f"{_style(each.name.ljust(width), _BOLD, _CYAN)}  ", width + 2, each.help, columns)
 
 
 def _beside(head: str, head_columns: int, what: str, columns: int) -> Iterator[str]:
-    for number, line in enumerate(_wrapped(what, columns - head_columns)):
-        yield f"{' ' * head_columns if number else head}{_highlighted(line)}"
+    for number, line in enumerate(_wrap(what, columns - head_columns)):
+        yield f"{' ' * head_columns if number else head}{_highlight(line)}"
 
 
-def _wrapped(what: str, columns: int) -> list[str]:
+def _wrap(what: str, columns: int) -> list[str]:
     lines = textwrap.wrap(what, columns, break_on_hyphens=False)
     return [line.ljust(columns) for line in lines]
 
 
-def _highlighted(line: str, *base: str) -> str:
+def _highlight(line: str, *base: str) -> str:
     """The line with its options in colour."""
     parts, end = [], 0
     marks = [(m, _CYAN) for m in _OPTION.finditer(line)] + [(m, _GREEN) for m in _SWITCH.finditer(line)]
     for match, color in sorted(marks, key=lambda mark: mark[0].start()):
-        parts += [_styled(line[end : match.start()], *base), _styled(match[0], _BOLD, *base, color)]
+        parts += [_style(line[end : match.start()], *base), _style(match[0], _BOLD, *base, color)]
         end = match.end()
-    return "".join((*parts, _styled(line[end:], *base)))
+    return "".join((*parts, _style(line[end:], *base)))
 
 
-def _styled(piece: str, *attributes: str) -> str:
+def _style(piece: str, *attributes: str) -> str:
     return f"\x1b[{';'.join(attributes)}m{piece}\x1b[0m" if piece and attributes else piece

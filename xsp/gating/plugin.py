@@ -50,28 +50,28 @@ class Capture:
             fail_on: Rules as `xsp compare --fail-on` takes them, in place of those of the command line.
             fail_on_inconclusive: Whether a rule that noise leaves open fails; None: as the command line says.
         """
-        from xsp.gating.stored import folder_of, keep, stored  # noqa: PLC0415 (see above)
+        from xsp.gating.gate import folder_of, keep, stored_captures  # noqa: PLC0415 (see above)
 
         baseline = folder_of(self._baselines(), f"{self._test}::{name}" if name else self._test)
         updates = bool(self._config.getoption("--xsp-update-baseline"))
-        before = stored(baseline)
+        before = stored_captures(baseline)
         if not updates and not before:
             pytest.fail(f"there is no baseline in {baseline}: run once with --xsp-update-baseline", pytrace=False)
         folder = self._folder / baseline.name
         if folder.exists():
             pytest.fail("several regions of one test need names: xsp_capture(region, name=...)", pytrace=False)
         folder.mkdir()
-        after = self._recorded(region, folder, captures, steps)
+        after = self._record(region, folder, captures, steps)
         if updates:
             keep(after, baseline)
             return None
         rules = list(fail_on) or self._config.getoption("--xsp-fail-on")
-        return self._judged(before, after, rules, fail_on_inconclusive)
+        return self._judge(before, after, rules, fail_on_inconclusive)
 
     def _baselines(self) -> Path:
         return self._config.rootpath / str(self._config.getoption("--xsp-baselines"))
 
-    def _recorded(self, region: Callable[[], object], folder: Path, captures: int, steps: int) -> list[Path]:
+    def _record(self, region: Callable[[], object], folder: Path, captures: int, steps: int) -> list[Path]:
         try:
             return self._recorder(region, folder, captures=captures, steps=steps)
         except ModuleNotFoundError as error:
@@ -79,14 +79,14 @@ class Capture:
                 raise
             return pytest.fail("xsp_capture records with torch.profiler, and torch is not installed", pytrace=False)
 
-    def _judged(
+    def _judge(
         self, before: Sequence[Path], after: Sequence[Path], rules: Sequence[str], on_inconclusive: bool | None
     ) -> Judgement:
-        from xsp.gating.gate import DEFAULT_RULE, Verdict, judged, opened  # noqa: PLC0415 (imports polars)
+        from xsp.gating.gate import DEFAULT_RULE, Verdict, judge_captures, open_captures  # noqa: PLC0415 (imports polars)
         from xsp_model import XspError  # noqa: PLC0415
 
         try:
-            judgement = judged(opened(before), opened(after), rules or [DEFAULT_RULE])
+            judgement = judge_captures(open_captures(before), open_captures(after), rules or [DEFAULT_RULE])
         except XspError as error:
             pytest.fail(str(error), pytrace=False)
         if on_inconclusive is None:
@@ -115,7 +115,7 @@ def xsp_recorder() -> Recorder:
 
     It is called as `recorder(region, folder, captures=5, steps=20)` and gives the files.
     """
-    from xsp.gating.recording import record  # noqa: PLC0415
+    from xsp.gating.gate import record  # noqa: PLC0415
 
     return record
 

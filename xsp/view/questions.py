@@ -48,7 +48,7 @@ class TraceAnswers:
         self._title = title
         self._windows = Windows(viewed_trace.drawing.boxes)
 
-    def answered(self, path: str, query: str) -> bytes:
+    def answer(self, path: str, query: str) -> bytes:
         """The answer to one of QUESTIONS as JSON; BadQuestionError says what is wrong with the query."""
         fields = _fields(query, QUESTIONS[path])
         return msgspec.json.encode(_ANSWERS[path](self, fields), enc_hook=str)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["served"]
+__all__ = ["server_of"]
 
 
-def served(trace: Trace, serving_phase: str | None, port: int, *, perfetto: bool) -> PrivateServer:
+def server_of(trace: Trace, serving_phase: str | None, port: int, *, perfetto: bool) -> PrivateServer:
     """The server, bound and not yet serving; XspError where the port is taken."""
     title = str(trace.frame("runs")["source_path"].drop_nulls().first() or "trace")
     answers = _handover(trace, title) if perfetto else _viewer(trace, serving_phase, title)
@@ -48,7 +48,7 @@ def _viewer(trace: Trace, serving_phase: str | None, title: str) -> Mapping[str,
 
 def _answer(answers: TraceAnswers, path: str, query: str) -> Answer:
     with fault_told():
-        return Answer(answers.answered(path, query))
+        return Answer(answers.answer(path, query))
 
 
 def _handover(trace: Trace, title: str) -> Mapping[str, Callable[[str], Answer]]:

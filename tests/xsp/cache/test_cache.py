@@ -16,11 +16,10 @@ import pytest
 
 from tests.helpers.report_trace import small_trace
 from xsp.cache import cache as caching
+from xsp.cache import key
 from xsp.cache import key as keys
-from xsp.cache import program as programs
 from xsp.cache.cache import Cache
-from xsp.cache.key import Digests, look
-from xsp.cache.stamp import stamp_of
+from xsp.cache.key import Digests, look, stamp_of
 from xsp.cache.store import Store
 from xsp.cli.main import main
 from xsp.opening import load
@@ -180,15 +179,15 @@ def test_a_program_is_known_by_its_sources(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "planted_package").mkdir()
     (tmp_path / "planted_package" / "__init__.py").write_text("x = 1\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(programs, "_PACKAGES", ("planted_package",))
-    before = programs.program()
-    assert programs.program() == before
+    monkeypatch.setattr(key, "_PACKAGES", ("planted_package",))
+    before = key.program()
+    assert key.program() == before
     (tmp_path / "planted_package" / "__init__.py").write_text("x = 12\n", encoding="utf-8")
-    assert programs.program() != before
+    assert key.program() != before
 
 
 def test_formats_of_others_are_looked_for_where_the_registry_does() -> None:
-    assert programs._ENTRY_POINTS == ENTRY_POINTS
+    assert key._ENTRY_POINTS == ENTRY_POINTS
 
 
 def test_a_folder_with_one_more_file_is_read_anew(tmp_path: Path, raw: Path, converted: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import xsp
 from tests.helpers.batches import trace_of
-from xsp.cli.commands.cohort import _named_apart
+from xsp.cli.commands.cohort import _with_distinct_names
 from xsp.cli.main import main
 from xsp_analyze.cohort.cohort import Member
 from xsp_analyze.cohort.facts import facts_of
@@ -69,7 +69,7 @@ def test_nothing_is_said_of_folders_above_those_that_tell_names_apart(traces: Pa
         Member("one", facts_of(xsp.open(traces / "one.json").trace, "one"), path=str(tmp_path / side / "run" / "one"))
         for side in ("a", "b")
     ]
-    assert [member.name for member in _named_apart(members)] == ["a/run/one", "b/run/one"]
+    assert [member.name for member in _with_distinct_names(members)] == ["a/run/one", "b/run/one"]
 
 
 @pytest.mark.slow

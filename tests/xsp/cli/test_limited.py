@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp.memory_limit import ran_out
+from xsp.memory import ran_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_what_a_limit_leaves_no_room_for_ends_in_one_sentence(tmp_path: Path, ki
     ],
 )
 def test_how_the_watched_process_ends_is_told(last_act: str, status: int, sentence: str) -> None:
-    code = f"import os, sys\nfrom xsp.cli import limited\ns = limited.watched()\nif s is None: {last_act}\nsys.exit(s)"
+    code = f"import os, sys\nfrom xsp.cli import limited\ns = limited.watch()\nif s is None: {last_act}\nsys.exit(s)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == status
     assert done.stderr.startswith(sentence)

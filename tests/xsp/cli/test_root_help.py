@@ -42,7 +42,7 @@ def _typer_s(
 def test_it_is_what_typer_prints(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs, ours = _typer_s(columns, capsys, monkeypatch), root_help.rendered(columns, color=False) + "\n"
+    theirs, ours = _typer_s(columns, capsys, monkeypatch), root_help.root_help(columns, color=False) + "\n"
     assert _tokens(ours) == _tokens(theirs)
     if typer.__version__ == _LOOKS_LIKE:
         assert ours == theirs
@@ -54,7 +54,7 @@ def _tokens(text: str) -> list[str]:
 
 @pytest.mark.skipif(typer.__version__ != _LOOKS_LIKE, reason="another version of typer")
 def test_it_has_typer_s_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = root_help.rendered(100, color=True) + "\n"
+    ours = root_help.root_help(100, color=True) + "\n"
     assert list(_cells(ours)) == list(_cells(_typer_s(100, capsys, monkeypatch, color=True)))
 
 

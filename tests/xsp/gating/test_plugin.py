@@ -12,9 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from xsp.gating.gate import opened
-from xsp.gating.recording import record
-from xsp.gating.stored import folder_of, keep
+from xsp.gating.gate import folder_of, keep, open_captures, record
 
 _ROOT = Path(__file__).resolve().parents[3]
 _CAPTURES = Path(__file__).parent / "captures"
@@ -89,7 +87,7 @@ def test_speed(xsp_capture):
 def test_a_region_is_recorded_by_the_profiler_of_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones(8, 8)
-    [trace, _] = opened(record(lambda: x @ x, tmp_path, captures=2, steps=3))
+    [trace, _] = open_captures(record(lambda: x @ x, tmp_path, captures=2, steps=3))
     names = trace.frame("spans").filter(pl.col("level") == "operator")["name"].cast(pl.String)
     assert names.to_list().count("aten::matmul") == 3
 

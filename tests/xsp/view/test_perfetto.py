@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.report_trace import small_trace
 from tests.helpers.waiting import HANG_S
-from xsp.view.serving import served
+from xsp.view.serving import server_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ window.addEventListener("message", (event) => {
 @pytest.fixture(name="server", scope="module")
 def fixture_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
     trace = small_trace(tmp_path_factory.mktemp("trace"))
-    with served(trace, None, 0, perfetto=True) as server:
+    with server_of(trace, None, 0, perfetto=True) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.report_trace import small_trace
-from xsp.view.serving import served
+from xsp.view.serving import server_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_the_viewer_draws_what_its_server_answers(browser: Browser, tmp_path: Path) -> None:
-    with served(small_trace(tmp_path), None, 0, perfetto=False) as server:
+    with server_of(small_trace(tmp_path), None, 0, perfetto=False) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         context = browser.new_context(viewport={"width": 1280, "height": 900})

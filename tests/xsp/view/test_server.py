@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.viewer_columns import unpacked_rows
 from xsp.view.questions import TraceAnswers
-from xsp.view.serving import served
+from xsp.view.serving import server_of
 from xsp_model import TraceBuilder, XspError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def fixture_trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 @pytest.fixture(name="server", scope="module")
 def fixture_server(trace: Trace) -> Iterator[PrivateServer]:
-    with served(trace, None, 0, perfetto=False) as server:
+    with server_of(trace, None, 0, perfetto=False) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server
@@ -82,7 +82,7 @@ def test_no_other_address_of_the_machine_answers(server: PrivateServer) -> None:
 
 
 def test_a_token_cannot_be_guessed_and_is_new_each_time(server: PrivateServer, trace: Trace) -> None:
-    with served(trace, None, 0, perfetto=False) as other:
+    with server_of(trace, None, 0, perfetto=False) as other:
         assert other.token != server.token
     assert len(server.token) >= 32
 
@@ -181,7 +181,7 @@ def test_the_page_may_ask_its_server_alone(server: PrivateServer) -> None:
 
 
 def test_an_address_for_one_use_leads_to_the_page_once(trace: Trace) -> None:
-    with served(trace, None, 0, perfetto=False) as server:
+    with server_of(trace, None, 0, perfetto=False) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         once = f"/{server.once}"
@@ -253,14 +253,14 @@ def test_it_answers_what_the_viewer_asks(server: PrivateServer) -> None:
 
 def test_a_port_that_is_taken_is_said_in_a_sentence(server: PrivateServer, trace: Trace) -> None:
     with pytest.raises(XspError, match=f"cannot serve at 127.0.0.1:{server.server_port}"):
-        served(trace, None, server.server_port, perfetto=False)
+        server_of(trace, None, server.server_port, perfetto=False)
 
 
 def test_a_trace_without_times_is_said_to_have_nothing_to_look_at() -> None:
     builder = TraceBuilder()
     builder.add("runs", pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]}))
     with pytest.raises(XspError, match="no timed work"):
-        served(builder.build(), None, 0, perfetto=False)
+        server_of(builder.build(), None, 0, perfetto=False)
 
 
 def _raw(server: PrivateServer, text: str) -> bytes:
@@ -277,8 +277,8 @@ def test_an_answer_that_cannot_be_made_is_a_sentence(trace: Trace, monkeypatch: 
     def fails(*_: object) -> bytes:
         raise XspError("the bundle is damaged", path="a.xsp")
 
-    monkeypatch.setattr(TraceAnswers, "answered", fails)
-    with served(trace, None, 0, perfetto=False) as server:
+    monkeypatch.setattr(TraceAnswers, "answer", fails)
+    with server_of(trace, None, 0, perfetto=False) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         reply = _ask(server, f"/{server.token}/about")

@@ -114,7 +114,7 @@ def batch(
     _check_exclusive(scheduler, jobs, memory)
     began = time.perf_counter()
     with ExitStack() as stack:
-        location, scratch = stack.enter_context(_opened(output))
+        location, scratch = stack.enter_context(_open_output(output))
         if scheduler is None:
             begin()
             stack.callback(end)
@@ -122,7 +122,7 @@ def batch(
         discovered = discover(inputs, location, ranks=ranks, format_name=reading.format)
         _check_kept_apart(discovered, location)
         outcomes = summary.ordered(_all(discovered, settings, scheduler, jobs, memory))
-        traces, left_out = _sorted_out(discovered, outcomes)
+        traces, left_out = _split_unknown(discovered, outcomes)
         document = summary.summary(traces, left_out, settings)
         spent = summary.costs(traces, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
         summary.write(document, spent, traces, settings)
@@ -186,7 +186,7 @@ def _bytes(text: str) -> int:
 
 
 @contextmanager
-def _opened(output: str) -> Iterator[tuple[str, str | None]]:
+def _open_output(output: str) -> Iterator[tuple[str, str | None]]:
     """The output's place, held against other batches, and a folder inside it for what is unfinished, gone at the end.
 
     Nothing is held at a URL, and unfinished work is then kept where the system keeps temporary files.
@@ -204,7 +204,7 @@ def _opened(output: str) -> Iterator[tuple[str, str | None]]:
         raise XspError("this exists and is no folder for results", path=folder, advice="Choose another one with -o")
     _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _held(folder):
+    with _lock_folder(folder):
         for stale in folder.glob(f"{_UNFINISHED}*"):
             # What holds anything else is somebody else's.
             if stale.is_dir() and all(inside.name.startswith(UNIT) for inside in stale.iterdir()):
@@ -248,7 +248,7 @@ def _check_own(folder: Path) -> None:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Keeps a second batch out of the folder; XspError where one is at work in it."""
     import fcntl  # noqa: PLC0415 (POSIX only, and wanted here alone)
 
@@ -304,7 +304,7 @@ def _stream(
     return run_here(units, settings, jobs=count, limit_bytes=_bytes(memory) if memory else default_limit_bytes(count))
 
 
-def _sorted_out(discovered: Discovered, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
+def _split_unknown(discovered: Discovered, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
     """Outcomes of what is a trace, and the files that are none, with a sentence each."""
     traces = [o for o in outcomes if str(o.status) != "left out"]
     unknown = [

@@ -133,10 +133,10 @@ def _members(
         members += _of_traces(rest, reading, cache, progress)
     if not members:
         raise XspError("no trace that could be read is there", path=", ".join(inputs))
-    return _named_apart(members)
+    return _with_distinct_names(members)
 
 
-def _named_apart(members: Sequence[Member]) -> list[Member]:
+def _with_distinct_names(members: Sequence[Member]) -> list[Member]:
     """The members; of those of one name each with the name of its folder, else its path below the folder of all."""
     from collections import Counter  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415

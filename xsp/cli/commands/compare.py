@@ -11,7 +11,7 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import ServingPhase
-from xsp.cli.compare_output import Formats, printed, write
+from xsp.cli.compare_output import Formats, stdout_bytes, write
 from xsp.cli.output import check_output, note, print_bytes, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -158,7 +158,7 @@ def compare(
     Example: `xsp compare --baseline main new.xsp --fail-on 'model.latency > +3%' --markdown summary.md`
     """  # fmt: skip
     rules = _rules(fail_on or ())
-    before, after = _named(inputs, baseline, save_baseline, baselines, also_before or (), also_after or ())
+    before, after = _sides_by_name(inputs, baseline, save_baseline, baselines, also_before or (), also_after or ())
     outputs = [path for path in (junit, markdown, html) if path]
     for number, path in enumerate(outputs):
         check_output(path, [*before, *after, *reading.files, baselines])
@@ -172,7 +172,7 @@ def compare(
     with Progress() as progress:
         comparisons = compared(before, after, baseline, request, progress.note)
         write(comparisons, junit, markdown, html)
-        content = printed(comparisons, output_format, rows or None)
+        content = stdout_bytes(comparisons, output_format, rows or None)
     print_bytes(content)
     status = _RULE_BROKEN if comparisons.any_violated else 0
     if fail_on_inconclusive and comparisons.any_undecided and not status:
@@ -198,7 +198,7 @@ def _rules(texts: Sequence[str]) -> list[Rule]:
     return [parse(text) for text in texts]
 
 
-def _named(
+def _sides_by_name(
     inputs: Sequence[str],
     baseline: str | None,
     save_baseline: str | None,

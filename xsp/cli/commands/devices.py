@@ -95,11 +95,11 @@ def _table(specs: Sequence[DeviceSpec]) -> str:
 
     rates = [(q, "GB/s" if u == "byte/s" else f"T{u}", True, 1) for q, u in QUANTITIES.items()]
     columns = [("device", "", False, 0), *rates, ("fp32 flop/byte", "", True, 2), ("source", "", False, 3)]
-    rows = [[spec.name, *(_shown(spec, q) for q in QUANTITIES), _ideal(spec), spec.source] for spec in specs]
+    rows = [[spec.name, *(_peak_text(spec, q) for q in QUANTITIES), _ideal(spec), spec.source] for spec in specs]
     return "\n".join(table_lines(of_rows("", columns, rows)))
 
 
-def _shown(spec: DeviceSpec, quantity: str) -> str:
+def _peak_text(spec: DeviceSpec, quantity: str) -> str:
     """The rate; `none` where the device has no units for it, a dash where nobody says."""
     peak = spec.peaks.get(quantity)
     if peak is None:

@@ -69,7 +69,7 @@ def info(
         print_text(json.dumps(document(summary, without, more), indent=2))
         return
     for label, text in (*_lines(summary), *blocks, *_absent(without), *_more(more), ("", ""), ("next", _NEXT)):
-        print_styled(_printed(label, text))
+        print_styled(_labelled_line(label, text))
 
 
 def _more(more: Sequence[Recording]) -> list[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _more(more: Sequence[Recording]) -> list[tuple[str, str]]:
     return [("recording" if not number else "", line) for number, line in enumerate(lines)]
 
 
-def _printed(label: str, text: str) -> str:
+def _labelled_line(label: str, text: str) -> str:
     """The label before the text; on a terminal the label is bold, and a long text goes on beneath itself."""
     label = f"{label:<{_LABEL_WIDTH}}"
     if not sys.stdout.isatty():

@@ -58,7 +58,7 @@ def _overview(tables: list[dict[str, object]], width: int) -> Iterator[str]:
     yield "Tables of every trace (xsp schema TABLE shows the columns):"
     yield ""
     names = [(str(one["name"]), str(one["doc"])) for one in tables]
-    yield from _hung(names, width)
+    yield from _hanging_lines(names, width)
     yield ""
     yield "Analyses are tables too, by their id: `xsp analyses` lists them, `xsp schema A10` shows the columns."
 
@@ -73,14 +73,14 @@ def _columns(table: dict[str, object], width: int) -> Iterator[str]:
                    f"{one['unit']:<{_widest(columns, 'unit')}}"))
         for one in columns
     ]  # fmt: skip
-    yield from _hung(list(zip(heads, (str(one["doc"]) for one in columns), strict=True)), width)
+    yield from _hanging_lines(list(zip(heads, (str(one["doc"]) for one in columns), strict=True)), width)
 
 
 def _widest(rows: list[dict[str, str]], key: str) -> int:
     return max(len(row[key]) for row in rows)
 
 
-def _hung(pairs: list[tuple[str, str]], width: int) -> Iterator[str]:
+def _hanging_lines(pairs: list[tuple[str, str]], width: int) -> Iterator[str]:
     """Words, and beside them what they mean, wrapped to the width."""
     left = max(len(term) for term, _ in pairs) + len(_GAP)
     for term, what in pairs:

@@ -82,7 +82,7 @@ def top(
         print_styled(textwrap.fill(how_far, width))
     full = max((r.largest_share for r in rankings), default=1.0)
     for ranking in rankings:
-        print_styled("\n" + _printed(ranking_lines(ranking, count, width, full), width))
+        print_styled("\n" + _terminal_text(ranking_lines(ranking, count, width, full), width))
 
 
 def _about(answers: Answers, how_far: str | None) -> dict[str, object]:
@@ -201,7 +201,7 @@ def _operator_name(row: dict[str, object]) -> tuple[str, str]:
     return f"{share(reached) if isinstance(reached, float) else '-':>8}  ", name
 
 
-def _printed(lines: Iterator[Text], width: int) -> str:
+def _terminal_text(lines: Iterator[Text], width: int) -> str:
     from rich.console import Console  # noqa: PLC0415
 
     out = StringIO()

@@ -40,12 +40,12 @@ def view(
 
     Examples: `xsp view trace.json.gz`, `xsp view job.xsp --no-browser --port 8000`, `xsp view job.xsp --perfetto`.
     """
-    from xsp.view.serving import served  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp.view.serving import server_of  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         progress.note("laying out the trace")
-        server = served(trace, serving_phase, port, perfetto=perfetto)
+        server = server_of(trace, serving_phase, port, perfetto=perfetto)
     with ended_politely(), server:
         _serve(server, in_browser=browser and _has_screen())
     note("xsp view has ended.")
