@@ -13,11 +13,11 @@ from xsp.api.overview import Info, info_of
 from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
 from xsp_analyze.schema import no_table
 from xsp_analyze.text.table import of_rows
+from xsp_analyze.trace.step_view import StepView
 from xsp_model.bundle_rows import fault_told
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
@@ -106,7 +106,7 @@ class OpenTrace:
     @fault_told()
     def analyses(self) -> pl.DataFrame:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
-        frames = StepFrames.of(self.trace)
+        frames = StepView.of(self.trace)
         rows = [
             (one.id, one.title, all(frames.has(need) for need in one.needs), [str(need) for need in one.needs])
             for one in all_analyses()
@@ -125,7 +125,7 @@ class OpenTrace:
         Raises:
             XspError: There is no such analysis, step or phase, or the trace lacks what the analysis needs.
         """
-        frames = StepFrames.of(self.trace, None if steps is None else str(steps), serving_phase)
+        frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(run(find(analysis), frames))
 
     @fault_told()
@@ -133,7 +133,7 @@ class OpenTrace:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
-        return Findings(advise(StepFrames.of(self.trace, serving_phase=serving_phase)))
+        return Findings(advise(StepView.of(self.trace, serving_phase=serving_phase)))
 
     @fault_told()
     def compare(

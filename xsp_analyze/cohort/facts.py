@@ -18,8 +18,8 @@ from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.filled_counters import MODELLED
 from xsp_analyze.frames.load_tests import LoadTest, load_test
 from xsp_analyze.frames.outputs import Tensor
-from xsp_analyze.frames.roles import Roles
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.roles import Roles
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution, Level, XspError
 from xsp_model.tree import outermost
 
@@ -63,7 +63,7 @@ class Mix:
     class_shares: Mapping[str, float] = field(default_factory=dict)
 
 
-def operator_mix(frames: StepFrames) -> Mix:
+def operator_mix(frames: StepView) -> Mix:
     """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
     mix = _of_operators(frames)
     work = frames.of_trace.all_activities
@@ -78,7 +78,7 @@ def operator_mix(frames: StepFrames) -> Mix:
     return replace(mix, class_basis="device time" if shares else None, class_shares=shares)
 
 
-def _of_operators(frames: StepFrames) -> Mix:
+def _of_operators(frames: StepView) -> Mix:
     runs = (
         frames.of_trace.roles.kernels
         if not frames.of_trace.all_activities.is_empty()
@@ -101,7 +101,7 @@ def _of_operators(frames: StepFrames) -> Mix:
     return _shares(_per_step(frames, _with_types(inside)), "device time of operators", part / total if total else None)
 
 
-def _per_step(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
+def _per_step(frames: StepView, rows: pl.DataFrame) -> pl.DataFrame:
     """What a mean step holds of each name (name, duration_ns); of a trace without steps all of it.
 
     Sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
@@ -122,7 +122,7 @@ def _with_types(rows: pl.DataFrame) -> pl.DataFrame:
     return named.drop("name").rename({"type": "name"})
 
 
-def _of_layers(frames: StepFrames) -> Mix:
+def _of_layers(frames: StepView) -> Mix:
     if frames.of_trace.layer_calls.is_empty():
         return Mix()
     layers = frames.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
@@ -162,7 +162,7 @@ class Utilisation:
     fp32_coverage: float | None = None
 
 
-def utilisation(frames: StepFrames) -> Utilisation:
+def utilisation(frames: StepView) -> Utilisation:
     """Over the steps of the trace where it has any, else over all of it."""
     if frames.of_trace.all_activities.is_empty():
         return Utilisation()
@@ -170,7 +170,7 @@ def utilisation(frames: StepFrames) -> Utilisation:
     return Utilisation(device_time.utilisation(frames).share, fp32, coverage)
 
 
-def _fp32(frames: StepFrames) -> tuple[float | None, float | None]:
+def _fp32(frames: StepView) -> tuple[float | None, float | None]:
     work = frames.executions
     if "flop_count" not in work.columns:
         return None, None
@@ -248,10 +248,10 @@ class Facts:
 
 def facts_of(trace: Trace, name: str) -> Facts:
     """The facts of a trace; `name` stands for the model where no file names it."""
-    return facts_seen(StepFrames.of(trace), name)
+    return facts_seen(StepView.of(trace), name)
 
 
-def facts_seen(frames: StepFrames, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
+def facts_seen(frames: StepView, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
     """The facts of a trace that is seen over its default steps already.
 
     `of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
@@ -299,12 +299,12 @@ def _one(values: pl.Series) -> str | None:
     return ", ".join(dict.fromkeys(values.drop_nulls())) or None
 
 
-def _profiled_batch_size(frames: StepFrames) -> int | None:
+def _profiled_batch_size(frames: StepView) -> int | None:
     sizes = frames.of_trace.roles.own(frames.trace.frame("runs"))["batch_size"].drop_nulls().unique().to_list()
     return sizes[0] if len(sizes) == 1 else None
 
 
-def _system(frames: StepFrames) -> str | None:
+def _system(frames: StepView) -> str | None:
     """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
     trace, others = frames.trace, list(frames.of_trace.roles.other_batches)
     if described := _one(trace.frame("runs")["device_name"]):
@@ -322,7 +322,7 @@ def _system(frames: StepFrames) -> str | None:
     return ", ".join(labels) or None
 
 
-def _run(identity: str, frames: StepFrames) -> Result | str:
+def _run(identity: str, frames: StepView) -> Result | str:
     try:
         return run(find(identity), frames)
     except XspError as error:
@@ -344,7 +344,7 @@ def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
     return [Speed(**row) for row in rows.iter_rows(named=True)]
 
 
-def _kernels(kernels: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
+def _kernels(kernels: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if kernels is None:
         return {}
     own = frames.run_latencies["batch_size"].unique()
@@ -361,7 +361,7 @@ def _kernels(kernels: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]
     }
 
 
-def _layers(by_type: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
+def _layers(by_type: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if by_type is None or by_type.is_empty():
         return {}
     top = by_type.row(0, named=True)
@@ -395,7 +395,7 @@ def _by_modelled_flop(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(modelled_flop.fill_null(0.0), descending=True, maintain_order=True)
 
 
-def _memory(frames: StepFrames, *, on_device: bool) -> dict[str, Any]:
+def _memory(frames: StepView, *, on_device: bool) -> dict[str, Any]:
     """The most memory in use at once: of a device where one worked, else of the host."""
     rows = (
         frames.trace.scan("counters")
@@ -411,7 +411,7 @@ def _memory(frames: StepFrames, *, on_device: bool) -> dict[str, Any]:
     return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
-def _layer_share(frames: StepFrames) -> float | None:
+def _layer_share(frames: StepView) -> float | None:
     """Share of device time that belongs to a layer."""
     work = frames.of_trace.all_activities
     total = int(work["duration_ns"].sum())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_analyze.cohort.cohort import Member, System
     from xsp_analyze.cohort.quality import Measure, Prices, Target
     from xsp_analyze.frames.load_tests import LoadTest
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Floats
 
 __all__ = [
@@ -60,7 +60,7 @@ def result_of(identity: str, title: str, columns: Sequence[Column], rows: Iterab
     return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
 
 
-def _of_many(frames: StepFrames) -> pl.LazyFrame:
+def _of_many(frames: StepView) -> pl.LazyFrame:
     raise XspError(f"this analysis is of many traces, not of {frames.trace.origin}", advice="Use xsp cohort")
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.results import Results
     from xsp_analyze.compare.rows import ClassMoves, Move, Row
     from xsp_analyze.compare.side import Difference, Pairs
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["MIN_MATCH", "Bound", "Comparison", "Expected", "compare", "expect_from_peaks"]
 
@@ -202,8 +202,8 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[StepFrames],
-    after: Sequence[StepFrames],
+    before: Sequence[StepView],
+    after: Sequence[StepView],
     *,
     names: tuple[str, str] = ("before", "after"),
     per_input: bool = False,
@@ -265,7 +265,7 @@ def compare(
 
 
 def _sides(
-    before: Sequence[StepFrames], after: Sequence[StepFrames], names: tuple[str, str], *, per_input: bool
+    before: Sequence[StepView], after: Sequence[StepView], names: tuple[str, str], *, per_input: bool
 ) -> tuple[Side, Side]:
     sides = Side(names[0], before), Side(names[1], after)
     if not per_input:

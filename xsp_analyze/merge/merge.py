@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import ordered_mean
-from xsp_analyze.frames.roles import EAGER_KERNELS, in_other_batch
 from xsp_analyze.frames.steps import marked_steps
 from xsp_analyze.merge.comparable import by_batch_size, check_comparable, main_batch_size, name_of, role_of
 from xsp_analyze.merge.matching import (
@@ -26,6 +25,7 @@ from xsp_analyze.merge.matching import (
 )
 from xsp_analyze.merge.ranks import with_offsets
 from xsp_analyze.merge.replays.realigned import Run, holds_replays, realign_replays
+from xsp_analyze.trace.roles import EAGER_KERNELS, in_other_batch
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.ledger import to_frame
 from xsp_model.schema import TABLES

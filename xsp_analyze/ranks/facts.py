@@ -15,8 +15,8 @@ from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.expert_parts import expert_parts, has_experts
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timeline import MEASURES
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ _ONE = ["step", "block"]
 _BACK = [str(ExpertPart.COMBINE), str(ExpertPart.EXCHANGE)]
 
 
-def experts_of_rank(frames: StepFrames) -> pl.DataFrame:
+def experts_of_rank(frames: StepView) -> pl.DataFrame:
     """One row a step and block that the rank ran any part of: products_ns, and combine_ns in communication, or null.
 
     The block is null where no layer is known of the work. `process_group` has name and ranks of the group that
@@ -61,7 +61,7 @@ def experts_of_rank(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _groups(frames: StepFrames) -> pl.DataFrame:
+def _groups(frames: StepView) -> pl.DataFrame:
     """span_id of communication of which a process group is recorded, and the group's name and ranks."""
     kernels = frames.of_trace.all_activities.filter(IS_COMMUNICATION)["span_id"]
     facts = recorded_facts(frames.trace, kernels.to_numpy())
@@ -80,7 +80,7 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
 
     The rank is the one given, as names or the user say it; `stated_rank` is what the file says itself.
     """
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     runs = trace.frame("runs")
     recorded = runs["rank"].drop_nulls()
     number = rank if rank is not None else (int(recorded[0]) if recorded.len() else 0)
@@ -105,7 +105,7 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
     }
 
 
-def _steps(frames: StepFrames) -> pl.DataFrame:
+def _steps(frames: StepView) -> pl.DataFrame:
     """One row a step: step, duration_ns, and the time of the devices in it by what they did, summed over devices.
 
     A trace without steps is one row, its step null and its duration the extent of the trace. Without device work all
@@ -113,9 +113,9 @@ def _steps(frames: StepFrames) -> pl.DataFrame:
     """
     if frames.of_trace.marked_steps.is_empty():
         latency = pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns")
-        steps, each = frames.run_latencies.select(latency), StepFrames(frames.of_trace, "all")
+        steps, each = frames.run_latencies.select(latency), StepView(frames.of_trace, "all")
     else:
-        steps, each = frames.steps.select("step", "duration_ns"), StepFrames(frames.of_trace, "each")
+        steps, each = frames.steps.select("step", "duration_ns"), StepView(frames.of_trace, "each")
     parts = each.once(device_time).parts
     if "step" not in parts.columns:
         parts = parts.with_columns(pl.lit(None, pl.Int64).alias("step"))
@@ -124,7 +124,7 @@ def _steps(frames: StepFrames) -> pl.DataFrame:
     return slowest.join(times, on="step", how="left", nulls_equal=True).sort("step", nulls_last=True)
 
 
-def _kernels(frames: StepFrames) -> pl.DataFrame:
+def _kernels(frames: StepView) -> pl.DataFrame:
     """One row a kernel, copy or memset: kernel_name, kind, count, duration_ns, over the whole trace, exact."""
     return (
         frames.of_trace.all_activities.group_by(
@@ -135,7 +135,7 @@ def _kernels(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _collectives(frames: StepFrames) -> pl.DataFrame:
+def _collectives(frames: StepView) -> pl.DataFrame:
     """One row a collective's kernel, in order: step, operation, process_group, nth (of these), duration_ns.
 
     `start_ns` is Unix time where the trace knows it, else null.

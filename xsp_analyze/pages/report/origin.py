@@ -10,9 +10,9 @@ from xsp_analyze.text.units import count, duration, size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.roles import Roles
     from xsp_analyze.service.answers import Answers
     from xsp_analyze.service.contents import Summary
+    from xsp_analyze.trace.roles import Roles
 
 __all__ = ["measured"]
 

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["EAGER_KERNELS", "Roles", "in_other_batch", "roles_of"]
 
 _OTHER_BATCH = ", other batch size"
-
 EAGER_KERNELS = "kernels, eager"
 """The role of a run without graphs beside one that replays them: it has the layers, and no device time is its."""
-
 _ORDER = {
     "model": ("model", "layers", "kernels"),
     "layers": ("layers", "kernels, serialised", "kernels"),
@@ -30,7 +28,6 @@ _ORDER = {
 }
 _ORDER_OF_REPLAYS = {**_ORDER, "model": ("model", "kernels"), "profiled_layers": ("kernels",)}
 """Beside replays other runs know layers, but how long a step took in them is no step of the replays'."""
-
 _NOT_GIVEN = ("serialised_kernels", "profiled_layers")  # stand beside what a number is taken from
 
 
