@@ -88,7 +88,7 @@ def analyses(inputs: Inputs, kernels: int) -> Experiment:
     path, what = _input(inputs, kernels)
     bundle = str(inputs.bundle(path))
     ways = (
-        Way("analyses", "`bundle.read`, one `StepFrames`, `run` of each analysis: what several need is worked out once",
+        Way("analyses", "`bundle.read`, one `StepView`, `run` of each analysis: what several need is worked out once",
             lambda _: [program("xsp_analyses", bundle)]),
         Way("report", "`xsp report BUNDLE -o OUT.html`",
             lambda scratch: [(*XSP, "report", bundle, "-o", str(scratch / "report.html"))]),

@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def _real(folders: Sequence[Path]) -> None:
     from xsp_ingest.ingester import Options  # noqa: PLC0415
     from xsp_ingest.run_set.run_set import read_run_set  # noqa: PLC0415
 
-    views = [StepFrames.of(merge(read_run_set(folder, Options()))) for folder in folders]
+    views = [StepView.of(merge(read_run_set(folder, Options()))) for folder in folders]
     for at in range(len(views) - 1):
         _print_comparison(f"{folders[at].name} with {folders[at + 1].name}", compare([views[at]], [views[at + 1]]))
     for size in (2, 3, 5, len(views) // 2):

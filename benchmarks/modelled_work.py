@@ -33,8 +33,8 @@ _SHAPES = 200
 _CYCLE_NS = 10_000
 _GOAL_S, _GOAL_BYTES = 10.0, 1e9
 _ANALYZE = "import sys; from pathlib import Path; from xsp_model import bundle; from xsp_analyze.catalog import find; \
-from xsp_analyze.core import run; from xsp_analyze.frames.step_frames import StepFrames; \
-frames = StepFrames.of(bundle.read(Path(sys.argv[1])), sys.argv[2]); \
+from xsp_analyze.core import run; from xsp_analyze.trace.step_view import StepView; \
+frames = StepView.of(bundle.read(Path(sys.argv[1])), sys.argv[2]); \
 print([run(find(each), frames).table.height for each in sys.argv[3:]])"
 
 

@@ -104,7 +104,7 @@ def bundle(inputs: Inputs, size_mb: int) -> Experiment:
     """A converted trace, opened and asked for A10."""
     path = str(inputs.bundle(inputs.kineto(size_mb).path))
     ways = (
-        Way("in process", "`bundle.read`, `run(find('A10'), StepFrames.of(trace, 'all'))`",
+        Way("in process", "`bundle.read`, `run(find('A10'), StepView.of(trace, 'all'))`",
             lambda _: [program("xsp_bundle", path)]),
         Way("command", "`xsp analyze BUNDLE -a A10 --steps all`",
             lambda _: [(*XSP, "analyze", path, "-a", "A10", "-f", "json", "--steps", "all")]),

@@ -16,10 +16,10 @@ from statistics import median, quantiles
 from typing import Any
 
 from tests.helpers.large_trace import large_trace
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.shell import drawn
 from xsp_analyze.pages.viewer.assets import SCRIPTS, STYLES
 from xsp_analyze.pages.viewer.block import viewed, viewer
+from xsp_analyze.trace.step_view import StepView
 
 _KERNEL_NS = 5_000  # from one kernel of the made trace to the next; with each one call
 _HELD_S = 3.0
@@ -70,7 +70,7 @@ def main() -> int:
 
 def _page(spans: int) -> str:
     trace = large_trace(spans // 2, layers=24, names=300, steps=200)
-    block = viewer(viewed(StepFrames.of(trace, "each")), "made")
+    block = viewer(viewed(StepView.of(trace, "each")), "made")
     section = {"id": "timeline", "label": "Timeline", "title": "Timeline", "means": "", "blocks": [block]}
     data = {"kind": "benchmark", "title": "made", "short": [], "sections": [section], "footer": ""}
     return drawn(data, SCRIPTS, STYLES)

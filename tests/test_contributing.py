@@ -111,7 +111,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["toy"]
 
@@ -127,7 +127,7 @@ __all__ = ["toy"]
         Column("device_sum_ns", TIME_NS, "Durations, added up.", "ns"),
     ),
 )
-def toy(frames: StepFrames) -> pl.LazyFrame:
+def toy(frames: StepView) -> pl.LazyFrame:
     """One row a name, by name."""
     name = pl.col("name").cast(pl.String)
     time = pl.col("work_ns").sum().alias("device_sum_ns")

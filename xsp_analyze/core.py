@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.needs import Need
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = [
     "AMOUNT",
@@ -119,7 +119,7 @@ class Analysis:
     title: str
     needs: Sequence[Need]
     columns: Sequence[Column]
-    function: Callable[[StepFrames], pl.LazyFrame]
+    function: Callable[[StepView], pl.LazyFrame]
     figure: FigureSpec | None = None
     key: Sequence[str] | None = None  # what tells rows apart, where it is not the columns in the role of keys
     additive: Sequence[str] = ()  # columns whose values no two rows count twice: no means, peaks, or what nests
@@ -161,10 +161,10 @@ def analysis(
     each_step: bool = False,
     read: str = "",
     reads: Mapping[str, Sequence[str]] | None = None,
-) -> Callable[[Callable[[StepFrames], pl.LazyFrame]], Analysis]:
+) -> Callable[[Callable[[StepView], pl.LazyFrame]], Analysis]:
     """Turns `name(frames) -> LazyFrame` into an Analysis."""
 
-    def wrap(function: Callable[[StepFrames], pl.LazyFrame]) -> Analysis:
+    def wrap(function: Callable[[StepView], pl.LazyFrame]) -> Analysis:
         return Analysis(
             id,
             title,
@@ -219,7 +219,7 @@ class Result:
         return self.table.to_arrow()
 
 
-def run(analysis: Analysis, frames: StepFrames) -> Result:
+def run(analysis: Analysis, frames: StepView) -> Result:
     """Computes the analysis; XspError in one sentence where the trace lacks a level that it needs.
 
     Raises:
@@ -235,7 +235,7 @@ def run(analysis: Analysis, frames: StepFrames) -> Result:
     _check(analysis, table, averaged=analysis.by_step and frames.averaged)
     columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
 
-    def about() -> StepFrames:
+    def about() -> StepView:
         if not analysis.by_step:
             return frames.of_all_steps
         return frames.of_each_step if analysis.each_step and frames.choice.number is None else frames

@@ -9,13 +9,13 @@ from pathlib import Path
 from benchmarks.programs.stopwatch import measured
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError, bundle
 
 _GROUPS = {"A01 to A15 and B01 to B06": r"A\d\d|B0[1-6]", "B07 to B14": r"B0[7-9]|B1\d"}
 
 with measured("open"):
-    view = StepFrames.of(bundle.read(Path(sys.argv[1])))
+    view = StepView.of(bundle.read(Path(sys.argv[1])))
 for title, ids in _GROUPS.items():
     with measured(title):
         for analysis in ANALYSES:

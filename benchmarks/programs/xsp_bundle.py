@@ -8,10 +8,10 @@ from pathlib import Path
 from benchmarks.programs.stopwatch import measured
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import bundle
 
 with measured("open and A10"):
     trace = bundle.read(Path(sys.argv[1]))
-    result = run(find("A10"), StepFrames.of(trace, "all"))
+    result = run(find("A10"), StepView.of(trace, "all"))
 print(result.table.height, "kernels by name")

@@ -28,7 +28,7 @@ PUBLIC = (
     PublicModule("xsp_ingest.convert", "files to a trace"),
     PublicModule("xsp_ingest.ingester", "what a format is, for those who add one"),
     PublicModule("xsp_analyze.core", "what an analysis and its answer are, for those who add one"),
-    PublicModule("xsp_analyze.frames.step_frames", "a trace over chosen steps, with the frames that analyses share"),
+    PublicModule("xsp_analyze.trace.step_view", "a trace over chosen steps, with the frames that analyses share"),
     PublicModule("xsp_analyze.formulas", "the formulas, each with its source"),
     PublicModule("xsp_analyze.render", "answers as text and files"),
     PublicModule("xsp_analyze.ranks.job", "the ranks of a job that `xsp batch` wrote"),

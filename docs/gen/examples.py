@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import xsp
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import render_one
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _answer(analysis: Analysis, sample: str) -> Result | None:
 
 
 @cache
-def _view(sample: str) -> StepFrames:
-    return StepFrames.of(xsp.open(*(_ROOT / path for path in _inputs(sample))).trace)
+def _view(sample: str) -> StepView:
+    return StepView.of(xsp.open(*(_ROOT / path for path in _inputs(sample))).trace)
 
 
 def _inputs(sample: str) -> list[str]:

@@ -7,7 +7,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from xsp_analyze import formulas
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _called(function: FunctionType) -> Iterator[object]:
     yield from named
     for name in names:
         yield from (getattr(module, name, None) for module in named if _is_ours(module))
-        member = inspect.getattr_static(StepFrames, name, None)
+        member = inspect.getattr_static(StepView, name, None)
         yield getattr(member, "fget", None) or getattr(member, "func", None) or member
 
 

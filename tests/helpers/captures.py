@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.helpers.hand import Hand
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,9 +51,9 @@ class Noise:
 _QUIET = Noise(0.0, 0.0)
 
 
-def view(work: Work | None = None, seed: int = 0, noise: Noise = _QUIET) -> StepFrames:
+def view(work: Work | None = None, seed: int = 0, noise: Noise = _QUIET) -> StepView:
     """A capture as analyses see it."""
-    return StepFrames.of(capture(work or Work(), seed, noise))
+    return StepView.of(capture(work or Work(), seed, noise))
 
 
 def capture(work: Work, seed: int, noise: Noise = _QUIET, **order: int) -> Trace:

@@ -9,7 +9,7 @@ import polars as pl
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -47,6 +47,6 @@ def with_metrics(trace: Trace, name: str, values: Mapping[str, float], source: s
 
 
 def work_of(trace: Trace) -> list[tuple[object, ...]]:
-    table = run(find("B11"), StepFrames.of(trace)).table
+    table = run(find("B11"), StepView.of(trace)).table
     columns = ["operator", "count", "modelled_flop", "modelled_bytes", "device_sum_ns", "modelled_share"]
     return table.select(columns).rows()

@@ -8,8 +8,8 @@ from tests.runners.async_device import AsyncDevice
 from tests.runners.async_device_torch import simulated
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_runners import torch_levels
@@ -45,4 +45,4 @@ def merged(out: Path) -> Trace:
 
 def analysed(out: Path, analysis: str) -> pl.DataFrame:
     """The table that this analysis gives of it."""
-    return run(find(analysis), StepFrames.of(merged(out))).table
+    return run(find(analysis), StepView.of(merged(out))).table

@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import bundle
 
@@ -56,7 +56,7 @@ def _reported(runs: Path, folder: Path) -> tuple[pl.DataFrame, str]:
         _xsp("report", folder / "p.xsp", "-o", folder / "p.html"),
     ):
         assert done.returncode == 0, done.stderr
-    return run(find("B02"), StepFrames.of(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
+    return run(find("B02"), StepView.of(bundle.read(folder / "p.xsp"))).table, (folder / "p.html").read_text()
 
 
 def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_resnet18_from_its_name_to_a_report_with_overhead_per_level(tmp_path: Pa
 def test_memory_of_layers_is_known_without_a_run_that_records_kernels(tmp_path: Path) -> None:
     _collect(tmp_path / "mlp", "--workload", "zoo:mlp", "--levels", "M,ML", "--steps", "2", "--warmup", "1")
     _reported(tmp_path / "mlp", tmp_path)
-    frames = StepFrames.of(bundle.read(tmp_path / "p.xsp"))
+    frames = StepView.of(bundle.read(tmp_path / "p.xsp"))
     layers, types = run(find("A04"), frames).table, run(find("A07"), frames).table
     linear = layers.filter(pl.col("layer_type") == "Linear")
     assert linear["allocated_bytes"].min() > 0  # type: ignore[operator]

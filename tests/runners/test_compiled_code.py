@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.waiting import HANG_S
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, integrity
@@ -102,7 +102,7 @@ def test_time_of_compiled_kernels_is_on_layers_of_the_eager_run(profiles: Path, 
 
 @pytest.mark.parametrize("case", _CASES)
 def test_layers_that_work_in_the_eager_run_work_in_the_compiled_one(profiles: Path, case: str) -> None:
-    tables = [run(find("A02"), StepFrames.of(each(profiles / case))).table for each in (_eager, _compiled)]
+    tables = [run(find("A02"), StepView.of(each(profiles / case))).table for each in (_eager, _compiled)]
     eager, compiled = (table.select("layer_name", "layer_type") for table in tables)
     lost = eager.join(compiled, on=["layer_name", "layer_type"], how="anti")
     # What is left of them is a view, which no kernel makes.
@@ -112,7 +112,7 @@ def test_layers_that_work_in_the_eager_run_work_in_the_compiled_one(profiles: Pa
 @pytest.mark.parametrize("case", _CASES)
 def test_shares_of_fused_kernels_add_up_to_the_ns(profiles: Path, case: str) -> None:
     trace = _compiled(profiles / case)
-    table = run(find("A02"), StepFrames.of(trace, "all")).table
+    table = run(find("A02"), StepView.of(trace, "all")).table
     of_compiled = table.filter(~pl.col("path").str.contains("OptimizedModule"))
     assert int(of_compiled["latency_ns"].sum()) == _shared_by_hand(trace)
 
@@ -154,7 +154,7 @@ def test_backward_kernels_are_of_the_layers_of_the_forward_call(profiles: Path, 
 
 
 def test_every_kernel_has_operators_and_lines_of_the_model(profiles: Path) -> None:
-    table = run(find("B19"), StepFrames.of(_compiled(profiles / "gpt-training"))).table
+    table = run(find("B19"), StepView.of(_compiled(profiles / "gpt-training"))).table
     assert table["operators"].null_count() == 0
     assert table["layers"].null_count() == 0
     assert set(table["sources"].drop_nulls().str.extract_all(r"\w+\.py").explode()) == {"torch_transformers.py"}

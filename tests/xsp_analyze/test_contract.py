@@ -11,8 +11,8 @@ from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, every, trac
 from tests.helpers.hand import paper_trace
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, ContractError, Role, analysis, run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.needs import AnyOf, is_need, words_of_need
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _TIME = Column("time_ns", TIME_NS, "Its time.", "ns")
 
 def _answering(table: pl.DataFrame, *columns: Column, key: tuple[str, ...] | None = None) -> Analysis:
     @analysis("T01", "toy", needs=(), columns=columns or (_KEY, _TIME), key=key)
-    def toy(_: StepFrames) -> pl.LazyFrame:
+    def toy(_: StepView) -> pl.LazyFrame:
         return table.lazy()
 
     return toy
@@ -34,7 +34,7 @@ _GOOD = pl.DataFrame({"name": ["a", "b"], "time_ns": [1, 2]})
 
 
 def test_what_is_declared_is_answered_and_what_is_not_is_left_out() -> None:
-    table = run(_answering(_GOOD.with_columns(rest=pl.lit(1))), StepFrames.of(paper_trace(), "all")).table
+    table = run(_answering(_GOOD.with_columns(rest=pl.lit(1))), StepView.of(paper_trace(), "all")).table
     assert table.equals(_GOOD)
 
 
@@ -49,15 +49,15 @@ def test_what_is_declared_is_answered_and_what_is_not_is_left_out() -> None:
 )
 def test_what_is_not_as_declared_is_a_bug(table: pl.DataFrame, message: str) -> None:
     with pytest.raises(ContractError, match=message):
-        run(_answering(table), StepFrames.of(paper_trace(), "all"))
+        run(_answering(table), StepView.of(paper_trace(), "all"))
 
 
 def test_what_is_unknown_is_null_and_neither_nan_nor_infinite() -> None:
     share = Column("share", pl.Float64(), "A share.")
     for odd in ("nan", "inf", "-inf"):
         with pytest.raises(ContractError, match="holds NaN or an infinity"):
-            run(_answering(pl.DataFrame({"share": [float(odd)]}), share), StepFrames.of(paper_trace(), "all"))
-    run(_answering(pl.DataFrame({"share": [None]}, schema={"share": pl.Float64}), share), StepFrames.of(paper_trace()))
+            run(_answering(pl.DataFrame({"share": [float(odd)]}), share), StepView.of(paper_trace(), "all"))
+    run(_answering(pl.DataFrame({"share": [None]}, schema={"share": pl.Float64}), share), StepView.of(paper_trace()))
 
 
 def test_times_are_exact_over_whole_steps_and_floats_in_a_mean_step() -> None:
@@ -69,18 +69,18 @@ def test_times_are_exact_over_whole_steps_and_floats_in_a_mean_step() -> None:
 
 def test_keys_may_be_other_columns_than_those_in_that_role() -> None:
     twice = pl.concat([_GOOD, _GOOD.with_columns(time_ns=pl.col("time_ns") + 2)])
-    frames = StepFrames.of(paper_trace(), "all")
+    frames = StepView.of(paper_trace(), "all")
     assert run(_answering(twice, key=("name", "time_ns")), frames).table.height == 4
     assert run(_answering(pl.concat([_GOOD, _GOOD]), key=()), frames).table.height == 4
 
 
 def test_keys_are_columns() -> None:
     with pytest.raises(ContractError, match="has keys or sums that are no columns: nam"):
-        run(_answering(_GOOD, key=("nam",)), StepFrames.of(paper_trace(), "all"))
+        run(_answering(_GOOD, key=("nam",)), StepView.of(paper_trace(), "all"))
 
 
 def test_one_of_several_needs_is_enough() -> None:
-    frames = StepFrames.of(paper_trace())
+    frames = StepView.of(paper_trace())
     assert frames.has(AnyOf("step_times", "kernel"))
     assert not frames.has(AnyOf("step_times", "metrics"))
     assert words_of_need(AnyOf("spans", "step_times")) == "spans or step_times"
@@ -103,7 +103,7 @@ def test_every_answer_over_every_fixture_is_as_declared(case: FixtureCase) -> No
         pytest.skip("it is refused")
     for steps in (None, "all", "each"):
         try:
-            frames = StepFrames.of(trace, steps)
+            frames = StepView.of(trace, steps)
         except XspError:
             continue
         for one in ANALYSES:
@@ -111,7 +111,7 @@ def test_every_answer_over_every_fixture_is_as_declared(case: FixtureCase) -> No
                 _ask(one, frames)
 
 
-def _ask(one: Analysis, frames: StepFrames) -> None:
+def _ask(one: Analysis, frames: StepView) -> None:
     try:
         run(one, frames)
     except XspError:

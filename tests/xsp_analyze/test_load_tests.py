@@ -13,9 +13,9 @@ from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.load_tests import load_test
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.first_screen import first_screen
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -189,7 +189,7 @@ def test_nothing_is_a_share_of_time_in_a_queue(fixtures_dir: Path, tmp_path: Pat
 
 def test_queries_that_waited_are_no_uneven_steps(fixtures_dir: Path) -> None:
     def rules(case: str) -> set[str]:
-        frames = StepFrames.of(xsp.open(fixtures_dir / "loadgen" / case).trace)
+        frames = StepView.of(xsp.open(fixtures_dir / "loadgen" / case).trace)
         return {each.rule.id for each in advise(frames)}
 
     assert "uneven-steps" not in rules("server_cpu")
@@ -206,6 +206,6 @@ def test_tests_without_traces_are_compared_by_what_they_state(
 
 def test_shares_of_a_single_trace_are_as_they_were(tmp_path: Path) -> None:
     path = _kernels().write(tmp_path / "trace.json.gz")
-    frames = StepFrames.of(xsp.open(path).trace)
+    frames = StepView.of(xsp.open(path).trace)
     assert frames.model_latency.select("latency_ns", "model_ns").rows() == [(10_000_000.0, 10_000_000.0)]
     assert frames.run_latencies["is_queued"].to_list() == [False]

@@ -13,8 +13,8 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import Role, run
 from xsp_analyze.findings.registry import advise
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -33,7 +33,7 @@ def _untimed() -> Trace:
 
 
 def _assert_no_time(trace: Trace) -> None:
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     for analysis in ANALYSES:
         if all(frames.has(need) for need in analysis.needs):
             result = run(analysis, frames)
@@ -67,7 +67,7 @@ def test_shares_of_what_took_no_time_are_unknown(case: str, every: int) -> None:
     spans = trace.scan("spans").collect()
     timeless = pl.int_range(pl.len()) % every == 0
     spans = spans.with_columns(pl.when(timeless).then(0).otherwise("duration_ns").cast(pl.Int64).alias("duration_ns"))
-    frames = StepFrames.of(replace(trace, parts={**trace.parts, "spans": spans}))
+    frames = StepView.of(replace(trace, parts={**trace.parts, "spans": spans}))
     for analysis in ANALYSES:
         if all(frames.has(need) for need in analysis.needs):
             run(analysis, frames)  # which refuses NaN and infinities

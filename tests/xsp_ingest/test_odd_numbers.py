@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xsp_analyze.findings import advise
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.files.json_keys import outer_keys
 from xsp_ingest.ingester import Options
@@ -50,7 +50,7 @@ def _written(tmp_path: Path, *events: dict[str, Any], **head: Any) -> Path:  # n
 def test_a_trace_with_such_an_event_is_read(tmp_path: Path, event: dict[str, Any]) -> None:
     trace = convert([_written(tmp_path, event)], Options())
     assert "aten::mm" in trace.frame("spans")["name"].to_list()
-    advise(StepFrames.of(trace))
+    advise(StepView.of(trace))
 
 
 @pytest.mark.parametrize("text", [f"{_ENDLESS}s..", "\uff11s..2s"])
@@ -70,7 +70,7 @@ def test_the_callers_decimals_change_no_time(tmp_path: Path) -> None:
     expected = convert([path], Options()).frame("spans")
     with decimal.localcontext(decimal.Context(prec=3, Emax=5, traps=[decimal.FloatOperation])) as context:
         assert convert([path], Options()).frame("spans").equals(expected)
-        advise(StepFrames.of(convert([path], Options())))
+        advise(StepView.of(convert([path], Options())))
         assert not context.flags[decimal.FloatOperation]
 
 

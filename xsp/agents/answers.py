@@ -18,11 +18,11 @@ from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.recording import recordings
 from xsp_analyze.findings.text import documents
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.schema import described
 from xsp_analyze.sql import QueryLimits
 from xsp_analyze.sql import query as answered
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, XspError
 
 __all__ = ["Answers"]
@@ -65,14 +65,14 @@ class Answers:
         captures = [str(path) for path in captures_beside(expand([one.path]), self._service.reading.graph_captures)]
         held = document(summarise(trace), not_answered(trace), recordings(trace, captures))
         names = {"files": self._service.aliases} if len(self._service.inputs) > 1 else {}
-        return {**names, "file": one.alias, **in_short(held), **covered(StepFrames.of(trace), notes=True)}
+        return {**names, "file": one.alias, **in_short(held), **covered(StepView.of(trace), notes=True)}
 
     def _findings(self, page: Page, file: str | None = None, serving_phase: str | None = None) -> _Answer:
         one, trace = self._open(file)
 
         def computed() -> _Kept:
             captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
-            frames = StepFrames.of(trace, serving_phase=serving_phase)
+            frames = StepView.of(trace, serving_phase=serving_phase)
             rows = documents(advise(frames, captures=[str(path) for path in captures]))
             sentences = plain_sentences([str(row["sentence"]) for row in rows])
             in_plain = [{**row, "sentence": text} for row, text in zip(rows, sentences, strict=True)]
@@ -92,7 +92,7 @@ class Answers:
         one, trace = self._open(file)
 
         def computed() -> _Kept:
-            frames = StepFrames.of(trace, steps, serving_phase)
+            frames = StepView.of(trace, steps, serving_phase)
             result = run(find(analysis), frames)
             table, unknown = selected(result.table, columns)
             head = {"file": one.alias, "analysis": result.analysis.id, "title": result.analysis.title}
@@ -110,7 +110,7 @@ class Answers:
         def computed() -> _Kept:
             limits = QueryLimits(self._service.timeout_s)
             table = answered(trace, sql, steps=steps, serving_phase=serving_phase, limits=limits)
-            beside = covered(StepFrames.of(trace, steps, serving_phase))
+            beside = covered(StepView.of(trace, steps, serving_phase))
             return {"file": one.alias, "steps_are_of": "analyses; the trace's own tables hold all", **beside}, table
 
         return self._paged(("query", one.alias, sql, steps, serving_phase), computed, page)

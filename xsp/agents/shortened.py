@@ -11,9 +11,9 @@ from xsp.agents.paging import plain_sentences
 from xsp_analyze.compare.comparison import Comparison
 from xsp_analyze.core import Column, Result
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare import json_text
 from xsp_analyze.pages.compare.sentences import sentences
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Severity, XspError
 from xsp_model.closest import closest
 
@@ -35,7 +35,7 @@ _OF_ROW = ("level", "name", "change", "after_name", "before_ns", "after_ns", "di
 _SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
-def covered(frames: StepFrames, result: Result | None = None, *, notes: bool = False) -> dict[str, object]:
+def covered(frames: StepView, result: Result | None = None, *, notes: bool = False) -> dict[str, object]:
     """What the numbers are of, and the ledger, the worst first, to so many rows; of all layers without a result.
 
     Of what is only to note, device time by where it went is there, and the rest with `notes`.

@@ -10,12 +10,12 @@ import polars as pl
 
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import Row
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare import json_text, text
 from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.sections import sections
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
+from xsp_analyze.trace.step_view import StepView
 from xsp_model.extras import require
 from xsp_model.output_files import write_file
 
@@ -110,7 +110,7 @@ def compared(
     serving_phase: str | None = None,
 ) -> ComparedTraces:
     """See `OpenTrace.compare`."""
-    views = [[StepFrames.of(one, steps, serving_phase)] for one in (before, after)]
+    views = [[StepView.of(one, steps, serving_phase)] for one in (before, after)]
     if names[0] == names[1]:
         names = ("before", "after")
     return ComparedTraces(comparison.compare(*views, names=names, per_input=per_input))

@@ -12,8 +12,8 @@ from xsp.api.overview import Info, info_of
 from xsp.api.result import Result
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
+from xsp_analyze.trace.step_view import StepView
 from xsp_model.bundle_rows import fault_told
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
@@ -81,7 +81,7 @@ class OpenTrace:
     @fault_told()
     def analyses(self) -> pl.DataFrame:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
-        frames = StepFrames.of(self.trace)
+        frames = StepView.of(self.trace)
         rows = [
             (one.id, one.title, all(frames.has(need) for need in one.needs), [str(need) for need in one.needs])
             for one in ANALYSES
@@ -100,7 +100,7 @@ class OpenTrace:
         Raises:
             XspError: There is no such analysis, step or phase, or the trace lacks what the analysis needs.
         """
-        frames = StepFrames.of(self.trace, None if steps is None else str(steps), serving_phase)
+        frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(run(find(analysis), frames))
 
     @fault_told()
@@ -109,7 +109,7 @@ class OpenTrace:
         from xsp.api.advice import Findings  # noqa: PLC0415 (only where asked for)
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
-        return Findings(advise(StepFrames.of(self.trace, serving_phase=serving_phase)))
+        return Findings(advise(StepView.of(self.trace, serving_phase=serving_phase)))
 
     @fault_told()
     def compare(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.findings.recording import Recording, recordings
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.needs import words_of_need
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_analyze.render import html
 from xsp_analyze.render.shown import clean
 from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ def document(
 
 def not_answered(trace: Trace) -> Mapping[str, Sequence[str]]:
     """For each thing that analyses need and the trace does not hold: which they are."""
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     without: dict[Need, list[str]] = {}
     for one in ANALYSES:
         for need in one.needs if _OURS.fullmatch(one.id) else ():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Outcome, Rule
     from xsp_analyze.compare.several import Compared, Several
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace
 
 __all__ = ["ALONE", "Request", "comparisons", "of_traces"]
@@ -105,10 +105,10 @@ def of_traces(
     return Compared(name, comparison, _outcomes(comparison, request, name))
 
 
-def _view(trace: Trace, request: Request) -> StepFrames:
-    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+def _view(trace: Trace, request: Request) -> StepView:
+    from xsp_analyze.trace.step_view import StepView  # noqa: PLC0415
 
-    return StepFrames.of(trace, request.steps, request.serving_phase)
+    return StepView.of(trace, request.steps, request.serving_phase)
 
 
 def _check_steps(steps: str | None) -> None:
@@ -118,12 +118,12 @@ def _check_steps(steps: str | None) -> None:
         raise XspError(f"{steps!r} is no way to compare steps", advice="Give mean or all with --steps")
 
 
-def _of_one_source(views: Sequence[Sequence[StepFrames]], request: Request) -> Sequence[Sequence[StepFrames]]:
+def _of_one_source(views: Sequence[Sequence[StepView]], request: Request) -> Sequence[Sequence[StepView]]:
     """The traces with layers of one source: operators, where these differ and the user did not choose.
 
     Else a layer of one side, a range say, would stand against nothing on the other.
     """
-    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+    from xsp_analyze.trace.step_view import StepView  # noqa: PLC0415
     from xsp_ingest.convert import relayer  # noqa: PLC0415
 
     sources = {source for side in views for frames in side for source in _layer_sources(frames)}
@@ -135,14 +135,14 @@ def _of_one_source(views: Sequence[Sequence[StepFrames]], request: Request) -> S
         [
             frames
             if _layer_sources(frames) == [LayerSource.OPERATOR]
-            else StepFrames.of(relayer(frames.trace, LayerSource.OPERATOR), request.steps, request.serving_phase)
+            else StepView.of(relayer(frames.trace, LayerSource.OPERATOR), request.steps, request.serving_phase)
             for frames in side
         ]
         for side in views
     ]
 
 
-def _layer_sources(frames: StepFrames) -> Sequence[str]:
+def _layer_sources(frames: StepView) -> Sequence[str]:
     return [s for s in frames.trace.frame("runs")["layer_source"].drop_nulls().unique() if s != "none"]
 
 

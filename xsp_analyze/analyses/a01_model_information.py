@@ -15,7 +15,7 @@ from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["model_information"]
 
@@ -71,7 +71,7 @@ __all__ = ["model_information"]
         "scatter", x="batch_size", y=("throughput_per_s", "latency_ns"), title="Throughput and latency by batch size"
     ),
 )
-def model_information(frames: StepFrames) -> pl.LazyFrame:
+def model_information(frames: StepView) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
     keys = [*frames.by, "batch_size"]
     latencies = pl.concat([each.run_latencies for each in frames.by_batch_size], how="diagonal_relaxed")
@@ -92,7 +92,7 @@ def model_information(frames: StepFrames) -> pl.LazyFrame:
     return rows.with_columns(*_intervals(frames, rows), _optimal(frames, rows)).lazy()
 
 
-def _intervals(frames: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
+def _intervals(frames: StepView, rows: pl.DataFrame) -> list[pl.Series]:
     """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
     averaged = [frames.averaged and str(StepBasis.LOAD_TEST) not in basis for basis in rows["basis"].to_list()]
     ends = [
@@ -106,7 +106,7 @@ def _intervals(frames: StepFrames, rows: pl.DataFrame) -> list[pl.Series]:
     ]
 
 
-def _optimal(frames: StepFrames, rows: pl.DataFrame) -> pl.Expr:
+def _optimal(frames: StepView, rows: pl.DataFrame) -> pl.Expr:
     measured = {b: t for b, t in rows.select("batch_size", "throughput_per_s").iter_rows() if b is not None}
     best = None if frames.by else first_saturating_batch({b: t for b, t in measured.items() if t is not None})
     return (pl.col("batch_size") == pl.lit(best, dtype=pl.Int64)).alias("is_optimal")

@@ -13,7 +13,7 @@ from xsp_analyze.frames.layer_spread import layer_intervals
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_information"]
 
@@ -47,7 +47,7 @@ __all__ = ["layer_information"]
         ALLOCATED,
     ),
 )
-def layer_information(frames: StepFrames) -> pl.LazyFrame:
+def layer_information(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
     rows = frames.layers.join(
         layer_intervals(frames), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left"

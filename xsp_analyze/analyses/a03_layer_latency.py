@@ -12,7 +12,7 @@ from xsp_analyze.frames.layer_spread import layer_quartiles
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_latency"]
 
@@ -53,7 +53,7 @@ def _spread(name: str, what: str) -> Column:
         spread=("min_ns", "q1_ns", "q3_ns", "max_ns"),
     ),
 )
-def layer_latency(frames: StepFrames) -> pl.LazyFrame:
+def layer_latency(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
     rows = frames.layers.join(layer_quartiles(frames), on=LAYER_KEY, how="left", nulls_equal=True)
     return (

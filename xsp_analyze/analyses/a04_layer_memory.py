@@ -10,7 +10,7 @@ from xsp_analyze.columns import ALLOCATED, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, 
 from xsp_analyze.core import FigureSpec, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_memory"]
 
@@ -31,6 +31,6 @@ __all__ = ["layer_memory"]
         "bars", x="layer_index", y=("allocated_bytes",), title="Memory allocated by layer", color="layer_type"
     ),
 )
-def layer_memory(frames: StepFrames) -> pl.LazyFrame:
+def layer_memory(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
     return frames.layers.lazy().with_columns(pl.col("layer_name", "layer_type").cast(pl.String))

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import share_of_sum
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_type_distribution"]
 
@@ -31,7 +31,7 @@ __all__ = ["layer_type_distribution"]
     ),
     figure=FigureSpec("bars", x="layer_type", y=("count",), title="Layers by type"),
 )
-def layer_type_distribution(frames: StepFrames) -> pl.LazyFrame:
+def layer_type_distribution(frames: StepView) -> pl.LazyFrame:
     """One row a layer type, most frequent first, then by name."""
     return (
         frames.layers.lazy()

@@ -11,7 +11,7 @@ from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import known_sum, share_of_sum
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_memory_by_type"]
 
@@ -26,7 +26,7 @@ __all__ = ["layer_memory_by_type"]
     columns=(STEP, TYPE_KEY, ALLOCATED, Column("share", pl.Float64(), "Of the sum over all layers.")),
     figure=FigureSpec("bars", x="layer_type", y=("allocated_bytes",), title="Memory allocated by layer type"),
 )
-def layer_memory_by_type(frames: StepFrames) -> pl.LazyFrame:
+def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
     """One row a layer type, most memory first, unknown last, then by name."""
     return (
         frames.layers.group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)

@@ -28,7 +28,7 @@ from xsp_analyze.frames.group_ids import in_order
 from xsp_analyze.frames.kernel_classes import kernel_labels
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Ints
 
 __all__ = ["kernel_information", "listed", "listed_order"]
@@ -106,18 +106,18 @@ def _shape(what: str) -> Column:
         *COUNTER_COLUMNS,
     ),
 )
-def kernel_information(frames: StepFrames) -> pl.LazyFrame:
+def kernel_information(frames: StepView) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
     rows = listed_order(frames)
     return listed(frames, frames.executions[rows], np.arange(len(rows)))
 
 
-def listed_order(frames: StepFrames) -> Ints:
+def listed_order(frames: StepView) -> Ints:
     """The rows of `frames.executions` in the order in which they are listed."""
     return in_order([frames.executions[c] for c in (*frames.by, *_ORDER)])
 
 
-def listed(frames: StepFrames, executions: pl.DataFrame, number: Ints) -> pl.LazyFrame:
+def listed(frames: StepView, executions: pl.DataFrame, number: Ints) -> pl.LazyFrame:
     """These rows of `frames.executions` as this analysis lists them; `number`: their places in the list."""
     shown = executions.with_columns(
         pl.Series("execution", number),

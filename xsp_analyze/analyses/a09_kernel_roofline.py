@@ -29,7 +29,7 @@ from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernel_roofline"]
 
@@ -59,7 +59,7 @@ __all__ = ["kernel_roofline"]
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Kernels under the roof", color="precision"
     ),
 )
-def kernel_roofline(frames: StepFrames) -> pl.LazyFrame:
+def kernel_roofline(frames: StepView) -> pl.LazyFrame:
     """One row a kernel execution and precision that it works in, in the order of A08."""
     executions = frames.once(filled_executions)
     require_flops(executions, "A09 (kernel roofline)")

@@ -24,7 +24,7 @@ from xsp_analyze.frames.counters import counted, derived
 from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernel_by_name"]
 
@@ -54,7 +54,7 @@ __all__ = ["kernel_by_name"]
         "bars", x="kernel_name", y=("duration_ns",), title="Device time by kernel name", color="kind", top=20
     ),
 )
-def kernel_by_name(frames: StepFrames) -> pl.LazyFrame:
+def kernel_by_name(frames: StepView) -> pl.LazyFrame:
     """One row a kernel name and kind, longest first, then by name."""
     sums = (
         frames.named_work.group_by(*frames.by, "kernel_name", "kind", maintain_order=True)

@@ -22,7 +22,7 @@ from xsp_analyze.frames.layer_kernels import layer_kernels
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernel_by_layer"]
 
@@ -55,6 +55,6 @@ __all__ = ["kernel_by_layer"]
         *COUNTER_COLUMNS,
     ),
 )
-def kernel_by_layer(frames: StepFrames) -> pl.LazyFrame:
+def kernel_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
     return derived(layer_kernels(frames), frames.of_trace.ideal_intensity)

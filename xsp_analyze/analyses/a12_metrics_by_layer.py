@@ -11,7 +11,7 @@ from xsp_analyze.frames.layer_kernels import layer_kernels
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["metrics_by_layer"]
 
@@ -32,6 +32,6 @@ __all__ = ["metrics_by_layer"]
         title="Flops, DRAM traffic and occupancy by layer",
     ),
 )
-def metrics_by_layer(frames: StepFrames) -> pl.LazyFrame:
+def metrics_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
     return layer_kernels(frames, filled=True)

@@ -12,7 +12,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.layer_kernels import layer_kernels
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["gpu_share_by_layer"]
 
@@ -43,7 +43,7 @@ __all__ = ["gpu_share_by_layer"]
         title="GPU and non-GPU share of each layer's latency",
     ),
 )
-def gpu_share_by_layer(frames: StepFrames) -> pl.LazyFrame:
+def gpu_share_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order."""
     latency, kernels = pl.col("layer_latency_ns"), pl.col("kernel_duration_ns")
     return (

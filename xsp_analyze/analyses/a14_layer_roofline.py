@@ -15,7 +15,7 @@ from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_roofline"]
 
@@ -36,7 +36,7 @@ __all__ = ["layer_roofline"]
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Layers under the roof", color="precision"
     ),
 )
-def layer_roofline(frames: StepFrames) -> pl.LazyFrame:
+def layer_roofline(frames: StepView) -> pl.LazyFrame:
     """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
     require_flops(frames.once(filled_executions), "A14 (layer roofline)")
     keys = [*frames.by, *LAYER_KEY]

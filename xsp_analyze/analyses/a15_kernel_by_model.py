@@ -29,7 +29,7 @@ from xsp_analyze.frames.roofline import by_precision, under_roof
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernel_by_model"]
 
@@ -76,7 +76,7 @@ _OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "de
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="The model under the roof", color="precision"
     ),
 )
-def kernel_by_model(frames: StepFrames) -> pl.LazyFrame:
+def kernel_by_model(frames: StepView) -> pl.LazyFrame:
     """One row a batch size, smallest first (null: unknown), in FP32, then one for every other precision worked in.
 
     Those hold that precision's roofline, and no device time: it stands in the first row alone.
@@ -104,7 +104,7 @@ def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(None, c.type_of(averaged=True)).alias(c.name) for c in (PRECISION, *_ROOF))
 
 
-def _by_batch(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """One row a batch size with device time, latency and FP32's counters."""
     batches = frames.trace.frame("runs").select("run_id", "batch_size")
     executions = frames.once(filled_executions)
@@ -133,20 +133,20 @@ def _by_batch(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
     )
 
 
-def _busy(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+def _busy(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """busy_ns, and window_ns that it is of, over the devices of the runs of each batch size."""
     batches = frames.trace.frame("runs").select("run_id", "batch_size")
     parts = frames.once(device_time).parts.join(batches, on="run_id", how="left", maintain_order="left")
     return parts.group_by(keys, maintain_order=True).agg(ordered_sum(pl.col("busy_ns", "window_ns")))
 
 
-def _bases(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+def _bases(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     bases = pl.col("basis").list.explode().unique(maintain_order=True)
     rows = frames.run_latencies.group_by(keys, maintain_order=True).agg(bases)
     return rows.select(*keys, pl.col("basis").list.join(" and ").alias("latency_basis"))
 
 
-def _share(frames: StepFrames) -> list[pl.Expr]:
+def _share(frames: StepView) -> list[pl.Expr]:
     """Of a profile of levels the busy time is of another run than the latency, and kernels are what it is told by."""
     if frames.of_trace.is_one_by_one:
         return [pl.lit(None, pl.Float64).alias("gpu_share")]

@@ -13,7 +13,7 @@ from xsp_analyze.frames.coverage import ATTRIBUTIONS, attribution
 from xsp_analyze.frames.coverage import ledger as ledger_of
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["ledger"]
 
@@ -37,7 +37,7 @@ __all__ = ["ledger"]
         Column("advice", pl.String(), "What to do about it; empty: nothing is needed.", role=Role.LABEL),
     ),
 )
-def ledger(frames: StepFrames) -> pl.LazyFrame:
+def ledger(frames: StepView) -> pl.LazyFrame:
     """One row a place that device time went to, in the order of attribution, then one a finding."""
     rows, attributions = _merged(ledger_of(frames)), [str(a) for a in ATTRIBUTIONS]
     if frames.by:

@@ -10,13 +10,13 @@ from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.formulas import ratio
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.model_time import timed_latency
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.steps import mean_over_steps
+from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["profiling_overhead"]
 
@@ -53,7 +53,7 @@ _SCHEMA = {
     ),
     by_step=False,
 )
-def profiling_overhead(frames: StepFrames) -> pl.LazyFrame:
+def profiling_overhead(frames: StepView) -> pl.LazyFrame:
     """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
     roles = frames.of_trace.roles
     model, layers, kernels = (
@@ -77,7 +77,7 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _by_layer(frames: StepFrames) -> pl.DataFrame:
+def _by_layer(frames: StepView) -> pl.DataFrame:
     """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
     calls = frames.of_trace.every_layer_call
     one, other = (
@@ -100,7 +100,7 @@ def _by_layer(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _host_latency(frames: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
+def _host_latency(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
     """Host time of each layer per step. A run that was not serialised has none that means anything: no rows.
 
     Nor has a layer that was compiled away, and so has no call.

@@ -12,7 +12,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_time import DEVICE, device_time
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["timeline"]
 
@@ -59,7 +59,7 @@ def _time(name: str, doc: str) -> Column:
         title="Time of each device",
     ),
 )
-def timeline(frames: StepFrames) -> pl.LazyFrame:
+def timeline(frames: StepView) -> pl.LazyFrame:
     """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
 
     The causes of idle time sum to it. A mean step is the mean over those that the trimmed mean of latency keeps.

@@ -13,7 +13,7 @@ from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["launch"]
 
@@ -54,7 +54,7 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
 )
-def launch(frames: StepFrames) -> pl.LazyFrame:
+def launch(frames: StepView) -> pl.LazyFrame:
     """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
 
     Work before the first of a stream is not known, so the first is not starved. Graph replays share one call.
@@ -73,7 +73,7 @@ def launch(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _sums(frames: StepFrames) -> pl.DataFrame:
+def _sums(frames: StepView) -> pl.DataFrame:
     """What the activities of each key add up to, a row for each share of a mean step that they have.
 
     Whole numbers are added before they are shared out: sums of fractions differ with the order in which cores add.
@@ -83,7 +83,7 @@ def _sums(frames: StepFrames) -> pl.DataFrame:
     return sums.with_columns(pl.col("count", *_SUMS) * pl.col("work_count"))
 
 
-def _rows(frames: StepFrames) -> pl.DataFrame:
+def _rows(frames: StepView) -> pl.DataFrame:
     """One row an activity of the steps chosen: its keys, what it adds to each sum, and its share of a step."""
     has_call = pl.col("call_start_ns").is_not_null()
     late = has_call & (pl.col("call_end_ns") >= pl.col("previous_end_ns")).fill_null(value=False)

@@ -8,12 +8,12 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Ints
 
 __all__ = ["library_calls"]
@@ -65,7 +65,7 @@ _BY_NAME = (
     ),
     figure=FigureSpec("bars", x="call_name", y=("device_sum_ns",), title="Device time by library call", top=20),
 )
-def library_calls(frames: StepFrames) -> pl.LazyFrame:
+def library_calls(frames: StepView) -> pl.LazyFrame:
     """One row a library and call, by device time, then host time, longest first, then by name."""
     calls, work = _calls(frames), _work(frames)
     keys = [*frames.by, *_KEYS]
@@ -82,14 +82,14 @@ def _per_step(rows: pl.DataFrame, measures: tuple[str, ...]) -> pl.DataFrame:
     return rows.group_by("run_id", "step", *_KEYS, maintain_order=True).agg(pl.col(measures).sum())
 
 
-def _enclosing(frames: StepFrames) -> Ints:
+def _enclosing(frames: StepView) -> Ints:
     """For each span its nearest library call, itself if it is one, or -1."""
     spans = frames.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.LIBRARY)).collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
     return innermost(parents, spans["level"].to_numpy())
 
 
-def _named(frames: StepFrames) -> pl.LazyFrame:
+def _named(frames: StepView) -> pl.LazyFrame:
     """Every library call: span_id, run, step, parent and duration, library and call_name."""
     name = pl.col("name").cast(pl.String)
     library = pl.col("domain").cast(pl.String)
@@ -105,7 +105,7 @@ def _named(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _calls(frames: StepFrames) -> pl.DataFrame:
+def _calls(frames: StepView) -> pl.DataFrame:
     """One row a library call of the runs that kernels are taken from, or else of those that layers are."""
     calls = _named(frames).collect()
     outer = _enclosing_parents(frames, calls)
@@ -120,13 +120,13 @@ def _calls(frames: StepFrames) -> pl.DataFrame:
     return Roles.of(nested, frames.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
 
 
-def _enclosing_parents(frames: StepFrames, calls: pl.DataFrame) -> Ints:
+def _enclosing_parents(frames: StepView, calls: pl.DataFrame) -> Ints:
     """For each call the library call that it ran in, or -1."""
     enclosing = pl.Series(_enclosing(frames))
     return enclosing.gather(calls["parent_id"]).fill_null(-1).to_numpy()
 
 
-def _work(frames: StepFrames) -> pl.DataFrame:
+def _work(frames: StepView) -> pl.DataFrame:
     """The device work that each call launched."""
     calls = pl.Series("call_id", _enclosing(frames)).gather(frames.work["origin_id"])
     names = _named(frames).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()

@@ -11,11 +11,11 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.attributions import shared_out
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Phase
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["module_tree"]
 
@@ -71,7 +71,7 @@ _PHASES = [str(p) for p in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)]
         "icicle", x="module_path", y=("device_sum_ns",), title="Device time by module", color="module_type"
     ),
 )
-def module_tree(frames: StepFrames) -> pl.LazyFrame:
+def module_tree(frames: StepView) -> pl.LazyFrame:
     """One row a path of modules and phase, in order of first call, then forward, recompute, backward.
 
     An instance called within itself counts once, on its outermost path. Of a profile, calls and host time are those
@@ -93,7 +93,7 @@ def module_tree(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _host(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
+def _host(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     outermost = pl.col("duration_ns").filter(~pl.col("again"))
     calls = Roles.of(tree.calls, frames.of_trace.roles.layers)
     calls = Roles.of(tree.calls, frames.of_trace.roles.kernels) if calls.is_empty() else calls
@@ -110,14 +110,14 @@ def _known_sum(time: pl.Expr) -> pl.Expr:
     return pl.when(time.null_count() == 0).then(time.sum())
 
 
-def _device(frames: StepFrames, tree: ModuleTree) -> pl.DataFrame:
+def _device(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
     shared = shared_out(frames.trace, frames.work, time="work_ns", count="work_count")
     work = module_work(tree, shared)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 
 
-def _backward_calls(frames: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
+def _backward_calls(frames: StepView, work: pl.DataFrame) -> pl.DataFrame:
     per_step = (
         work.filter(pl.col("phase") == str(Phase.BACKWARD))
         .group_by("run_id", "step", *_ROW, maintain_order=True)
@@ -126,6 +126,6 @@ def _backward_calls(frames: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
     return frames.combine(per_step, _ROW, ["count"])
 
 
-def _summed(frames: StepFrames, work: pl.DataFrame) -> pl.DataFrame:
+def _summed(frames: StepView, work: pl.DataFrame) -> pl.DataFrame:
     """The work of each row; of a mean step it is that of a step already."""
     return work.group_by(*frames.by, *_ROW, maintain_order=True).agg(pl.col(_DEVICE).sum())

@@ -13,7 +13,7 @@ from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["copies"]
 
@@ -56,7 +56,7 @@ _NS_PER_S = 1e9
         "bars", x="direction", y=("duration_ns",), title="Time in copies and memsets", color="source_kind"
     ),
 )
-def copies(frames: StepFrames) -> pl.LazyFrame:
+def copies(frames: StepView) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
     has_bytes = pl.col("bytes").is_not_null()
     sums = _moved(frames).group_by(*frames.by, *_KEYS, maintain_order=True).agg(
@@ -76,7 +76,7 @@ def copies(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _moved(frames: StepFrames) -> pl.DataFrame:
+def _moved(frames: StepView) -> pl.DataFrame:
     """One row a copy or memset: direction and memories as text, bytes, work_ns and work_count."""
     details = frames.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
@@ -88,7 +88,7 @@ def _moved(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _peak(frames: StepFrames) -> pl.Expr:
+def _peak(frames: StepView) -> pl.Expr:
     """The rate that the link of each direction allows; null where unknown, or where devices differ."""
     peaks = {row["quantity"]: row["peak"] for row in agreed_peaks(frames).iter_rows(named=True)}
     dram, pcie, nvlink = (pl.lit(peaks.get(q), dtype=pl.Float64) for q in ("dram", "pcie", "nvlink"))

@@ -13,7 +13,7 @@ from xsp_analyze.frames.collectives import bus_factor, operations, sized
 from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["collectives"]
 
@@ -84,7 +84,7 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("stacked_bars", x="operation", y=("transfer_ns", "wait_ns"), title="Communication by operation"),
 )
-def collectives(frames: StepFrames) -> pl.LazyFrame:
+def collectives(frames: StepView) -> pl.LazyFrame:
     """One row an operation and process group, longest first, then by name.
 
     The n-th such operation of a step and group on one rank is the n-th on another. All ranks leave a collective
@@ -126,7 +126,7 @@ def _matched(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _stragglers(frames: StepFrames, matched: pl.DataFrame) -> pl.DataFrame:
+def _stragglers(frames: StepView, matched: pl.DataFrame) -> pl.DataFrame:
     """Per operation and group the rank that came last most often (the lowest of several), and how often."""
     keys = [*frames.by, *GROUP]
     return (

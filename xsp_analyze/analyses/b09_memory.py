@@ -10,7 +10,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["memory"]
 
@@ -50,7 +50,7 @@ def _bytes(name: str, doc: str) -> Column:
     figure=FigureSpec("bars", x="counter", y=("peak_bytes",), title="Most memory in use"),
     by_step=False,
 )
-def memory(frames: StepFrames) -> pl.LazyFrame:
+def memory(frames: StepView) -> pl.LazyFrame:
     """One row a run, device and counter of bytes, in this order; over the whole trace, whatever the steps."""
     samples = (
         frames.trace.scan("counters")
@@ -73,7 +73,7 @@ def memory(frames: StepFrames) -> pl.LazyFrame:
     return series.hstack(_running_at(frames, series)).lazy()
 
 
-def _running_at(frames: StepFrames, series: pl.DataFrame) -> pl.DataFrame:
+def _running_at(frames: StepView, series: pl.DataFrame) -> pl.DataFrame:
     """For each row the layer call that had begun last, of those that ran on the host at its peak."""
     calls = frames.of_trace.every_layer_call
     running = []

@@ -19,7 +19,7 @@ from xsp_model.arrays import nullable_index
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Ints
 
 __all__ = ["critical_path"]
@@ -56,7 +56,7 @@ _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
     figure=FigureSpec("bars", x="link", y=("duration_ns",), title="The critical path", color="layer_type", top=20),
     by_step=False,
 )
-def critical_path(frames: StepFrames) -> pl.LazyFrame:
+def critical_path(frames: StepView) -> pl.LazyFrame:
     """One row a run, link, kind and layer, by run, then longest first, then in order of the keys.
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
@@ -70,7 +70,7 @@ def critical_path(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _of_run(frames: StepFrames, run: int) -> Iterator[pl.DataFrame]:
+def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
     """The run's path in the columns of _ROW; pieces of the host cut where it went from layer to layer."""
     work = _work(frames, run)
     if work.is_empty():
@@ -101,7 +101,7 @@ def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: In
     return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
 
 
-def _work(frames: StepFrames, run: int) -> pl.DataFrame:
+def _work(frames: StepView, run: int) -> pl.DataFrame:
     """The run's device work, of its steps where it has some, in order of end."""
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     of_run = pl.col("run_id") == run
@@ -111,7 +111,7 @@ def _work(frames: StepFrames, run: int) -> pl.DataFrame:
     return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
 
 
-def _timeline(frames: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
+def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
     waits = frames.of_trace.waits(run)
     first, last = _extent(frames, run)
     return Timeline(
@@ -126,7 +126,7 @@ def _timeline(frames: StepFrames, run: int, work: pl.DataFrame) -> Timeline:
     )
 
 
-def _extent(frames: StepFrames, run: int) -> tuple[int, int]:
+def _extent(frames: StepView, run: int) -> tuple[int, int]:
     """From the first to the last range of a step; of a run without steps from first to last of all its spans."""
     steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
     spans = steps.lazy() if steps.height else frames.trace.scan("spans").filter(pl.col("run_id") == run)

@@ -12,7 +12,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.counted_operators import operator_work, rates_and_roof
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["modelled_work"]
 
@@ -63,7 +63,7 @@ __all__ = ["modelled_work"]
     ),
     figure=FigureSpec("bars", x="operator", y=("modelled_flop_per_s",), title="Modelled throughput", top=20),
 )
-def modelled_work(frames: StepFrames) -> pl.LazyFrame:
+def modelled_work(frames: StepView) -> pl.LazyFrame:
     """One row an operator's name, by device time, longest first, then by name; work of no operator has none."""
     operators = operator_work(frames)
     time = pl.col("device_sum_ns")

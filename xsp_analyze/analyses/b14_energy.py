@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.frames.energy import Energy
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["energy"]
 
@@ -58,7 +58,7 @@ _NS_PER_S = 1e9
     ),
     figure=FigureSpec("bars", x="layer_index", y=("energy_j",), title="Energy by layer"),
 )
-def energy(frames: StepFrames) -> pl.LazyFrame:
+def energy(frames: StepView) -> pl.LazyFrame:
     """One row for the model, then one a layer in order, and last the work of no layer.
 
     Kernels of one layer that run side by side count their time once; where kernels of two layers do, the device's
@@ -79,7 +79,7 @@ def energy(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _of_model(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_model(frames: StepView, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
     if frames.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
@@ -96,7 +96,7 @@ def _of_model(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy
     )
 
 
-def _of_layers(frames: StepFrames, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+def _of_layers(frames: StepView, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run, step and layer: the energy of the devices while its kernels ran."""
     keys = ["run_id", "step", "device_id", *LAYER_KEY]
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")

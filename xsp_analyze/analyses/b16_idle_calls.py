@@ -12,7 +12,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_time import DEVICE, device_time
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["idle_calls"]
 
@@ -41,7 +41,7 @@ __all__ = ["idle_calls"]
     additive=("idle_ns", "gap_count"),
     figure=FigureSpec("bars", x="call", y=("idle_ns",), title="Idle time by call", top=20),
 )
-def idle_calls(frames: StepFrames) -> pl.LazyFrame:
+def idle_calls(frames: StepView) -> pl.LazyFrame:
     """One row a device, cause and call, most idle time first; they sum to the device's idle time in B03."""
     keys = [*frames.by, *DEVICE]
     time = frames.once(device_time)

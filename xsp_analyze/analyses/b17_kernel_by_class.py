@@ -13,7 +13,7 @@ from xsp_analyze.formulas import ratio, share_of_sum
 from xsp_analyze.frames.counters import counted, derived
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernel_by_class"]
 
@@ -46,7 +46,7 @@ __all__ = ["kernel_by_class"]
     ),
     figure=FigureSpec("bars", x="kernel_class", y=("duration_ns",), title="Device time by class of kernels"),
 )
-def kernel_by_class(frames: StepFrames) -> pl.LazyFrame:
+def kernel_by_class(frames: StepView) -> pl.LazyFrame:
     """One row a class of kernels, copies and memsets, longest first, then by name."""
     work = frames.executions
     sums = (

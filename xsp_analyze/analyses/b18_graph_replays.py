@@ -12,7 +12,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.graph_replays import GRAPH_LABELS, REPLAY_MEASURES, graph_replays
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["replayed_graphs"]
 
@@ -53,7 +53,7 @@ __all__ = ["replayed_graphs"]
     ),
     figure=FigureSpec("bars", x="graph", y=("device_sum_ns",), title="Device time by replayed graph", top=20),
 )
-def replayed_graphs(frames: StepFrames) -> pl.LazyFrame:
+def replayed_graphs(frames: StepView) -> pl.LazyFrame:
     """One row a graph, by device time, longest first, then in order of first replay."""
     rows = graph_replays(frames.of_trace)
     labels = rows.group_by("graph").agg(pl.col(GRAPH_LABELS).drop_nulls().first(), pl.col("layer_count").max())

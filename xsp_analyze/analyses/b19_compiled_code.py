@@ -11,7 +11,7 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.compiled_kernels import KERNEL_FACTS, KERNEL_KEY, KERNEL_MEASURES, compiled_kernels
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernels_of_compiled_code"]
 
@@ -43,7 +43,7 @@ __all__ = ["kernels_of_compiled_code"]
     ),
     figure=FigureSpec("bars", x="kernel_name", y=("host_ns",), title="Time by compiled kernel", top=20),
 )
-def kernels_of_compiled_code(frames: StepFrames) -> pl.LazyFrame:
+def kernels_of_compiled_code(frames: StepView) -> pl.LazyFrame:
     """One row a kernel in a call of a compiled graph, in the order in which they run."""
     rows = compiled_kernels(frames.of_trace)
     facts = rows.group_by(KERNEL_KEY, maintain_order=True).agg(pl.col(KERNEL_FACTS).drop_nulls().first())

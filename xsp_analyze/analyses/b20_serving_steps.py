@@ -11,7 +11,7 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.serving_time import NS_PER_S, serving_time
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["serving_steps"]
 
@@ -75,7 +75,7 @@ def _time(name: str, doc: str) -> Column:
     ),
     figure=FigureSpec("bars", x="step", y=("duration_ns",), title="Latency of serving steps"),
 )
-def serving_steps(frames: StepFrames) -> pl.LazyFrame:
+def serving_steps(frames: StepView) -> pl.LazyFrame:
     """One row a run and step, in order of time, ramp-up and drain included; counts are as the engine named the step.
 
     What a name does not say is unknown.

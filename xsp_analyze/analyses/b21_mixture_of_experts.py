@@ -13,7 +13,7 @@ from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.expert_parts import PARTS, expert_parts
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["expert_blocks", "mixture_of_experts"]
 
@@ -47,7 +47,7 @@ _PART_COLUMNS = {part: f"{part.name.lower()}_ns" for part in ExpertPart}
     ),
     figure=FigureSpec("bars", x="part", y=("duration_ns",), title="Device time of a mixture of experts by part"),
 )
-def mixture_of_experts(frames: StepFrames) -> pl.LazyFrame:
+def mixture_of_experts(frames: StepView) -> pl.LazyFrame:
     """One row a part, in the order in which a block runs them; those without work have none."""
     work = frames.once(_expert_work)
     total = frames.work.group_by(*frames.by, maintain_order=True).agg(pl.col("work_ns").sum().alias("device_ns"))
@@ -93,7 +93,7 @@ def mixture_of_experts(frames: StepFrames) -> pl.LazyFrame:
         "stacked_bars", x="block", y=tuple(_PART_COLUMNS.values()), title="Device time of each block of experts"
     ),
 )
-def expert_blocks(frames: StepFrames) -> pl.LazyFrame:
+def expert_blocks(frames: StepView) -> pl.LazyFrame:
     """One row a block, in the order in which they first ran, last what belongs to none."""
     work = frames.once(_expert_work)
     of_part = {
@@ -108,7 +108,7 @@ def expert_blocks(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _expert_work(frames: StepFrames) -> pl.DataFrame:
+def _expert_work(frames: StepView) -> pl.DataFrame:
     """The work of the steps chosen that is the experts', with part and block."""
     parts = expert_parts(frames.of_trace).with_columns(pl.col("part").cast(PARTS))
     return frames.work.join(parts, on="span_id", how="inner", maintain_order="left")

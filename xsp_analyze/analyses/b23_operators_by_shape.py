@@ -11,7 +11,7 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.counted_operators import BY_SHAPE, operator_work, rates_and_roof
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["operators_by_shape"]
 
@@ -79,7 +79,7 @@ __all__ = ["operators_by_shape"]
         color="precision",
     ),
 )
-def operators_by_shape(frames: StepFrames) -> pl.LazyFrame:
+def operators_by_shape(frames: StepView) -> pl.LazyFrame:
     """One row an operator with device work and the shapes and types it takes, by time to gain, then device time."""
     return (
         operator_work(frames, BY_SHAPE, on_device=True)

@@ -13,7 +13,7 @@ from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["flop_utilisation"]
 
@@ -58,7 +58,7 @@ _MIN_COUNTED = 0.5  # of the device time of products: where less is known a util
     ),
     figure=FigureSpec("bars", x="name", y=("mfu",), title="Model flop utilisation", top=20),
 )
-def flop_utilisation(frames: StepFrames) -> pl.LazyFrame:
+def flop_utilisation(frames: StepView) -> pl.LazyFrame:
     """One row for the model, one a layer type by flop, most first, and one a layer with products, in order."""
     layers = flops_by_layer(frames)
     if not layers["hardware_flop"].sum():
@@ -81,7 +81,7 @@ def flop_utilisation(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _summed(layers: pl.DataFrame, frames: StepFrames, scope: str, name: pl.Expr, *keys: pl.Expr) -> pl.DataFrame:
+def _summed(layers: pl.DataFrame, frames: StepView, scope: str, name: pl.Expr, *keys: pl.Expr) -> pl.DataFrame:
     """One row a name: sums of FLOPS, null where a peak is missing; and the precisions."""
     peaks = ("model_peak_ns", "hardware_peak_ns")
     has_peaks = [pl.col(c).is_not_null().filter(pl.col("hardware_flop") > 0).all() for c in peaks]
@@ -96,7 +96,7 @@ def _summed(layers: pl.DataFrame, frames: StepFrames, scope: str, name: pl.Expr,
     )
 
 
-def _of_model(frames: StepFrames, layers: pl.DataFrame) -> pl.DataFrame:
+def _of_model(frames: StepView, layers: pl.DataFrame) -> pl.DataFrame:
     """The model's row: of the latency of its steps on all their devices."""
     rows = _summed(layers, frames, "model", pl.lit("all products")).drop("device_ns")
     latency = frames.model_latency.select(*frames.by, pl.col("model_ns").cast(pl.Float64).alias("time_ns"))

@@ -11,7 +11,7 @@ from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.serving_time import NS_PER_S, serving_time
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["serving_phases"]
 
@@ -54,7 +54,7 @@ def _time(name: str, doc: str) -> Column:
         Column("exposed_host_share", pl.Float64(), "Likewise time in which it was idle for the host (see B20)."),
     ),
 )
-def serving_phases(frames: StepFrames) -> pl.LazyFrame:
+def serving_phases(frames: StepView) -> pl.LazyFrame:
     """One row a run and phase, that with most time first. Ramp-up and drain are left out where B20 finds them."""
     rows = frames.once(serving_time)
     counts = (pl.col("state") == "steady").fill_null(value=True)

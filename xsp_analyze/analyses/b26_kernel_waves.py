@@ -17,7 +17,7 @@ from xsp_analyze.frames.kernel_waves import CONFIGURATION, launch_configurations
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["kernel_waves"]
 
@@ -90,7 +90,7 @@ def _size(what: str) -> Column:
         "bars", x="kernel_label", y=("tail_ns", "unused_ns"), title="Time lost, as estimated", color="grid", top=20
     ),
 )
-def kernel_waves(frames: StepFrames) -> pl.LazyFrame:
+def kernel_waves(frames: StepView) -> pl.LazyFrame:
     """One row a kernel name, launch configuration and device, longest first, then by name and configuration."""
     rows = _by_configuration(frames)
     several = rows.select("device_name", "multiprocessor_count").n_unique() > 1
@@ -109,7 +109,7 @@ def _together(what: str, axes: tuple[str, ...]) -> pl.Expr:
     return pl.when(pl.all_horizontal(pl.col(axes).is_not_null())).then(pl.concat_list(axes)).alias(what)
 
 
-def _by_configuration(frames: StepFrames) -> pl.DataFrame:
+def _by_configuration(frames: StepView) -> pl.DataFrame:
     """The kernels chosen in rows of _ROW (and step): count, duration, occupancy by counters, and how they fill it."""
     kernels = frames.executions.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number, configurations = launch_configurations(frames.trace, kernels)

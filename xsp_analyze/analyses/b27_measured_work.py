@@ -14,7 +14,7 @@ from xsp_analyze.frames.compared_calls import compared_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["measured_work"]
 
@@ -68,7 +68,7 @@ _NS_PER_S = 1e9
         top=20,
     ),
 )
-def measured_work(frames: StepFrames) -> pl.LazyFrame:
+def measured_work(frames: StepView) -> pl.LazyFrame:
     """One row an operator's name and layer, by device time, longest first, then by name and layer."""
     rows = compared_work(frames, ("operator", *LAYER_KEY))
     measured, modelled, spent = pl.col("measured_bytes"), pl.col("modelled_bytes"), pl.col("bytes_compared_ns")

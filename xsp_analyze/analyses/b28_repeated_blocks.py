@@ -12,7 +12,7 @@ from xsp_analyze.formulas import known_sum, ratio
 from xsp_analyze.frames.folded_layers import folded_layers, standing_out
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["positions_of_blocks"]
 
@@ -75,7 +75,7 @@ def _over(name: str, what: str) -> Column:
         top=30,
     ),
 )
-def positions_of_blocks(frames: StepFrames) -> pl.LazyFrame:
+def positions_of_blocks(frames: StepView) -> pl.LazyFrame:
     """One row a block and position, in order. Layers outside all blocks are in no row: A02 has them.
 
     Sums are those of A02 and A11 over the layers of the position.

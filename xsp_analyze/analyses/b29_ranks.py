@@ -12,7 +12,7 @@ from xsp_analyze.formulas import ratio
 from xsp_analyze.frames.rank_time import CLOCKS, rank_clocks, rank_times
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["ranks"]
 
@@ -61,7 +61,7 @@ _CLOCK_DOCS = (
         title="Step of each rank",
     ),
 )
-def ranks(frames: StepFrames) -> pl.LazyFrame:
+def ranks(frames: StepView) -> pl.LazyFrame:
     """One row a rank, in order.
 
     step = compute + exposed communication + exposed memory + idle; waiting is a part of communication.

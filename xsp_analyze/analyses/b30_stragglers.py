@@ -13,7 +13,7 @@ from xsp_analyze.frames.rank_time import mean_waiting
 from xsp_analyze.frames.rank_waits import GROUP
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["stragglers"]
 
@@ -47,7 +47,7 @@ __all__ = ["stragglers"]
         Column("duration_ns", TIME_NS, "Its time in them, waiting included.", "ns"),
     ),
 )
-def stragglers(frames: StepFrames) -> pl.LazyFrame:
+def stragglers(frames: StepView) -> pl.LazyFrame:
     """One row an operation, process group and rank, first those that the others waited longest for.
 
     Over the ranks of an operation and group, what is waited for them is what they wait. Matched as in B08; of a mean

@@ -13,7 +13,7 @@ from xsp_analyze.frames.collectives import bus_factor, operations, sized
 from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["bus_bandwidth"]
 
@@ -50,7 +50,7 @@ _NS_PER_S = 1e9
         "scatter", x="message_bytes", y=("bus_byte_per_s",), title="Bus bandwidth by message size", color="operation"
     ),
 )  # fmt: skip
-def bus_bandwidth(frames: StepFrames) -> pl.LazyFrame:
+def bus_bandwidth(frames: StepView) -> pl.LazyFrame:
     """One row an operation, process group and power of two of the size of its messages, in this order.
 
     Calls of unknown size, and those that took no time, are left out.
@@ -82,7 +82,7 @@ def bus_bandwidth(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _calls(frames: StepFrames) -> pl.DataFrame:
+def _calls(frames: StepView) -> pl.DataFrame:
     """One row a call that is matched between ranks, and one a kernel that is not."""
     rows = with_waits(sized(frames.trace, frames.chosen(frames.once(operations))))
     rows = rows.with_columns(pl.coalesce("transfer_ns", "duration_ns").alias("transfer_ns"))

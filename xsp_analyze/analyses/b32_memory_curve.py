@@ -11,7 +11,7 @@ from xsp_analyze.frames.memory_blocks import SERIES
 from xsp_analyze.frames.memory_curve import KIND_COLUMNS, memory_at, memory_curve
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["memory_over_time"]
 
@@ -54,7 +54,7 @@ def _bytes(name: str, doc: str) -> Column:
     figure=FigureSpec("scatter", x="time_ns", y=("allocated_bytes",), title="Memory in use over time"),
     by_step=False,
 )
-def memory_over_time(frames: StepFrames) -> pl.LazyFrame:
+def memory_over_time(frames: StepView) -> pl.LazyFrame:
     """One row a moment of a run and device at which what is in use changed, in this order; over the whole trace.
 
     Of more than a thousand, the moments of equal stretches of time at which most was in use, so the peak is in.

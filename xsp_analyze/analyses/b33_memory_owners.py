@@ -15,7 +15,7 @@ from xsp_analyze.frames.memory_owners import alive_at_peak
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["memory_at_peak"]
 
@@ -62,7 +62,7 @@ _ORDER = ("kind", *_OWNERS, "reserved", "device")
     figure=FigureSpec("bars", x="owner", y=("bytes",), title="Memory in use at the peak", color="grouping", top=30),
     by_step=False,
 )
-def memory_at_peak(frames: StepFrames) -> pl.LazyFrame:
+def memory_at_peak(frames: StepView) -> pl.LazyFrame:
     """One row a run, device, grouping and owner with memory then, in this order of groupings, largest first."""
     peaks = frames.of_trace.once(memory_peaks)
     parts = [*_by_kind(frames, peaks), *_by_owner(frames), *_of_more(frames, peaks)]
@@ -76,7 +76,7 @@ def memory_at_peak(frames: StepFrames) -> pl.LazyFrame:
     )
 
 
-def _by_kind(frames: StepFrames, peaks: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _by_kind(frames: StepView, peaks: pl.DataFrame) -> Iterator[pl.DataFrame]:
     wide = memory_at(frames.of_trace, peaks)
     alive = frames.of_trace.once(alive_at_peak)
     counts = alive.group_by(*SERIES, "kind").agg(pl.col("is_block").sum().cast(pl.Int64).alias("block_count"))
@@ -98,7 +98,7 @@ def _totals(peaks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _by_owner(frames: StepFrames) -> Iterator[pl.DataFrame]:
+def _by_owner(frames: StepView) -> Iterator[pl.DataFrame]:
     """By what allocated the blocks, where that is known of any; what is of no known block is named by its kind."""
     alive = frames.of_trace.once(alive_at_peak)
     for grouping in _OWNERS:
@@ -117,7 +117,7 @@ def _by_owner(frames: StepFrames) -> Iterator[pl.DataFrame]:
         )
 
 
-def _of_more(frames: StepFrames, peaks: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _of_more(frames: StepView, peaks: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """What is reserved divided into what is in use and what is not, and the device into what is reserved and not."""
     sizes = frames.trace.frame("devices").group_by(SERIES).agg(pl.col("memory_bytes").max())
     reserving = peaks.filter(pl.col("reserved_bytes") > 0).join(sizes, on=SERIES, how="left", maintain_order="left")

@@ -12,7 +12,7 @@ from xsp_analyze.frames.memory_blocks import SERIES
 from xsp_analyze.frames.memory_owners import alive_at_peak
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["allocations_at_peak"]
 
@@ -42,7 +42,7 @@ __all__ = ["allocations_at_peak"]
     ),
     by_step=False,
 )
-def allocations_at_peak(frames: StepFrames) -> pl.LazyFrame:
+def allocations_at_peak(frames: StepView) -> pl.LazyFrame:
     """One row a block in use at the peak of its run and device, largest first; what is of no known block last."""
     alive = frames.of_trace.once(alive_at_peak).sort(
         *SERIES, "is_block", "bytes", "first", "kind", descending=[False, False, True, True, False, False],

@@ -16,7 +16,7 @@ from xsp_model.intervals import intersection, union_length
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["NO_STAGE", "SEVERAL_STAGES", "UNKNOWN_LAUNCH", "stages"]
 
@@ -61,7 +61,7 @@ _NUMBER = r"[ :#_-]*\d+$"  # of a batch or step
     ),
     figure=FigureSpec("bars", x="stage", y=("exclusive_ns", "device_sum_ns"), title="Stages of a prediction"),
 )
-def stages(frames: StepFrames) -> pl.LazyFrame:
+def stages(frames: StepView) -> pl.LazyFrame:
     """One row a stage of each run in their order, then overlap, time outside of them, and work of unknown launches."""
     runs = frames.of_trace.once(stages_of_runs)
     rows = [{"run_id": run.run_id, **row} for run in runs for row in _rows(run)]

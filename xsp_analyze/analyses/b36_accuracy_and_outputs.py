@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.frames.outputs import Distance, Tensor
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["accuracy_and_outputs"]
 
@@ -56,7 +56,7 @@ _ORDER = ("accuracy", "training curve", "output", "input", "weights")
     by_step=False,
     read="A faster run whose outputs differ, or whose accuracy is less, did not do the same work faster.",
 )
-def accuracy_and_outputs(frames: StepFrames) -> pl.LazyFrame:
+def accuracy_and_outputs(frames: StepView) -> pl.LazyFrame:
     """One row a measure of a run, a tensor of it, and a reference that an output is compared with.
 
     By kind (accuracy, training curve, output, input, weights), run, name and time. Outputs of a later run of a profile
@@ -71,12 +71,12 @@ def accuracy_and_outputs(frames: StepFrames) -> pl.LazyFrame:
     return numbered.with_columns(pl.int_range(pl.len()).over(keys).cast(pl.Int64).alias("point")).lazy()
 
 
-def _roles(frames: StepFrames) -> dict[int, str | None]:
+def _roles(frames: StepView) -> dict[int, str | None]:
     runs = frames.trace.frame("runs")
     return dict(zip(runs["run_id"], runs["role"], strict=True))
 
 
-def _measures(frames: StepFrames) -> Iterator[dict[str, Any]]:
+def _measures(frames: StepView) -> Iterator[dict[str, Any]]:
     roles = _roles(frames)
     for row in frames.trace.frame("accuracies").iter_rows(named=True):
         kind = "accuracy" if row["time_ns"] is None else "training curve"
@@ -84,7 +84,7 @@ def _measures(frames: StepFrames) -> Iterator[dict[str, Any]]:
         yield {**row, **named}
 
 
-def _tensors(frames: StepFrames) -> Iterator[dict[str, Any]]:
+def _tensors(frames: StepView) -> Iterator[dict[str, Any]]:
     """The tensors of every run, outputs of all but the first run compared with the first one's."""
     first: list[Tensor] = []
     reference = ""
@@ -100,7 +100,7 @@ def _tensors(frames: StepFrames) -> Iterator[dict[str, Any]]:
             first, reference = tensors, role or f"run {run}"
 
 
-def _recorded(frames: StepFrames) -> Iterator[dict[str, Any]]:
+def _recorded(frames: StepView) -> Iterator[dict[str, Any]]:
     for run, role in _roles(frames).items():
         for name, reference, _, apart in recorded_distances(frames.trace, [run]):
             row = {"run_id": run, "role": role, "kind": "output", "name": name, "reference": reference}

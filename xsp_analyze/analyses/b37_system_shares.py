@@ -17,7 +17,7 @@ from xsp_analyze.frames.system_samples import QUANTITIES, system_series
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["system_shares"]
 
@@ -49,7 +49,7 @@ _MEASURES = {
     read="Where the processors or a disk are busy and the GPU is not, the input pipeline is what steps wait for.",
     by_step=False,
 )
-def system_shares(frames: StepFrames) -> pl.LazyFrame:
+def system_shares(frames: StepView) -> pl.LazyFrame:
     """One row a run and resource: processors, memory, network, disks, and last the GPU by the kernels recorded.
 
     Of the time from the first step's start to the last one's end; without steps, of the whole run.
@@ -65,7 +65,7 @@ def system_shares(frames: StepFrames) -> pl.LazyFrame:
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema, orient="row").lazy()
 
 
-def _sampled(frames: StepFrames) -> Iterator[dict[str, Any]]:
+def _sampled(frames: StepView) -> Iterator[dict[str, Any]]:
     of_runs = _windows(frames)
     series = system_series(frames.trace.frame("counters"))
     for run in sorted({run for run, _ in series}):
@@ -88,7 +88,7 @@ def _sampled(frames: StepFrames) -> Iterator[dict[str, Any]]:
             }
 
 
-def _windows(frames: StepFrames) -> dict[int, tuple[int, int]]:
+def _windows(frames: StepView) -> dict[int, tuple[int, int]]:
     """From the first step's start to the last one's end, by run; of runs without steps their extent in time."""
     end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max().alias("end_ns")
     extents = frames.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end).collect()

@@ -14,7 +14,7 @@ from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import quotient
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["batch_sizes"]
 
@@ -73,7 +73,7 @@ _OF_PRECISION = ("precision", *(c.name for c in _ROOF), "work_basis")
         title="By batch size",
     ),
 )
-def batch_sizes(frames: StepFrames) -> pl.LazyFrame:
+def batch_sizes(frames: StepView) -> pl.LazyFrame:
     """One row a batch size, smallest first, with the columns of A01 and A15 that a batch size changes."""
     keys = [*frames.by, "batch_size"]
     latencies = model_information.function(frames).collect().drop_nulls("batch_size")
@@ -106,7 +106,7 @@ def _of_one_precision(kernels: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return counted.filter(pl.col("precision").is_in(sums["precision"].head(1).implode())).select(*keys, *_OF_PRECISION)
 
 
-def _first_compute_bound(frames: StepFrames, rows: pl.DataFrame) -> pl.Expr:
+def _first_compute_bound(frames: StepView, rows: pl.DataFrame) -> pl.Expr:
     """True in the row, false in the others, null in all where there is none or steps are answered one by one."""
     bounds = dict(rows.sort("batch_size").select("batch_size", "bound").drop_nulls().iter_rows())
     first = None

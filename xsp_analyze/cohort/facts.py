@@ -16,7 +16,7 @@ from xsp_analyze.core import run
 from xsp_analyze.frames.filled_counters import MODELLED
 from xsp_analyze.frames.load_tests import LoadTest, load_test
 from xsp_analyze.frames.outputs import Tensor
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ class Facts:
 
 def facts_of(trace: Trace, name: str) -> Facts:
     """The facts of a trace; `name` stands for the model where no file names it."""
-    return facts_seen(StepFrames.of(trace), name)
+    return facts_seen(StepView.of(trace), name)
 
 
-def facts_seen(frames: StepFrames, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
+def facts_seen(frames: StepView, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
     """The facts of a trace that is seen over its default steps already.
 
     `of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
@@ -140,12 +140,12 @@ def _one(values: pl.Series) -> str | None:
     return ", ".join(dict.fromkeys(values.drop_nulls())) or None
 
 
-def _profiled_batch_size(frames: StepFrames) -> int | None:
+def _profiled_batch_size(frames: StepView) -> int | None:
     sizes = frames.of_trace.roles.own(frames.trace.frame("runs"))["batch_size"].drop_nulls().unique().to_list()
     return sizes[0] if len(sizes) == 1 else None
 
 
-def _system(frames: StepFrames) -> str | None:
+def _system(frames: StepView) -> str | None:
     """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
     trace, others = frames.trace, list(frames.of_trace.roles.other_batches)
     if described := _one(trace.frame("runs")["device_name"]):
@@ -163,7 +163,7 @@ def _system(frames: StepFrames) -> str | None:
     return ", ".join(labels) or None
 
 
-def _run(identity: str, frames: StepFrames) -> Result | str:
+def _run(identity: str, frames: StepView) -> Result | str:
     try:
         return run(find(identity), frames)
     except XspError as error:
@@ -185,7 +185,7 @@ def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
     return [Speed(**row) for row in rows.iter_rows(named=True)]
 
 
-def _kernels(kernels: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
+def _kernels(kernels: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if kernels is None:
         return {}
     own = frames.run_latencies["batch_size"].unique()
@@ -202,7 +202,7 @@ def _kernels(kernels: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]
     }
 
 
-def _layers(by_type: pl.DataFrame | None, frames: StepFrames) -> dict[str, Any]:
+def _layers(by_type: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if by_type is None or by_type.is_empty():
         return {}
     top = by_type.row(0, named=True)
@@ -236,7 +236,7 @@ def _by_modelled_flop(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(modelled_flop.fill_null(0.0), descending=True, maintain_order=True)
 
 
-def _memory(frames: StepFrames, *, on_device: bool) -> dict[str, Any]:
+def _memory(frames: StepView, *, on_device: bool) -> dict[str, Any]:
     """The most memory in use at once: of a device where one worked, else of the host."""
     rows = (
         frames.trace.scan("counters")
@@ -252,7 +252,7 @@ def _memory(frames: StepFrames, *, on_device: bool) -> dict[str, Any]:
     return {"peak_memory_bytes": int(value), "peak_memory_place": "device" if on_device else "host"}
 
 
-def _attributed(frames: StepFrames) -> float | None:
+def _attributed(frames: StepView) -> float | None:
     """Share of device time that belongs to a layer."""
     work = frames.of_trace.all_activities
     total = int(work["duration_ns"].sum())

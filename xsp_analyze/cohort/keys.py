@@ -13,7 +13,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["FRAMEWORK", "KEYS", "MODEL", "SYSTEM", "result_of"]
 
@@ -30,5 +30,5 @@ def result_of(identity: str, title: str, columns: Sequence[Column], rows: Iterab
     return Result(Analysis(identity, title, (), columns, _of_many), table, columns, lambda: ledger)
 
 
-def _of_many(frames: StepFrames) -> pl.LazyFrame:
+def _of_many(frames: StepView) -> pl.LazyFrame:
     raise XspError(f"this analysis is of many traces, not of {frames.trace.origin}", advice="Use xsp cohort")

@@ -13,14 +13,14 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import KernelClass, class_of_operator, operator_type
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["CLASSES", "Mix", "operator_mix"]
 
@@ -45,7 +45,7 @@ class Mix:
     class_shares: Mapping[str, float] = field(default_factory=dict)
 
 
-def operator_mix(frames: StepFrames) -> Mix:
+def operator_mix(frames: StepView) -> Mix:
     """The mix of a mean step (of all of a trace without steps), in the runs that kernels, else layers, are from."""
     mix = _of_operators(frames)
     work = frames.of_trace.all_activities
@@ -60,7 +60,7 @@ def operator_mix(frames: StepFrames) -> Mix:
     return replace(mix, class_basis="device time" if shares else None, class_shares=shares)
 
 
-def _of_operators(frames: StepFrames) -> Mix:
+def _of_operators(frames: StepView) -> Mix:
     runs = (
         frames.of_trace.roles.kernels
         if not frames.of_trace.all_activities.is_empty()
@@ -83,7 +83,7 @@ def _of_operators(frames: StepFrames) -> Mix:
     return _shares(_per_step(frames, _typed(inside)), "device time of operators", part / total if total else None)
 
 
-def _per_step(frames: StepFrames, rows: pl.DataFrame) -> pl.DataFrame:
+def _per_step(frames: StepView, rows: pl.DataFrame) -> pl.DataFrame:
     """What a mean step holds of each name (name, duration_ns); of a trace without steps all of it.
 
     Sums are averaged over steps, trimmed, so that one slow step does not decide what a model is like.
@@ -104,7 +104,7 @@ def _typed(rows: pl.DataFrame) -> pl.DataFrame:
     return named.drop("name").rename({"type": "name"})
 
 
-def _of_layers(frames: StepFrames) -> Mix:
+def _of_layers(frames: StepView) -> Mix:
     if frames.of_trace.layer_calls.is_empty():
         return Mix()
     layers = frames.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")

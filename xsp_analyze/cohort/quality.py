@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xsp_analyze.frames.outputs import Tensor
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Measure", "MetricKey", "Target", "accuracies_of", "final", "outputs_of", "read_target", "time_to"]
 
@@ -71,14 +71,14 @@ def read_target(text: str) -> Target:
     return Target(metric.strip(), number)
 
 
-def accuracies_of(frames: StepFrames) -> list[Measure]:
+def accuracies_of(frames: StepView) -> list[Measure]:
     """All that the trace's runs say, each thing once: runs of a profile may repeat one another."""
     columns = ("metric", "dataset", "value", "unit", "sample_count", "higher_is_better", "time_ns")
     rows = frames.trace.frame("accuracies").with_columns(pl.col(pl.Categorical).cast(pl.String)).select(columns)
     return [Measure(**row) for row in rows.unique(maintain_order=True).iter_rows(named=True)]
 
 
-def outputs_of(frames: StepFrames) -> list[Tensor]:
+def outputs_of(frames: StepView) -> list[Tensor]:
     """What the step was given and what came out, of the run that model latency is taken from, else the next."""
     roles = frames.of_trace.roles
     return tensors_of(frames.trace, dict.fromkeys([*roles.model, *roles.layers, *roles.kernels]))

@@ -17,7 +17,7 @@ from xsp_analyze.frames import device_time
 from xsp_analyze.frames.device_peaks import agreed_peaks
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Utilisation", "utilisation"]
 
@@ -33,7 +33,7 @@ class Utilisation:
     fp32_coverage: float | None = None
 
 
-def utilisation(frames: StepFrames) -> Utilisation:
+def utilisation(frames: StepView) -> Utilisation:
     """Over the steps of the trace where it has any, else over all of it."""
     if frames.of_trace.all_activities.is_empty():
         return Utilisation()
@@ -41,7 +41,7 @@ def utilisation(frames: StepFrames) -> Utilisation:
     return Utilisation(device_time.utilisation(frames).share, fp32, coverage)
 
 
-def _fp32(frames: StepFrames) -> tuple[float | None, float | None]:
+def _fp32(frames: StepView) -> tuple[float | None, float | None]:
     work = frames.executions
     if "flop_count" not in work.columns:
         return None, None

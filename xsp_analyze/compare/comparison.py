@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.results import Results
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.waterfall import Waterfall
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["MIN_MATCH", "Comparison", "compare"]
 
@@ -124,8 +124,8 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[StepFrames],
-    after: Sequence[StepFrames],
+    before: Sequence[StepView],
+    after: Sequence[StepView],
     *,
     names: tuple[str, str] = ("before", "after"),
     per_input: bool = False,
@@ -187,7 +187,7 @@ def compare(
 
 
 def _sides(
-    before: Sequence[StepFrames], after: Sequence[StepFrames], names: tuple[str, str], *, per_input: bool
+    before: Sequence[StepView], after: Sequence[StepView], names: tuple[str, str], *, per_input: bool
 ) -> tuple[Side, Side]:
     sides = Side(names[0], before), Side(names[1], after)
     if not per_input:

@@ -12,7 +12,7 @@ from xsp_model import Attribution
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["GRAPH_REPLAY", "KERNEL", "NO_LAYER", "NO_OPERATOR", "cells", "kernel_classes", "kernels", "operators"]
 
@@ -26,7 +26,7 @@ KERNEL = "kernel "
 """How keys of `kernels` begin, other than those of copies and memsets."""
 
 
-def kernels(frames: StepFrames) -> Measured:
+def kernels(frames: StepView) -> Measured:
     """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
     rows = frames.executions.with_columns(_keys(frames.executions))
     sums = rows.group_by("key", maintain_order=True).agg(
@@ -41,19 +41,19 @@ def kernels(frames: StepFrames) -> Measured:
                      frames.of_trace.roles.kernels)  # fmt: skip
 
 
-def kernel_classes(frames: StepFrames) -> Measured:
+def kernel_classes(frames: StepView) -> Measured:
     """One row a class of kernels: device time."""
     work = frames.once(_labelled)
     return combined(frames, _timed(work, "kernel_class"))
 
 
-def operators(frames: StepFrames) -> Measured:
+def operators(frames: StepView) -> Measured:
     """One row an operator's name: device time that it launched itself, and one for what graphs replay."""
     work = frames.once(_labelled)
     return combined(frames, _timed(work.filter(pl.col("operator") != NO_OPERATOR), "operator"))
 
 
-def cells(frames: StepFrames) -> pl.DataFrame:
+def cells(frames: StepView) -> pl.DataFrame:
     """Time and count in a mean step: layer_type, operator, kernel_class, kernel (a key of `kernels`), ns, count."""
     work = frames.once(_labelled)
     return work.group_by("layer_type", "operator", "kernel_class", "kernel", maintain_order=True).agg(
@@ -65,7 +65,7 @@ def _timed(work: pl.DataFrame, key: str) -> pl.DataFrame:
     return work.select("run_id", "step", pl.col(key).alias("key"), pl.col("duration_ns").alias("ns"))
 
 
-def _labelled(frames: StepFrames) -> pl.DataFrame:
+def _labelled(frames: StepView) -> pl.DataFrame:
     """The activities of the steps with what each is called at every level."""
     work = frames.work
     launchers = operator_calls(frames).select("span_id", "operator")

@@ -14,7 +14,7 @@ from xsp_analyze.merge.comparable import name_and_version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Difference", "DifferenceKind", "Facts", "differences", "facts"]
 
@@ -84,7 +84,7 @@ _COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
 )
 
 
-def facts(views: Sequence[StepFrames]) -> Facts:
+def facts(views: Sequence[StepView]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     frames = views[0]
     runs = pl.concat([v.of_trace.roles.own(v.trace.frame("runs")) for v in views])
@@ -137,7 +137,7 @@ def _largest(column: pl.Series) -> int | None:
     return max(values) if values else None
 
 
-def _device(frames: StepFrames, used: set[int]) -> str | None:
+def _device(frames: StepView, used: set[int]) -> str | None:
     """As the run describes it, else as the profiler names those that did work; the CPU where there is no device work.
 
     How many of a kind there are is a fact of its own.
@@ -153,14 +153,14 @@ def _device(frames: StepFrames, used: set[int]) -> str | None:
     return _joined(named)
 
 
-def _outermost(frames: StepFrames) -> str | None:
+def _outermost(frames: StepView) -> str | None:
     """The type of the one module that holds all others: what a trace without a model's name calls it."""
     roots = frames.trace.scan("layers").filter(pl.col("source") == "module").select(pl.col("path").cast(pl.String))
     names = {str(path).partition(".")[0] for path in roots.collect()["path"].drop_nulls().unique()}
     return names.pop().rpartition("_")[0] or None if len(names) == 1 else None
 
 
-def _precision(frames: StepFrames) -> str | None:
+def _precision(frames: StepView) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
     for dtypes, ns in frames.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
@@ -172,7 +172,7 @@ def _precision(frames: StepFrames) -> str | None:
     return max(sorted(time), key=lambda p: time[p]) if time else _precision_of_weights(frames)
 
 
-def _precision_of_weights(frames: StepFrames) -> str | None:
+def _precision_of_weights(frames: StepView) -> str | None:
     """Of runs that recorded no layers: the type of the weights, where a checksum of them was kept."""
     dtypes = frames.trace.frame("tensors").filter(pl.col("kind") == "weights")["dtype"].drop_nulls().unique()
     return _PRECISIONS.get(str(dtypes[0])) if len(dtypes) == 1 else None

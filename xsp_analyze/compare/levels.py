@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Kind, Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Floats
 
 __all__ = [
@@ -54,7 +54,7 @@ class Measured:
         return self.labels["key"].to_list()
 
 
-def model(frames: StepFrames) -> Measured:
+def model(frames: StepView) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
     durations = [d for d in frames.run_latencies["durations"].to_list() if d] if frames.averaged else []
     min_steps = min(map(len, durations), default=0)
@@ -64,7 +64,7 @@ def model(frames: StepFrames) -> Measured:
     return Measured(pl.DataFrame({"key": ["latency"]}), means, np.ones(1), steps)
 
 
-def layers(frames: StepFrames) -> Measured:
+def layers(frames: StepView) -> Measured:
     """One row a layer with own work, key its index: latency as A02 has it."""
     rows = frames.layers.filter(pl.col("layer_index").is_not_null())
     labels = rows.select(
@@ -88,7 +88,7 @@ def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured
     return Measured(pl.DataFrame({"key": names}), mean, of_type @ np.nan_to_num(layers.count), of_type @ layers.steps)
 
 
-def operators_on_host(frames: StepFrames) -> Measured:
+def operators_on_host(frames: StepView) -> Measured:
     """One row an operator's name: its own time on the host, outside of the operators inside it, so that rows add up."""
     own = operator_calls(frames).filter(pl.col("is_operator"))
     named = frames.chosen(own).select(
@@ -97,7 +97,7 @@ def operators_on_host(frames: StepFrames) -> Measured:
     return combined(frames, named)
 
 
-def combined(frames: StepFrames, per_step: pl.DataFrame) -> Measured:
+def combined(frames: StepView, per_step: pl.DataFrame) -> Measured:
     """Rows of a key from times (run_id, step, key, ns): their sums in each step, and the means of these."""
     rows = per_step.group_by("run_id", "step", "key", maintain_order=True).agg(
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
@@ -106,7 +106,7 @@ def combined(frames: StepFrames, per_step: pl.DataFrame) -> Measured:
     return measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
 
 
-def operators_by_layer(frames: StepFrames) -> pl.DataFrame:
+def operators_by_layer(frames: StepView) -> pl.DataFrame:
     """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
     calls = operator_calls(frames).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
@@ -117,7 +117,7 @@ def operators_by_layer(frames: StepFrames) -> pl.DataFrame:
     return frames.combine(rows, ["layer_index", "name"], ["ns"]).sort("layer_index", "name")
 
 
-def operator_calls(frames: StepFrames) -> pl.DataFrame:
+def operator_calls(frames: StepView) -> pl.DataFrame:
     """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
     columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
     spans = frames.trace.scan("spans").select(columns).collect()
@@ -141,7 +141,7 @@ def operator_calls(frames: StepFrames) -> pl.DataFrame:
 
 
 def measured(
-    frames: StepFrames,
+    frames: StepView,
     labels: pl.DataFrame,
     mean: pl.Series,
     count: pl.Series,
@@ -153,7 +153,7 @@ def measured(
     return Measured(labels, means, counts, _step_values(frames, labels["key"], per_step, runs))
 
 
-def _step_values(frames: StepFrames, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+def _step_values(frames: StepView, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
     """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
     if frames.choice.mode is not StepMode.MEAN:
         return np.empty((len(keys), 0))

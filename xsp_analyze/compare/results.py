@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.side import Side
     from xsp_analyze.frames.outputs import Distance, Tensor
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["AccuracyPair", "OutputPair", "Results", "results"]
 
@@ -89,7 +89,7 @@ def results(before: Side, after: Side) -> Results:
     return Results(_accuracies(one, two), outputs, unmatched, input_match(ours, theirs))
 
 
-def _runs(frames: StepFrames) -> list[int]:
+def _runs(frames: StepView) -> list[int]:
     roles = frames.of_trace.roles
     return list(dict.fromkeys([*roles.model, *roles.layers, *roles.kernels]))
 
@@ -117,12 +117,12 @@ def _paired(
 _Measure = tuple[str, str | None]
 
 
-def _accuracies(one: StepFrames, two: StepFrames) -> list[AccuracyPair]:
+def _accuracies(one: StepView, two: StepView) -> list[AccuracyPair]:
     ours, theirs = _measures(one), _measures(two)
     return [_pair(key, ours.get(key), theirs.get(key)) for key in dict.fromkeys([*ours, *theirs])]
 
 
-def _measures(frames: StepFrames) -> dict[_Measure, dict[str, Any]]:
+def _measures(frames: StepView) -> dict[_Measure, dict[str, Any]]:
     """What runs ended with, by metric and dataset; of a training curve the last point where nothing else is said."""
     last: dict[_Measure, dict[str, Any]] = {}
     rows = frames.trace.frame("accuracies").sort("time_ns", nulls_last=True, maintain_order=True)

@@ -13,15 +13,15 @@ from xsp_analyze.compare import device_levels, levels
 from xsp_analyze.compare.facts import Facts, facts
 from xsp_analyze.compare.layer_pairs import family
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.merge.kernels import kernel_work, template
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.compare.levels import Measured
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Side"]
 
@@ -31,7 +31,7 @@ class Side:
     """`name` is how messages call it; `views` are its captures of the same work; all times are divided by `per`."""
 
     name: str
-    views: Sequence[StepFrames]
+    views: Sequence[StepView]
     per: float = 1.0
 
     @cached_property

@@ -15,7 +15,7 @@ from xsp_analyze.export.chrome_tracks import Tracks
 from xsp_analyze.export.described import JSON_ARGUMENTS, arguments, category, launches, metrics, name, own_layers, twins
 from xsp_analyze.export.rows import rows, text
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.frames.timed_runs import capture_runs, timed_runs
+from xsp_analyze.trace.timed_runs import capture_runs, timed_runs
 from xsp_model import Level
 
 if TYPE_CHECKING:

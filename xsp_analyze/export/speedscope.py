@@ -12,7 +12,7 @@ import polars as pl
 
 from xsp_analyze.export.stacks import device_stacks
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.frames.timed_runs import timed, timed_runs
+from xsp_analyze.trace.timed_runs import timed, timed_runs
 from xsp_model import Kind, Level, XspError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from xsp_model import Attribution, Kind, LayerSource, Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["TENSOR_RATES", "Circumstance", "Context"]
 
@@ -44,7 +44,7 @@ class Circumstance(StrEnum):
 class Context:
     """Facts on the trace that decide which findings make sense."""
 
-    def __init__(self, frames: StepFrames) -> None:
+    def __init__(self, frames: StepView) -> None:
         self.frames = frames
 
     def holds(self, circumstance: Circumstance) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.core import Result
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Facts"]
 
@@ -31,7 +31,7 @@ class Facts:
     """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
     def __init__(
-        self, frames: StepFrames, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
+        self, frames: StepView, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
     ) -> None:
         """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
 

@@ -12,15 +12,15 @@ from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.compiled_regions import compiled_regions
 from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS
 from xsp_analyze.frames.launches import SYNC_CALLS
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.findings.gaps import Gaps, Intervals
     from xsp_analyze.frames.compiled_regions import CompiledRegions
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["HostTime"]
 
@@ -28,7 +28,7 @@ __all__ = ["HostTime"]
 class HostTime:
     """The host's spans by what they are, and idle device time by these; times in ns, of a step where it says so."""
 
-    def __init__(self, frames: StepFrames) -> None:
+    def __init__(self, frames: StepView) -> None:
         self.frames = frames
 
     @cached_property

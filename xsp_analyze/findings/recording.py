@@ -12,8 +12,8 @@ import polars as pl
 from xsp_analyze.classification.experts import expert_matcher
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.render.units import count, counted, share
+from xsp_analyze.trace.roles import roles_of
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, LedgerKind
 from xsp_model.step_annotations import StepAnnotation, parse_step_annotation
 

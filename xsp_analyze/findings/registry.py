@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings.advice import Observation, Rule
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["RULES", "advise"]
 
@@ -79,7 +79,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def advise(
-    frames: StepFrames, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
+    frames: StepView, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
 ) -> list[Advice]:
     """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
 

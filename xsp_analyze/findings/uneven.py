@@ -10,16 +10,16 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.render.units import count, duration, share
+from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 
@@ -65,7 +65,7 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     )
 
 
-def _lengths(frames: StepFrames) -> Iterator[tuple[pl.Series, float]]:
+def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:
     """Latencies of each run's steps, and their part of all; of a server's those of its commonest batch.
 
     Steps with other batches do other work, and may well take longer.

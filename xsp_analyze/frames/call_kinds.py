@@ -19,7 +19,7 @@ from xsp_model import Level
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -39,7 +39,7 @@ class CallKinds:
     kinds: pl.DataFrame
 
 
-def call_kinds(frames: TraceFrames) -> CallKinds:
+def call_kinds(frames: TraceView) -> CallKinds:
     """Every operator of the trace, modelled; work that is given of spans (`imported_work`) goes before our models'."""
     recorded = recorded_kinds(frames.trace)
     modelled = modelled_kinds(recorded.kinds).with_columns(pl.lit(value=False).alias("is_given"))

@@ -23,7 +23,7 @@ from xsp_analyze.frames.peak_rates import BANDWIDTH, DEVICE, peaks_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["PRODUCTS", "RATES", "RoofedCalls", "roofed_calls"]
@@ -64,7 +64,7 @@ class RoofedCalls:
     cases: pl.DataFrame
 
 
-def roofed_calls(frames: TraceFrames) -> RoofedCalls:
+def roofed_calls(frames: TraceView) -> RoofedCalls:
     """The calls held against the peaks of their devices.
 
     A copy between host and device is bound by the bytes that the copies recorded, at the bandwidth of PCIe.
@@ -111,7 +111,7 @@ def _precision() -> pl.Expr:
     return pl.coalesce("precision", pl.when(operand != _VECTOR).then(operand), "told", operand).alias("precision")
 
 
-def _launched(frames: TraceFrames) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _launched(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Of each row of calls with device work: its device's number, what its kernels tell, bytes to or from the host.
 
     And the devices (columns of DEVICE) by that number.

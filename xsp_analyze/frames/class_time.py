@@ -16,7 +16,7 @@ from xsp_model.intervals import merge
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Bools, Floats, Ints
 
 __all__ = ["COMMUNICATION", "COMPUTE", "MEMORY", "class_time"]
@@ -36,7 +36,7 @@ class _Segment(NamedTuple):
     union: tuple[Ints, Ints]
 
 
-def class_time(frames: StepFrames) -> pl.DataFrame:
+def class_time(frames: StepView) -> pl.DataFrame:
     """run_id, device_id, step, part, kernel_class, time_ns: one row a window of a device and class that ran in it.
 
     A moment is of the first part (COMPUTE, COMMUNICATION, MEMORY) of which work runs then; where several classes of

@@ -15,13 +15,13 @@ from xsp_model import Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["all_imported_work"]
 
 
-def all_imported_work(frames: TraceFrames) -> pl.DataFrame:
+def all_imported_work(frames: TraceView) -> pl.DataFrame:
     """`imported_work` of the trace's metrics, and of other operators that launched collectives what these send.
 
     An operator of which one collective's bytes are not known has no such row.
@@ -44,7 +44,7 @@ def all_imported_work(frames: TraceFrames) -> pl.DataFrame:
     return pl.concat([supplied, rows], how="diagonal_relaxed").select(supplied.columns).sort("span_id")
 
 
-def _operators(frames: TraceFrames, kernels: pl.Series) -> Ints:
+def _operators(frames: TraceView, kernels: pl.Series) -> Ints:
     """The operator around each kernel's launch, or its capture; -1: there is none."""
     spans = frames.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.OPERATOR)).collect()
     nearest = innermost(spans["parent_id"].fill_null(-1).to_numpy(), spans["level"].to_numpy())

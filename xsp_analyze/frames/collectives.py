@@ -14,8 +14,8 @@ from xsp_model import Kind
 from xsp_model.intervals import covered_before, merge
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
 __all__ = ["bus_factor", "message_bytes", "modelled_collectives", "operations", "sized"]
@@ -59,7 +59,7 @@ def message_bytes(ranks: pl.Expr) -> pl.Expr:
     )
 
 
-def operations(frames: StepFrames) -> pl.DataFrame:
+def operations(frames: StepView) -> pl.DataFrame:
     """One row a communication kernel: run_id, step, operation, process_group, group_size, number, times and bytes.
 
     `rank` as `rank_units` has it. `operation` is what the framework
@@ -77,7 +77,7 @@ def operations(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def modelled_collectives(frames: TraceFrames) -> pl.DataFrame:
+def modelled_collectives(frames: TraceView) -> pl.DataFrame:
     """One row a communication kernel, in order of span_id: span_id and bus_bytes, what its rank sends to others.
 
     By what is recorded of it and by `bus_factor`; 0 in a group of one, null where size or group are not known.
@@ -98,7 +98,7 @@ def sized(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _described(frames: TraceFrames) -> pl.DataFrame:
+def _described(frames: TraceView) -> pl.DataFrame:
     """The communication kernels with what is recorded of each, `process_group` and `operation`."""
     kernels = frames.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
@@ -115,13 +115,13 @@ def _is_call(kernels: pl.DataFrame) -> pl.Expr:
     return pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
 
 
-def _ranks(frames: TraceFrames, kernels: pl.DataFrame) -> pl.Series:
+def _ranks(frames: TraceView, kernels: pl.DataFrame) -> pl.Series:
     """Of each kernel the rank that ran it."""
     units = rank_units(frames)
     return kernels.select(_UNIT).join(units, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
 
 
-def _exposed(frames: StepFrames, kernels: pl.DataFrame) -> pl.Series:
+def _exposed(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]

@@ -15,7 +15,7 @@ from xsp_model import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["compared_work"]
@@ -24,7 +24,7 @@ _AMOUNTS = ("bytes", "flop")
 _TWICE = "Device-to-Device"  # each byte is read and written
 
 
-def compared_work(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+def compared_work(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """One row a value of the keys (of `operator` and LAYER_KEY; and step): count and device_sum_ns of its calls.
 
     For bytes (DRAM traffic) and flop (of products) of the calls of which both is known: measured_X, modelled_X, their
@@ -48,7 +48,7 @@ def _compared(amount: str) -> list[pl.Expr]:
     ]
 
 
-def _calls(frames: StepFrames) -> pl.DataFrame:
+def _calls(frames: StepView) -> pl.DataFrame:
     """One row a call that launched device work, of the steps chosen, a replay of it one each; amounts as in a step."""
     work = _measured(frames)
     unit = pl.Series("operator_id", frames.of_trace.once(operator_calls).rows_of(work["origin_id"]))
@@ -73,7 +73,7 @@ def _if_all_known(column: str) -> pl.Expr:
     return pl.when(pl.col(column).is_not_null().all()).then(pl.col(column).sum())
 
 
-def _modelled(frames: StepFrames) -> pl.DataFrame:
+def _modelled(frames: StepView) -> pl.DataFrame:
     calls = frames.of_trace.once(operator_calls)
     rows = calls.kinds[calls.calls["kind"].to_numpy()]
     return rows.select(
@@ -84,7 +84,7 @@ def _modelled(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _measured(frames: StepFrames) -> pl.DataFrame:
+def _measured(frames: StepView) -> pl.DataFrame:
     """The work chosen with measured_bytes and measured_flop, of all precisions; null: not measured."""
     work = frames.work
     flops = [c for c in summed_columns(work) if c.startswith("flop_count")]

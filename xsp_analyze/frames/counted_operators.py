@@ -14,13 +14,13 @@ from xsp_analyze.frames.call_labels import case_labels, place_labels
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Ints
 
 __all__ = ["BY_NAME", "BY_SHAPE", "calls_made", "operator_work", "rates_and_roof"]
@@ -35,7 +35,7 @@ _WORK = ("work_ns", "work_count", "flop_count", "dram_read_bytes", "dram_write_b
 _HOST = ("count", "modelled_count", *_AMOUNTS)
 
 
-def operator_work(frames: StepFrames, keys: Sequence[str] = BY_NAME, *, on_device: bool = False) -> pl.DataFrame:
+def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device: bool = False) -> pl.DataFrame:
     """One row a value of the keys (and step, where each is answered): its calls, modelled and measured work.
 
     See `operator_calls` for which operators count, `call_roofs` for `roof_ns`; `roofed_device_ns` is the device time
@@ -58,14 +58,14 @@ def operator_work(frames: StepFrames, keys: Sequence[str] = BY_NAME, *, on_devic
     return both.drop("group").rename({"name": "operator"})
 
 
-def _launched_places(frames: StepFrames, group_of: Ints) -> pl.DataFrame:
+def _launched_places(frames: StepView, group_of: Ints) -> pl.DataFrame:
     """`place_labels` of the calls that launched device work."""
     roofed, calls = frames.of_trace.once(roofed_calls), frames.of_trace.once(operator_calls).calls
     launched = roofed.cases["launched"].to_numpy()[roofed.case_of]
     return place_labels(frames.trace, calls.filter(pl.Series(launched)), group_of[roofed.case_of[launched]])
 
 
-def calls_made(frames: StepFrames) -> pl.DataFrame:
+def calls_made(frames: StepView) -> pl.DataFrame:
     """The calls that ran: row (of `OperatorCalls.calls`), run_id, step; those replayed by graphs once a replay.
 
     What was captured in the run itself did nothing then: its replays are what ran.
@@ -110,7 +110,7 @@ def _amounts() -> list[pl.Expr]:
     ]
 
 
-def _per_step(frames: StepFrames, cases: pl.DataFrame, *, on_device: bool) -> pl.DataFrame:
+def _per_step(frames: StepView, cases: pl.DataFrame, *, on_device: bool) -> pl.DataFrame:
     """Calls and work of each group in each step of each run."""
     made = calls_made(frames)
     rows = made.select(
@@ -128,7 +128,7 @@ def _per_step(frames: StepFrames, cases: pl.DataFrame, *, on_device: bool) -> pl
     )
 
 
-def _replayed(frames: StepFrames) -> pl.DataFrame:
+def _replayed(frames: StepView) -> pl.DataFrame:
     """Calls whose work graphs replayed: one each replay, of the run and step of the replay."""
     work = frames.of_trace.device_work
     is_replay = pl.Series(origins(frames.trace, work["span_id"]) != work["span_id"].to_numpy())
@@ -138,7 +138,7 @@ def _replayed(frames: StepFrames) -> pl.DataFrame:
     return replayed.with_columns(launched_by).drop("span_id").filter(pl.col("row") >= 0).unique(maintain_order=True)
 
 
-def _device_work(frames: StepFrames, cases: pl.DataFrame) -> pl.DataFrame:
+def _device_work(frames: StepView, cases: pl.DataFrame) -> pl.DataFrame:
     """One row a group of operators that launched device work, by themselves or by others: time and counters."""
     work, row = _work(frames)
     at = pl.Series(frames.of_trace.once(roofed_calls).case_of).gather(nullable_index(row)).fill_null(-1).to_numpy()
@@ -161,8 +161,8 @@ def _sum_of(rows: str, *, averaged: bool) -> pl.Expr:
     return (time.sort() if averaged else time).sum()
 
 
-def _work(frames: StepFrames) -> tuple[pl.DataFrame, Ints]:
-    """The device work of the steps chosen as `StepFrames.work` counts it, and the row of calls that each counts for.
+def _work(frames: StepView) -> tuple[pl.DataFrame, Ints]:
+    """The device work of the steps chosen as `StepView.work` counts it, and the row of calls that each counts for.
 
     Of whole steps it takes no more than its own rows: those of millions of kernels are not described for it.
     """

@@ -13,13 +13,13 @@ from xsp_analyze.frames.counters import COUNTERS, are_known, counter_columns
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.frames.timed_runs import timed_runs
+from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import Attribution, AttributionBasis, Kind, LedgerKind, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["ATTRIBUTIONS", "attribution", "ledger", "provenance", "ways"]
 
@@ -41,7 +41,7 @@ _ALL_STEPS = {"extent": "first start to last end of the trace", "sum": "the sum 
 _Row = dict[str, object]
 
 
-def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
+def attribution(frames: StepView, by: Sequence[str] = ()) -> pl.DataFrame:
     """Where device time went: kind, count, duration_ns (of each step, if `by` says so), in the order of `Attribution`.
 
     Only what occurs; with severity, detail and advice.
@@ -65,7 +65,7 @@ def attribution(frames: StepFrames, by: Sequence[str] = ()) -> pl.DataFrame:
     )
 
 
-def ways(frames: StepFrames) -> str:
+def ways(frames: StepView) -> str:
     """How the layers of work are known that did not simply run in them, with the time of each way; else empty."""
     if not frames.trace.height("attributions"):
         return ""
@@ -89,7 +89,7 @@ _BASES: Mapping[AttributionBasis, str] = {
 }
 
 
-def ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
+def ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
     """The rows on coverage, then the trace's own; those of the trace that coverage says more exactly give way.
 
     `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out.
@@ -98,11 +98,11 @@ def ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
     return frames.once(_ledger if on_layers else _ledger_beside_layers)
 
 
-def _ledger_beside_layers(frames: StepFrames) -> pl.DataFrame:
+def _ledger_beside_layers(frames: StepView) -> pl.DataFrame:
     return _ledger(frames, on_layers=False)
 
 
-def _ledger(frames: StepFrames, *, on_layers: bool = True) -> pl.DataFrame:
+def _ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
     flags = (asdict(f) for f in sanity.flags(frames, on_layers=on_layers) if f.count)
     rows = [*_left_out(frames), *_doubts(frames, on_layers=on_layers), *flags]
     number = pl.Float64() if frames.averaged else pl.Int64()
@@ -126,7 +126,7 @@ def _row(kind: LedgerKind, count: object, duration_ns: object, severity: Severit
     }
 
 
-def _left_out(frames: StepFrames) -> Iterator[_Row]:
+def _left_out(frames: StepView) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
     inside = frames.chosen(frames.of_trace.device_work)
     outside = frames.of_trace.device_work.height - inside.height
@@ -148,7 +148,7 @@ def _left_out(frames: StepFrames) -> Iterator[_Row]:
             yield _row(LedgerKind.NOT_IN_EVERY_STEP, partial["execution"].n_unique(), partial["mean_ns"].sum())
 
 
-def _doubts(frames: StepFrames, *, on_layers: bool) -> Iterator[_Row]:
+def _doubts(frames: StepView, *, on_layers: bool) -> Iterator[_Row]:
     """What is missing from, or odd in, the tables over layers and counters."""
     if frames.of_trace.device_work.is_empty():
         return
@@ -174,7 +174,7 @@ def _without_counters(kernels: pl.DataFrame) -> Iterator[_Row]:
             yield {**row, "detail": f"kernels without {counter}, which others have; sums and means leave them out"}
 
 
-def _negative(frames: StepFrames) -> Iterator[_Row]:
+def _negative(frames: StepView) -> Iterator[_Row]:
     keys = [*frames.by, *LAYER_KEY]
     inside = frames.layer_executions.filter(pl.col("attribution") == str(Attribution.LAYER))
     kernels = inside.group_by(keys, maintain_order=True).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
@@ -187,16 +187,16 @@ def _negative(frames: StepFrames) -> Iterator[_Row]:
         yield _row(LedgerKind.NEGATIVE_NON_KERNEL, rest.height, longer)
 
 
-def provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, object]:
+def provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, object]:
     """JSON-able facts on where the numbers come from; what is on layers alone is null without `on_layers`."""
     return frames.once(_provenance if on_layers else _provenance_beside_layers)
 
 
-def _provenance_beside_layers(frames: StepFrames) -> Mapping[str, object]:
+def _provenance_beside_layers(frames: StepView) -> Mapping[str, object]:
     return _provenance(frames, on_layers=False)
 
 
-def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, object]:
+def _provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, object]:
     runs = frames.trace.frame("runs")
     sources = [
         {"file": r["source_path"], "sha256": r["source_sha256"], "format": r["format"], "profiler": r["profiler"]}
@@ -221,7 +221,7 @@ def _provenance(frames: StepFrames, *, on_layers: bool = True) -> Mapping[str, o
     }
 
 
-def _layer_basis(frames: StepFrames) -> tuple[str | None, bool | None]:
+def _layer_basis(frames: StepView) -> tuple[str | None, bool | None]:
     """What layer latency is measured by, and whether that was observed rather than supposed."""
     if frames.of_trace.layer_calls.is_empty():
         return None, None
@@ -229,7 +229,7 @@ def _layer_basis(frames: StepFrames) -> tuple[str | None, bool | None]:
     return " and ".join(bases["basis"].unique().sort()) or None, bool(bases["observed"].any())
 
 
-def _layer_coverage(frames: StepFrames) -> float | None:
+def _layer_coverage(frames: StepView) -> float | None:
     """The share of device time that belongs to a layer; null without layers, or without any device time."""
     if frames.of_trace.layer_calls.is_empty():
         return None
@@ -239,13 +239,13 @@ def _layer_coverage(frames: StepFrames) -> float | None:
     return float(covered / total) if total else None
 
 
-def _layer_source(frames: StepFrames) -> str | None:
+def _layer_source(frames: StepView) -> str | None:
     """What the layers are from, in the runs that layer latency is taken from."""
     runs = frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))
     return " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None
 
 
-def _model_basis(frames: StepFrames) -> str:
+def _model_basis(frames: StepView) -> str:
     """How latency was taken, in a sentence."""
     bases = list(dict.fromkeys(frames.run_latencies["basis"].list.explode().drop_nulls()))
     if bases == [StepBasis.LOAD_TEST]:

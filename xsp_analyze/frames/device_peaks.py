@@ -9,17 +9,17 @@ import polars as pl
 from xsp_analyze.frames.peak_rates import DEVICE, peaks_of
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["agreed_peaks", "device_peaks"]
 
 
-def device_peaks(frames: StepFrames) -> pl.DataFrame:
+def device_peaks(frames: StepView) -> pl.DataFrame:
     """One row a device that was used and a known peak of it: the columns of DEVICE, quantity, peak, words."""
     return peaks_of(frames.trace, frames.executions.select(DEVICE).unique(maintain_order=True))
 
 
-def agreed_peaks(frames: StepFrames) -> pl.DataFrame:
+def agreed_peaks(frames: StepView) -> pl.DataFrame:
     """One row a quantity whose peak is known of every device that was used and the same for all: quantity, peak, words.
 
     Work of several devices is held against it: sums of flops over sums of durations are the throughput of one.

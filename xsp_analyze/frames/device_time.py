@@ -17,8 +17,8 @@ from xsp_analyze.frames.timeline import MEASURES, measured
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.idle import IdleTime
-    from xsp_analyze.frames.step_frames import StepFrames
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_idle", "device_time", "device_windows", "utilisation"]
 
@@ -65,7 +65,7 @@ class Utilisation:
         return self.busy_ns / self.window_ns if self.window_ns > 0 else None
 
 
-def utilisation(frames: StepFrames) -> Utilisation:
+def utilisation(frames: StepView) -> Utilisation:
     """How much of the time of the devices that worked at all they were busy, over the steps chosen."""
     parts = frames.once(device_time).parts
     if frames.of_trace.is_one_by_one:
@@ -74,7 +74,7 @@ def utilisation(frames: StepFrames) -> Utilisation:
     return Utilisation(total_of(parts["busy_ns"]), total_of(parts["window_ns"]), devices)
 
 
-def device_time(frames: StepFrames) -> DeviceTime:
+def device_time(frames: StepView) -> DeviceTime:
     """The account of every device that worked in the runs that kernels are taken from."""
     windows = device_windows(frames)
     work = frames.of_trace.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
@@ -86,7 +86,7 @@ def device_time(frames: StepFrames) -> DeviceTime:
     return _answer(frames, parts, _named(frames, calls))
 
 
-def _answer(frames: StepFrames, parts: pl.DataFrame, calls: pl.DataFrame) -> DeviceTime:
+def _answer(frames: StepView, parts: pl.DataFrame, calls: pl.DataFrame) -> DeviceTime:
     """Every step as it is, the mean over whole steps, or the one window of the whole trace."""
     if frames.choice.mode is StepMode.EACH:
         order = ["step", *DEVICE]
@@ -104,7 +104,7 @@ def _answer(frames: StepFrames, parts: pl.DataFrame, calls: pl.DataFrame) -> Dev
     )
 
 
-def device_windows(frames: StepFrames) -> pl.DataFrame:
+def device_windows(frames: StepView) -> pl.DataFrame:
     """run_id, device_id, step, begin_ns, end_ns of the time chosen, for every device that worked.
 
     In steps those of the process that used the device (of the slowest, where several did), in a mean those that the
@@ -134,7 +134,7 @@ def device_windows(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _of_device(frames: StepFrames, work: pl.DataFrame, windows: pl.DataFrame) -> DeviceTime:
+def _of_device(frames: StepView, work: pl.DataFrame, windows: pl.DataFrame) -> DeviceTime:
     keys = windows.select(*DEVICE, "step")
     idle, calls = _idle(frames, int(windows["run_id"][0]), work, windows)
     return DeviceTime(
@@ -142,7 +142,7 @@ def _of_device(frames: StepFrames, work: pl.DataFrame, windows: pl.DataFrame) ->
     )
 
 
-def device_idle(frames: TraceFrames, run: int, work: pl.DataFrame) -> IdleTime:
+def device_idle(frames: TraceView, run: int, work: pl.DataFrame) -> IdleTime:
     """All the idle time of a device that a run used; `work` is all its work, as `all_activities` has it."""
     processes = work["process_id"].unique()
     blocks = frames.host_blocks(run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
@@ -150,7 +150,7 @@ def device_idle(frames: TraceFrames, run: int, work: pl.DataFrame) -> IdleTime:
     return idle_time(work, blocks, (int(extent[0]), int(extent[1])))
 
 
-def _idle(frames: StepFrames, run: int, work: pl.DataFrame, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _idle(frames: StepView, run: int, work: pl.DataFrame, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
     idle = device_idle(frames.of_trace, run, work)
     parts = [idle.within(begin, until) for begin, until in windows.select("begin_ns", "end_ns").iter_rows()]
@@ -165,7 +165,7 @@ def _idle(frames: StepFrames, run: int, work: pl.DataFrame, windows: pl.DataFram
     return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
 
 
-def _named(frames: StepFrames, calls: pl.DataFrame) -> pl.DataFrame:
+def _named(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
     """The calls by the names of their spans: one row a window, cause and name."""
     span = calls.select(pl.when(pl.col("call") >= 0).then("call")).to_series()
     cause = pl.Series("cause", CAUSES, dtype=pl.String).gather(calls["cause"])

@@ -12,7 +12,7 @@ from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.recorded_collectives import recorded_facts
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["PARTS", "expert_parts", "has_experts"]
 
@@ -30,7 +30,7 @@ _OF_NAME = {"name": pl.Categorical, "named": pl.String, "between": pl.Boolean, "
 _OF_PATH = {"path": pl.Categorical, "module": pl.String, "block": pl.String}
 
 
-def has_experts(frames: TraceFrames) -> bool:
+def has_experts(frames: TraceView) -> bool:
     """Whether the products of experts ran: by a kernel's name, or in a module of experts."""
     names = _of_names(frames.device_work["name"].unique())
     if names.filter(pl.col("named") == str(ExpertPart.PRODUCTS)).height:
@@ -39,7 +39,7 @@ def has_experts(frames: TraceFrames) -> bool:
     return bool(paths.filter(pl.col("module") == str(ExpertPart.PRODUCTS)).height)
 
 
-def expert_parts(frames: TraceFrames) -> pl.DataFrame:
+def expert_parts(frames: TraceView) -> pl.DataFrame:
     """One row an activity of a mixture of experts, in order of start: span_id, `part`, and `block`, its path or null.
 
     Decided by the first that knows: a module of shared experts around it, its name, the collective that it is, the
@@ -62,7 +62,7 @@ def expert_parts(frames: TraceFrames) -> pl.DataFrame:
     return placed.filter(pl.col("part").is_not_null()).sort("start_ns", "span_id").select("span_id", "part", "block")
 
 
-def _work(frames: TraceFrames) -> pl.DataFrame:
+def _work(frames: TraceView) -> pl.DataFrame:
     """Every activity with its position, and what there is to tell its part by; of these few differ."""
     calls = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "path").collect()
     kernels = frames.all_activities.filter(IS_COMMUNICATION)["span_id"]

@@ -21,8 +21,8 @@ from xsp_model.arrays import nullable_index
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Floats, Ints
 
 __all__ = ["MEASURED", "MIXED", "MODELLED", "basis_of", "filled_executions", "filled_layer_executions", "kernel_work"]
@@ -35,7 +35,7 @@ _PLAIN = {"fp32": _FP32, "fp64": "flop_count_dp"}
 _BYTES = {"dram_read_bytes": "read_bytes", "dram_write_bytes": "written_bytes"}
 
 
-def kernel_work(frames: TraceFrames) -> pl.DataFrame:
+def kernel_work(frames: TraceView) -> pl.DataFrame:
     """One row a kernel of an operator whose work is modelled: span_id, flop counts as counters are named, and bytes.
 
     Null: not known. Copies and memsets have no such work.
@@ -87,7 +87,7 @@ def _work(columns: dict[str, str]) -> list[pl.Expr]:
     ]
 
 
-def filled_executions(frames: StepFrames) -> pl.DataFrame:
+def filled_executions(frames: StepView) -> pl.DataFrame:
     """`executions` with modelled flop where none were measured, and bytes likewise; and `work_basis`."""
     rows = frames.executions
     if not frames.has("work"):  # then operators need not be looked at
@@ -123,8 +123,8 @@ def _basis(has_flop: pl.Expr, has_bytes: pl.Expr) -> pl.Expr:
     )  # fmt: skip
 
 
-def filled_layer_executions(frames: StepFrames) -> pl.DataFrame:
-    """`filled_executions` as sums over layers take them; see `StepFrames.layer_executions`."""
+def filled_layer_executions(frames: StepView) -> pl.DataFrame:
+    """`filled_executions` as sums over layers take them; see `StepView.layer_executions`."""
     rows = frames.once(filled_executions)
     return shared_out(frames.trace, rows, time="duration_ns", count="count", by_weight=tuple(summed_columns(rows)))
 

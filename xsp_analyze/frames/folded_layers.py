@@ -12,7 +12,7 @@ from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.repeated_blocks import repeated_blocks
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["folded_layers", "layer_times", "standing_out", "with_equal_folded"]
 
@@ -22,7 +22,7 @@ _MIN_EXCESS = 0.1  # of the median
 _MIN_DEVIATIONS = 3.5  # median absolute deviations: Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993
 
 
-def folded_layers(frames: StepFrames) -> pl.DataFrame:
+def folded_layers(frames: StepView) -> pl.DataFrame:
     """`repeated_blocks` with the times of `layer_times`; a row a step too, where each is answered.
 
     A layer without a time in the steps chosen has no row.
@@ -32,7 +32,7 @@ def folded_layers(frames: StepFrames) -> pl.DataFrame:
     return rows.sort(*frames.by, "block_index", "repetition", "position")
 
 
-def layer_times(frames: StepFrames) -> pl.DataFrame:
+def layer_times(frames: StepView) -> pl.DataFrame:
     """LAYER_KEY, latency_ns and call_count of each layer as A02 has them, kernel_duration_ns as A11 has it."""
     keys = [*frames.by, *LAYER_KEY]
     times = frames.layers.select(*keys, "latency_ns", "call_count").with_columns(_AS_TEXT)
@@ -42,7 +42,7 @@ def layer_times(frames: StepFrames) -> pl.DataFrame:
     return times.join(device, on=keys, how="left", nulls_equal=True, maintain_order="left")
 
 
-def with_equal_folded(frames: StepFrames, table: pl.DataFrame, by: str) -> pl.DataFrame:
+def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
     """LAYER_KEY and the column of a table over layers, those at one position of a block as one row with their sum.
 
     It is called `24 x self_attn of layers.{0..23}` and has the index of the first of them.

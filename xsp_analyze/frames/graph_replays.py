@@ -14,7 +14,7 @@ from xsp_model.arrays import lookup, nullable_index
 from xsp_model.tree import innermost, outermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
 __all__ = ["GRAPH_LABELS", "REPLAY_MEASURES", "graph_replays", "replayed_work"]
@@ -27,7 +27,7 @@ REPLAY_MEASURES = ("replay_count", "kernel_count", "device_sum_ns", "attributed_
 _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
 
 
-def graph_replays(frames: TraceFrames) -> pl.DataFrame:
+def graph_replays(frames: TraceView) -> pl.DataFrame:
     """One row a run, step and graph, numbered in order of first replay: GRAPH_LABELS, REPLAY_MEASURES, layer_count.
 
     Replays are of one graph where they were captured by the same launches; of which that is not known, where the same
@@ -67,7 +67,7 @@ _SCHEMA = {
 }
 
 
-def replayed_work(frames: TraceFrames) -> pl.DataFrame:
+def replayed_work(frames: TraceView) -> pl.DataFrame:
     """The device work that graph launches issued, in order of start."""
     work = frames.all_activities
     names = frames.span_names.cast(pl.String)

@@ -17,21 +17,21 @@ from xsp_analyze.frames.library_spans import LIBRARIES, has_library
 from xsp_analyze.frames.rank_units import has_ranks
 from xsp_analyze.frames.stages import has_stages
 from xsp_analyze.frames.system_samples import system_series
-from xsp_analyze.frames.timed_runs import timed_runs
 from xsp_analyze.needs import AnyOf
+from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import Level
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_analyze.needs import Need
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["holds"]
 
 
-def holds(frames: TraceFrames, need: Need) -> bool:
+def holds(frames: TraceView, need: Need) -> bool:
     """Whether the trace holds a level, rows in a table, or what `_HOLDS` lists; `layer`: calls with own work."""
     if isinstance(need, AnyOf):
         return any(holds(frames, one) for one in need.needs)
@@ -41,24 +41,24 @@ def holds(frames: TraceFrames, need: Need) -> bool:
     return frames.trace.height(need) > 0 if need in TABLES else frames.trace.has_level(need)
 
 
-def _works(frames: TraceFrames) -> bool:
+def _works(frames: TraceView) -> bool:
     """Whether a device did anything in the runs that kernels are taken from."""
     of_runs = pl.col("run_id").is_in(list(frames.roles.kernels))
     rows = frames.trace.scan("spans").filter(pl.col("level") == str(Level.KERNEL), of_runs)
     return not rows.select("run_id").head(1).collect().is_empty()
 
 
-def _communicates(frames: TraceFrames) -> bool:
+def _communicates(frames: TraceView) -> bool:
     by_name = not communication_names(frames.device_work["name"]).is_empty()
     return by_name or not frames.all_activities.filter(IS_COMMUNICATION).is_empty()
 
 
-def _is_counted(frames: TraceFrames) -> bool:
+def _is_counted(frames: TraceView) -> bool:
     rows = frames.trace.scan("metrics").filter(~pl.col("source").cast(pl.String).str.starts_with(MODELLED))
     return not rows.select("span_id").head(1).collect().is_empty()
 
 
-def _has_work(frames: TraceFrames) -> bool:
+def _has_work(frames: TraceView) -> bool:
     """Whether counters were measured, or the shapes of operators recorded, or their work given."""
     if frames.trace.height("metrics"):
         return True
@@ -66,35 +66,35 @@ def _has_work(frames: TraceFrames) -> bool:
     return not shapes.select("span_id").head(1).collect().is_empty()
 
 
-def _has_modules(frames: TraceFrames) -> bool:
+def _has_modules(frames: TraceView) -> bool:
     modules = frames.trace.scan("layers").filter(pl.col("source") == "module")
     return not modules.head(1).collect().is_empty()
 
 
-def _replays(frames: TraceFrames) -> bool:
+def _replays(frames: TraceView) -> bool:
     return not frames.device_work.is_empty() and bool(replayed_work(frames).height)
 
 
-def _has_unified_memory(frames: TraceFrames) -> bool:
+def _has_unified_memory(frames: TraceView) -> bool:
     kinds = frames.trace.scan("copies").select(pl.col("copy_kind").unique()).collect().to_series().cast(pl.String)
     return frames.trace.height("page_faults") > 0 or bool(kinds.str.starts_with("Unified").any())
 
 
-def _has_gpu_metrics(frames: TraceFrames) -> bool:
+def _has_gpu_metrics(frames: TraceView) -> bool:
     names = frames.trace.scan("counters").select(pl.col("counter").unique()).collect().to_series().cast(pl.String)
     return bool(names.str.contains(r"^(SMs? Active|SM Issue|Tensor Active)$").any())
 
 
-def _has_calls_of(whose: str) -> Callable[[TraceFrames], bool]:
+def _has_calls_of(whose: str) -> Callable[[TraceView], bool]:
     return lambda frames: has_library(frames.trace, whose)
 
 
-def _has_batch_sizes(frames: TraceFrames) -> bool:
+def _has_batch_sizes(frames: TraceView) -> bool:
     own = timed_runs(frames.trace).filter(pl.col("role").is_null() | (pl.col("role") != "counters"))
     return own["batch_size"].drop_nulls().n_unique() > 1
 
 
-_HOLDS: Mapping[str, Callable[[TraceFrames], bool]] = {
+_HOLDS: Mapping[str, Callable[[TraceView], bool]] = {
     "kernel": _works,
     "metrics": _is_counted,
     "work": _has_work,

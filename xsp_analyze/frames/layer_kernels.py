@@ -12,7 +12,7 @@ from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["GRAPH_REPLAY", "layer_kernels"]
 
@@ -20,7 +20,7 @@ GRAPH_REPLAY = "graph replay"
 """Name and type of the row that holds replayed device work which no layer can be given for."""
 
 
-def layer_kernels(frames: StepFrames, *, filled: bool = False) -> pl.LazyFrame:
+def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
     """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
 
     non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where

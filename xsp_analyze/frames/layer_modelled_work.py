@@ -12,7 +12,7 @@ from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model import Level, Phase
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
 __all__ = ["layer_work"]
@@ -21,7 +21,7 @@ _READING_ALL = (None, "matrix product", "convolution", "normalisation", "softmax
 _ENOUGH = 32  # times: an operation of the model, an exponential say, is several of the device
 
 
-def layer_work(frames: TraceFrames) -> pl.DataFrame:
+def layer_work(frames: TraceView) -> pl.DataFrame:
     """One row a layer whose operators recorded shapes: the columns of LAYER_KEY and a forward call's least work.
 
     `input_bytes` and `output_bytes`: of the operator in it with most, as what passes between operators may stay in

@@ -10,12 +10,12 @@ from xsp_analyze.formulas import bootstrap_interval
 from xsp_analyze.frames.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["layer_intervals", "layer_quartiles"]
 
 
-def layer_quartiles(frames: StepFrames) -> pl.DataFrame:
+def layer_quartiles(frames: StepView) -> pl.DataFrame:
     """One row a layer of a mean step: min_ns, q1_ns, median_ns, q3_ns, max_ns over steps of all runs; else none."""
     latency = pl.col("latency_ns")
     at = (
@@ -28,7 +28,7 @@ def layer_quartiles(frames: StepFrames) -> pl.DataFrame:
     return _averaged_steps(frames).group_by(LAYER_KEY, maintain_order=True).agg(at)
 
 
-def layer_intervals(frames: StepFrames) -> pl.DataFrame:
+def layer_intervals(frames: StepView) -> pl.DataFrame:
     """One row a layer of a mean step: low_ns and high_ns, the 95 % interval of its latency; null where unknown.
 
     Known for layers of one run that are in at least three steps.
@@ -48,6 +48,6 @@ def layer_intervals(frames: StepFrames) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _averaged_steps(frames: StepFrames) -> pl.DataFrame:
+def _averaged_steps(frames: StepView) -> pl.DataFrame:
     steps = frames.chosen(frames.of_trace.layer_steps)
     return steps if frames.averaged else steps.clear()

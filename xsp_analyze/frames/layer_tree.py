@@ -11,11 +11,11 @@ from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.block_names import unnumbered
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["LayerTree"]
@@ -35,7 +35,7 @@ class LayerTree:
     rows.
     """
 
-    def __init__(self, frames: TraceFrames) -> None:
+    def __init__(self, frames: TraceView) -> None:
         self.nodes, outer, process = _nodes(frames)
         self.names: list[str] = self.nodes["layer_name"].cast(pl.String).fill_null("-").to_list()
         self.types: list[str] = self.nodes["layer_type"].cast(pl.String).fill_null("-").to_list()
@@ -72,7 +72,7 @@ class LayerTree:
         return nodes
 
 
-def _nodes(frames: TraceFrames) -> tuple[pl.DataFrame, Ints, Ints]:
+def _nodes(frames: TraceView) -> tuple[pl.DataFrame, Ints, Ints]:
     """The nodes, and for each the one it was called in, or -1, and a number for the process that first called it."""
     calls = _calls(frames)
     number, first = numbered(*group_ids(calls.select(_NODE)))
@@ -87,7 +87,7 @@ def _nodes(frames: TraceFrames) -> tuple[pl.DataFrame, Ints, Ints]:
     return nodes, np.where(around < np.arange(len(around)), around, -1), process
 
 
-def _calls(frames: TraceFrames) -> pl.DataFrame:
+def _calls(frames: TraceView) -> pl.DataFrame:
     """Every call of a layer, with own work or without, those of the runs that layers are taken from first."""
     trace = frames.trace
     columns = ("span_id", *LAYER_KEY, "path", "shapes")
@@ -99,7 +99,7 @@ def _calls(frames: TraceFrames) -> pl.DataFrame:
     return named.sort(behind, "run_id", "start_ns", "span_id")
 
 
-def _around(frames: TraceFrames, calls: Ints, number: Ints) -> Ints:
+def _around(frames: TraceView, calls: Ints, number: Ints) -> Ints:
     """For each call the node of the call around it, or -1."""
     parents = frames.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
     is_layer = np.zeros(len(parents), dtype=np.bool_)

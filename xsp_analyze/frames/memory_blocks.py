@@ -11,7 +11,7 @@ from xsp_model import Level, MemoryKind, Phase
 from xsp_model.tree import innermost, outermost
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
 __all__ = ["SERIES", "memory_blocks", "memory_events"]
@@ -24,13 +24,13 @@ _EVENT = ("sequence", "time_ns", "bytes")
 _OWNER = ("operator", "call_end_ns", "phase_end_ns", "phase", "step", "layer_span", "call_lines")
 
 
-def memory_events(frames: TraceFrames) -> pl.DataFrame:
+def memory_events(frames: TraceView) -> pl.DataFrame:
     """The table `allocations` in its order, its labels as text."""
     events = frames.roles.own(frames.trace.frame("allocations"))
     return events.with_columns(pl.col("category", "source_lines").cast(pl.String))
 
 
-def memory_blocks(frames: TraceFrames) -> pl.DataFrame:
+def memory_blocks(frames: TraceView) -> pl.DataFrame:
     """One row a block with an address that was seen given out: `first` and `last`, the events that did and undid that.
 
     `last` and `end_ns` are null where it was in use to the end. With its size, what allocated it, and its kind; in

@@ -11,7 +11,7 @@ from xsp_analyze.frames.memory_blocks import SERIES, memory_blocks, memory_event
 from xsp_model import MemoryKind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["KIND_COLUMNS", "RECORDED", "SUMMED", "memory_at", "memory_curve", "memory_peaks", "of_series"]
@@ -27,7 +27,7 @@ KIND_COLUMNS = {
 """The column of each kind."""
 
 
-def memory_curve(frames: TraceFrames) -> pl.DataFrame:
+def memory_curve(frames: TraceView) -> pl.DataFrame:
     """One row an event of a run and device: what was in use after it, in all and reserved, and how that is known.
 
     Sums begin at what was surely in use before: the most that was taken back beyond what had been given out. Where
@@ -63,14 +63,14 @@ def memory_curve(frames: TraceFrames) -> pl.DataFrame:
     )
 
 
-def memory_peaks(frames: TraceFrames) -> pl.DataFrame:
+def memory_peaks(frames: TraceView) -> pl.DataFrame:
     """Of each run and device the event after which most was in use, the first of these; in this order."""
     curve = frames.once(memory_curve)
     at_most = curve.filter(pl.col("allocated_bytes") == pl.col("allocated_bytes").max().over(SERIES))
     return at_most.sort("sequence").unique(SERIES, keep="first", maintain_order=True).sort(*SERIES, nulls_last=True)
 
 
-def memory_at(frames: TraceFrames, moments: pl.DataFrame) -> pl.DataFrame:
+def memory_at(frames: TraceView, moments: pl.DataFrame) -> pl.DataFrame:
     """The moments (rows of `memory_curve`) with the bytes of each kind; together they are what was in use."""
     changes = frames.once(_changes)
     parts = [
@@ -107,7 +107,7 @@ def _sum_until(changes: pl.DataFrame, at: Ints) -> Ints:
     return out
 
 
-def _changes(frames: TraceFrames) -> pl.DataFrame:
+def _changes(frames: TraceView) -> pl.DataFrame:
     """SERIES, sequence, kind, and the bytes by which what is in use of that kind changed then."""
     blocks = frames.once(memory_blocks)
     named = frames.once(memory_events).filter(pl.col("address").is_null(), pl.col("category").is_not_null())

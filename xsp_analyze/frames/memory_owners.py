@@ -10,12 +10,12 @@ from xsp_analyze.frames.memory_blocks import SERIES, memory_blocks
 from xsp_analyze.frames.memory_curve import KIND_COLUMNS, memory_at, memory_peaks
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["alive_at_peak"]
 
 
-def alive_at_peak(frames: TraceFrames) -> pl.DataFrame:
+def alive_at_peak(frames: TraceView) -> pl.DataFrame:
     """One row a block in use at the peak of its run and device, and one a kind for what is of no block (`is_block`).
 
     Their bytes sum up to `total_bytes`, which is in use then, at `peak_time_ns`.

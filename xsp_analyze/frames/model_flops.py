@@ -21,7 +21,7 @@ from xsp_model import Phase
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["FLOPS", "flops_by_layer"]
 
@@ -29,14 +29,14 @@ FLOPS = ("model_flop", "hardware_flop", "model_peak_ns", "hardware_peak_ns", "pr
 """Flop, what they take at the peak; device time of product kernels, of those whose flop are known, of all work."""
 
 
-def flops_by_layer(frames: StepFrames) -> pl.DataFrame:
+def flops_by_layer(frames: StepView) -> pl.DataFrame:
     """One row a layer (and step, where each is answered), work of none in a row of nulls: precision, FLOPS."""
     keys = [*frames.by, *LAYER_KEY]
     both = _flops(frames).join(_times(frames), on=keys, how="full", coalesce=True, nulls_equal=True)
     return both.sort(keys, nulls_last=True)
 
 
-def _flops(frames: StepFrames) -> pl.DataFrame:
+def _flops(frames: StepView) -> pl.DataFrame:
     calls = _products(frames)
     is_model = pl.col("phase").ne_missing(str(Phase.RECOMPUTE))
     per_step = calls.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(
@@ -52,7 +52,7 @@ def _flops(frames: StepFrames) -> pl.DataFrame:
     return sums.join(precision, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
 
 
-def _products(frames: StepFrames) -> pl.DataFrame:
+def _products(frames: StepView) -> pl.DataFrame:
     """The calls of products that ran on devices: run_id, step, phase, the layer, flop, product_ns and precision."""
     roofed, calls = frames.of_trace.once(roofed_calls), frames.of_trace.once(operator_calls).calls
     made = calls_made(frames)
@@ -73,7 +73,7 @@ def _all_known(column: str, rows: pl.Expr) -> pl.Expr:
     return pl.when(values.null_count() == 0).then(values.sum())
 
 
-def _times(frames: StepFrames) -> pl.DataFrame:
+def _times(frames: StepView) -> pl.DataFrame:
     """Device time of each layer, of the product kernels in it, and of those of operators whose flop are known."""
     rows = frames.layer_executions
     roofed = frames.of_trace.once(roofed_calls)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["model_latency", "run_latencies", "timed_latency"]
 
 
-def run_latencies(frames: TraceFrames, mode: StepMode, steps: pl.DataFrame) -> pl.DataFrame:
+def run_latencies(frames: TraceView, mode: StepMode, steps: pl.DataFrame) -> pl.DataFrame:
     """One row a run (and step, where each is answered): batch_size, latency_ns, durations (of steps), basis, devices.
 
     And what a load generator states of the run (see `_with_load_tests`): load_test_median_ns,
@@ -53,7 +53,7 @@ def run_latencies(frames: TraceFrames, mode: StepMode, steps: pl.DataFrame) -> p
 _OF_LOAD_TEST = {"load_test_median_ns": pl.Float64(), "load_test_per_s": pl.Float64(), "is_queued": pl.Boolean()}
 
 
-def _with_load_tests(frames: TraceFrames, mode: StepMode, latencies: pl.DataFrame) -> pl.DataFrame:
+def _with_load_tests(frames: TraceView, mode: StepMode, latencies: pl.DataFrame) -> pl.DataFrame:
     """The latencies with what load generators state of their tests as a whole; a single query is as its trace has it.
 
     The mean latency that they state goes before that of the trace's queries, and stands where there is no trace.
@@ -84,7 +84,7 @@ def _with_load_tests(frames: TraceFrames, mode: StepMode, latencies: pl.DataFram
     ).drop("load_test_ns")
 
 
-def _of_all(frames: TraceFrames, steps: pl.DataFrame) -> pl.DataFrame:
+def _of_all(frames: TraceView, steps: pl.DataFrame) -> pl.DataFrame:
     """The latency of each run taken whole: of runs timed without a profiler the sum of their steps, else its extent."""
     duration = pl.col("duration_ns")
     timed = (
@@ -125,7 +125,7 @@ def model_latency(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return latencies.group_by(by, maintain_order=True).agg(measures) if by else latencies.select(measures)
 
 
-def timed_latency(frames: TraceFrames, runs: Sequence[int]) -> float | None:
+def timed_latency(frames: TraceView, runs: Sequence[int]) -> float | None:
     """The trimmed mean step of these runs in ns, None where they have none, to compare with a run without a profiler.
 
     It is timed around the model's call where the runs say so, as that run is, else by the spans of steps. Of a load

@@ -13,7 +13,7 @@ from xsp_model.tree import ancestors, innermost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.roles import Roles
+    from xsp_analyze.trace.roles import Roles
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 

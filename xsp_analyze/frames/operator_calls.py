@@ -18,7 +18,7 @@ from xsp_model.tree import ancestors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["OperatorCalls", "call_of_work", "operator_calls"]
@@ -46,7 +46,7 @@ class OperatorCalls:
         return np.where(at >= 0, self._unit[at], -1)
 
 
-def operator_calls(frames: TraceFrames) -> OperatorCalls:
+def operator_calls(frames: TraceView) -> OperatorCalls:
     """An operator counts for the outermost one around it whose work its model tells, views left out.
 
     Where there is none: for the outermost that has a model, else for the outermost of all.
@@ -62,7 +62,7 @@ def operator_calls(frames: TraceFrames) -> OperatorCalls:
     return OperatorCalls(calls, kinds.kinds, kinds.ids, row_of, parents)
 
 
-def call_of_work(frames: TraceFrames) -> Ints:
+def call_of_work(frames: TraceView) -> Ints:
     """For each of `device_work`, and `all_activities`, the row of `OperatorCalls.calls` that it counts for, or -1."""
     starts = pl.Series(origins(frames.trace, frames.device_work["span_id"]))
     return frames.once(operator_calls).rows_of(starts)

@@ -15,7 +15,7 @@ from xsp_analyze.frames.steps import StepMode, kept_steps
 from xsp_model.clock_skew import clock_skews
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["CLOCKS", "mean_waiting", "rank_clocks", "rank_times", "waits_of"]
 
@@ -24,12 +24,12 @@ CLOCKS = {"clock_offset_ns": pl.Int64(), "clock_spread_ns": pl.Int64(), "clock_c
 _TIMES = ("step_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")
 
 
-def waits_of(frames: StepFrames) -> pl.DataFrame:
+def waits_of(frames: StepView) -> pl.DataFrame:
     """The collectives of all steps, see `operations`, with what `with_waits` tells of each."""
     return with_waits(frames.once(operations))
 
 
-def rank_times(frames: StepFrames) -> pl.DataFrame:
+def rank_times(frames: StepView) -> pl.DataFrame:
     """One row a rank (and step, where each is answered), in order: _TIMES, wait_ns and last_count.
 
     step = compute + exposed communication + exposed memory + idle. A rank without device work has its step alone.
@@ -45,13 +45,13 @@ def rank_times(frames: StepFrames) -> pl.DataFrame:
     return rows.join(_waiting(frames), on=by, how="left").sort(*frames.by, "rank")
 
 
-def _host_steps(frames: StepFrames) -> pl.DataFrame:
+def _host_steps(frames: StepView) -> pl.DataFrame:
     if frames.choice.mode is StepMode.EACH:
         return frames.steps.select("run_id", "step", pl.col("duration_ns").alias("step_ns"))
     return frames.run_latencies.select("run_id", pl.col("latency_ns").alias("step_ns"))
 
 
-def _waiting(frames: StepFrames) -> pl.DataFrame:
+def _waiting(frames: StepView) -> pl.DataFrame:
     """By rank (and step) wait_ns and last_count: 0 in a step without collectives, null of a rank that is in none.
 
     Of a mean step waiting is over the whole steps that times are means of, and how often a rank came last over all.
@@ -68,7 +68,7 @@ def _waiting(frames: StepFrames) -> pl.DataFrame:
     return last.join(wait, on="rank", how="left")
 
 
-def mean_waiting(frames: StepFrames, keys: tuple[str, ...] = ()) -> pl.DataFrame:
+def mean_waiting(frames: StepView, keys: tuple[str, ...] = ()) -> pl.DataFrame:
     """`waiting_by_rank` over the steps chosen; of a mean step all sums are over the number of steps, none trimmed."""
     rows = waiting_by_rank(frames.chosen(frames.once(waits_of)), (*frames.by, *keys))
     if not frames.averaged:
@@ -80,12 +80,12 @@ def mean_waiting(frames: StepFrames, keys: tuple[str, ...] = ()) -> pl.DataFrame
     )
 
 
-def _step_counts(frames: StepFrames, steps: pl.DataFrame) -> pl.DataFrame:
+def _step_counts(frames: StepView, steps: pl.DataFrame) -> pl.DataFrame:
     counts = steps.group_by("run_id").agg(pl.len().alias("steps"))
     return rank_units(frames.of_trace).join(counts, on="run_id").select("rank", "steps")
 
 
-def rank_clocks(frames: StepFrames) -> pl.DataFrame:
+def rank_clocks(frames: StepView) -> pl.DataFrame:
     """One row a rank that collectives link to the lowest one: CLOCKS. Ranks of one run have one clock, and no row."""
     calls = frames.once(waits_of).filter("matched")
     call = pl.concat_str("operation", pl.col("step").cast(pl.String).fill_null("-"), separator=" ")

@@ -10,14 +10,14 @@ from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["has_ranks", "rank_units"]
 
 _UNIT = ("run_id", "process_id", "device_id")
 
 
-def rank_units(frames: TraceFrames) -> pl.DataFrame:
+def rank_units(frames: TraceView) -> pl.DataFrame:
     """One row a rank, in order: run_id, process_id, device_id, rank.
 
     Of a run those devices that communicate, else all that worked; a run without device work is one of null device.
@@ -41,7 +41,7 @@ def rank_units(frames: TraceFrames) -> pl.DataFrame:
     return units.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("rank"))
 
 
-def has_ranks(frames: TraceFrames) -> bool:
+def has_ranks(frames: TraceView) -> bool:
     """Whether several ranks can be told apart, each with devices of its own, or without any."""
     if frames.roles.leveled:
         return False

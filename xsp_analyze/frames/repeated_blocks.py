@@ -15,7 +15,7 @@ from xsp_analyze.frames.tandem_repeats import repeats_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["BLOCK_KEY", "in_short", "repeated_blocks"]
 
@@ -40,7 +40,7 @@ _SCHEMA = {
 _Block = list[list[int]]  # for each repetition its outermost nodes
 
 
-def repeated_blocks(frames: TraceFrames) -> pl.DataFrame:
+def repeated_blocks(frames: TraceView) -> pl.DataFrame:
     """One row a layer in a block: block_index, block, repetition, position, position_name, position_type, LAYER_KEY.
 
     In order of blocks, then repetitions, then positions, all from 0. Blocks stand side by side under one layer (or

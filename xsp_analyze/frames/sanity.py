@@ -18,7 +18,7 @@ from xsp_model import Attribution, Finding, Kind, LedgerKind, Phase, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["flags"]
 
@@ -33,7 +33,7 @@ _FLOPS = "Measure the flop counts of every precision, tensor cores included"
 _PEAKS = "Check the peak rates (xsp devices, --device FILE.toml), and that counters and durations are of the same work"
 
 
-def flags(frames: StepFrames, *, on_layers: bool = True) -> Iterator[Finding]:
+def flags(frames: StepView, *, on_layers: bool = True) -> Iterator[Finding]:
     """Findings of kinds `sanity_*`, over the steps chosen; one that counts nothing says nothing.
 
     `on_layers` false leaves out whether layers fit in their steps.
@@ -73,7 +73,7 @@ def _finding(
     return Finding(LedgerKind(f"sanity_{kind}"), detail, rows.height, severity, duration, advice)
 
 
-def _above_roof(frames: StepFrames) -> Iterator[Finding]:
+def _above_roof(frames: StepView) -> Iterator[Finding]:
     rows = by_precision(frames.executions.with_row_index("execution"))
     above = (
         under_roof(rows, device_peaks(frames), on=DEVICE)
@@ -98,7 +98,7 @@ def _occupancy(executions: pl.DataFrame) -> Iterator[Finding]:
     yield _finding("occupancy", "kernels whose achieved occupancy lies outside of 0 to 1", odd, text, _LOST)
 
 
-def _beside_model(frames: StepFrames) -> pl.DataFrame:
+def _beside_model(frames: StepView) -> pl.DataFrame:
     """One row a layer (and step) all of whose forward kernels were measured: per call, its counters and its work."""
     keys = [*frames.by, *LAYER_KEY]
     calls = frames.layers.select(*keys, "call_count").filter(pl.col("call_count") > 0)
@@ -114,7 +114,7 @@ def _beside_model(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _forward(frames: StepFrames, keys: Sequence[str]) -> pl.DataFrame:
+def _forward(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """Sums over each layer's forward work; bytes of copies count too. Null where a kernel was not measured."""
     copies = frames.trace.frame("copies").select("span_id", pl.col("bytes").alias("copied_bytes"))
     phase = pl.col("phase").cast(pl.String)
@@ -160,7 +160,7 @@ def _far_from_model(held: pl.DataFrame) -> Iterator[Finding]:
     yield _finding("flop_count", what, far, text, _FLOPS)
 
 
-def _sums(frames: StepFrames) -> Iterator[Finding]:
+def _sums(frames: StepView) -> Iterator[Finding]:
     """Device time must be the same before and after kernels are matched over steps; whole steps match none."""
     if not frames.averaged:
         return
@@ -170,7 +170,7 @@ def _sums(frames: StepFrames) -> Iterator[Finding]:
         yield Finding(LedgerKind.SANITY_SUMS, detail)
 
 
-def _of_steps(frames: StepFrames) -> Finding:
+def _of_steps(frames: StepView) -> Finding:
     """Layers must fit in their step."""
     text = pl.format("step {} of run {} ({} of {} ns)", "step", "run_id", "layers_ns", "host_ns")
     what = "steps whose layers, outside of each other on one thread, take longer than the step"
@@ -178,7 +178,7 @@ def _of_steps(frames: StepFrames) -> Finding:
     return _finding("sums", what, _overfull(frames), text, advice)
 
 
-def _overfull(frames: StepFrames) -> pl.DataFrame:
+def _overfull(frames: StepView) -> pl.DataFrame:
     """Steps (of serialised runs) with the host time of their layers on one thread, where that exceeds the step's."""
     hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
     calls = frames.of_trace.layer_calls.filter(pl.col("run_id").is_in(hosted.implode()))

@@ -10,7 +10,7 @@ from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.serving_steps import with_state
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["NS_PER_S", "serving_time"]
 
@@ -18,7 +18,7 @@ NS_PER_S = 1e9
 _KEYS = ["run_id", "step"]
 
 
-def serving_time(frames: StepFrames) -> pl.DataFrame:
+def serving_time(frames: StepView) -> pl.DataFrame:
     """One row a run and step chosen that an engine named, by run and begin, with what `serving_steps` has of it.
 
     Also state (see `with_state`), begin_ns, end_ns, duration_ns and basis (of `all_steps`), gap_ns (from its end to
@@ -40,7 +40,7 @@ def _output_token_ns() -> pl.Expr:
     return pl.when(one_each).then("duration_ns").alias("output_token_ns")
 
 
-def _of_devices(frames: StepFrames) -> pl.DataFrame:
+def _of_devices(frames: StepView) -> pl.DataFrame:
     parts = frames.of_each_step.once(device_time).parts
     exposed = (pl.col("idle_host_ns") + pl.col("idle_launch_ns")).sum().alias("exposed_host_ns")
     return parts.group_by(_KEYS).agg(pl.col("window_ns", "busy_ns").sum(), exposed)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.stages import Stage, stage_of
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge
 from xsp_model.tree import innermost
@@ -18,7 +18,7 @@ from xsp_model.tree import innermost
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["RunStages", "has_stages", "stages_of_runs"]
@@ -65,12 +65,12 @@ class RunStages:
         return merge(np.concatenate([start for start, _ in both]), np.concatenate([end for _, end in both]))
 
 
-def has_stages(frames: TraceFrames) -> bool:
+def has_stages(frames: TraceView) -> bool:
     """Whether any range is named as what is done before or behind the model's call: of that alone nothing divides."""
     return any(stage_of(name) in (Stage.PRE_PROCESS, Stage.POST_PROCESS) for name in _range_names(frames))
 
 
-def stages_of_runs(frames: TraceFrames) -> list[RunStages]:
+def stages_of_runs(frames: TraceView) -> list[RunStages]:
     """The stages of each run that kernels are taken from; where these mark none, of those that layers are from."""
     rows = _marked(frames)
     for runs in (frames.roles.kernels, frames.roles.layers, frames.roles.model):
@@ -80,13 +80,13 @@ def stages_of_runs(frames: TraceFrames) -> list[RunStages]:
     return []
 
 
-def _range_names(frames: TraceFrames) -> Sequence[str]:
+def _range_names(frames: TraceView) -> Sequence[str]:
     kinds = pl.col("kind").cast(pl.String).is_in([str(Kind.RANGE), str(Kind.STEP)])
     names = frames.trace.scan("spans").filter(kinds, pl.col("duration_ns").is_not_null())
     return names.select(pl.col("name").cast(pl.String).unique().sort()).collect()["name"].to_list()
 
 
-def _marked(frames: TraceFrames) -> pl.DataFrame:
+def _marked(frames: TraceView) -> pl.DataFrame:
     """Every range of a stage; of runs that name no inference their steps are that."""
     named = {name: stage for name in _range_names(frames) if (stage := stage_of(name)) is not None}
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
@@ -106,14 +106,14 @@ def _marked(frames: TraceFrames) -> pl.DataFrame:
     return rows.with_columns(completed).drop_nulls("stage")
 
 
-def _of_run(frames: TraceFrames, run: int, rows: pl.DataFrame) -> RunStages:
+def _of_run(frames: TraceView, run: int, rows: pl.DataFrame) -> RunStages:
     ranges = rows.with_columns((pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
     ranges = ranges.sort("start_ns", "duration_ns", "span_id", descending=[False, True, False])
     work = frames.all_activities.filter(pl.col("run_id") == run)
     return RunStages(run, ranges, work.with_columns(_stage_of_work(frames, work, ranges)))
 
 
-def _stage_of_work(frames: TraceFrames, work: pl.DataFrame, ranges: pl.DataFrame) -> list[pl.Series]:
+def _stage_of_work(frames: TraceView, work: pl.DataFrame, ranges: pl.DataFrame) -> list[pl.Series]:
     """`stage` of each activity by the innermost range that it was launched in, and whether its launch is known."""
     parents = frames.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
     mask = np.zeros(len(parents), dtype=np.bool_)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import ordered_mean
-from xsp_analyze.frames.roles import EAGER_KERNELS, in_other_batch
 from xsp_analyze.frames.steps import marked_steps
 from xsp_analyze.merge.batch_sizes import main_batch_size
 from xsp_analyze.merge.comparable import by_batch_size, check_comparable, name_of, role_of
@@ -23,6 +22,7 @@ from xsp_analyze.merge.moved import moved
 from xsp_analyze.merge.parents import resolved
 from xsp_analyze.merge.replays.realigned import holds_replays, realigned
 from xsp_analyze.merge.replays.work import Run
+from xsp_analyze.trace.roles import EAGER_KERNELS, in_other_batch
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, TraceBuilder, XspError
 from xsp_model.ledger import to_frame
 from xsp_model.schema import TABLES

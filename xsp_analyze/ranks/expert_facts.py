@@ -13,7 +13,7 @@ from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["experts_of_rank"]
 
@@ -28,7 +28,7 @@ _ONE = ["step", "block"]
 _BACK = [str(ExpertPart.COMBINE), str(ExpertPart.EXCHANGE)]
 
 
-def experts_of_rank(frames: StepFrames) -> pl.DataFrame:
+def experts_of_rank(frames: StepView) -> pl.DataFrame:
     """One row a step and block that the rank ran any part of: products_ns, and combine_ns in communication, or null.
 
     The block is null where no layer is known of the work. `process_group` has name and ranks of the group that
@@ -53,7 +53,7 @@ def experts_of_rank(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _groups(frames: StepFrames) -> pl.DataFrame:
+def _groups(frames: StepView) -> pl.DataFrame:
     """span_id of communication of which a process group is recorded, and the group's name and ranks."""
     kernels = frames.of_trace.all_activities.filter(IS_COMMUNICATION)["span_id"]
     facts = recorded_facts(frames.trace, kernels.to_numpy())

@@ -10,9 +10,9 @@ from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.device_time import device_time
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.timeline import MEASURES
 from xsp_analyze.ranks.expert_facts import experts_of_rank
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
 
     The rank is the one given, as names or the user say it; `stated_rank` is what the file says itself.
     """
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     runs = trace.frame("runs")
     recorded = runs["rank"].drop_nulls()
     number = rank if rank is not None else (int(recorded[0]) if recorded.len() else 0)
@@ -57,7 +57,7 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
     }
 
 
-def _steps(frames: StepFrames) -> pl.DataFrame:
+def _steps(frames: StepView) -> pl.DataFrame:
     """One row a step: step, duration_ns, and the time of the devices in it by what they did, summed over devices.
 
     A trace without steps is one row, its step null and its duration the extent of the trace. Without device work all
@@ -65,9 +65,9 @@ def _steps(frames: StepFrames) -> pl.DataFrame:
     """
     if frames.of_trace.marked_steps.is_empty():
         latency = pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns")
-        steps, each = frames.run_latencies.select(latency), StepFrames(frames.of_trace, "all")
+        steps, each = frames.run_latencies.select(latency), StepView(frames.of_trace, "all")
     else:
-        steps, each = frames.steps.select("step", "duration_ns"), StepFrames(frames.of_trace, "each")
+        steps, each = frames.steps.select("step", "duration_ns"), StepView(frames.of_trace, "each")
     parts = each.once(device_time).parts
     if "step" not in parts.columns:
         parts = parts.with_columns(pl.lit(None, pl.Int64).alias("step"))
@@ -76,7 +76,7 @@ def _steps(frames: StepFrames) -> pl.DataFrame:
     return slowest.join(times, on="step", how="left", nulls_equal=True).sort("step", nulls_last=True)
 
 
-def _kernels(frames: StepFrames) -> pl.DataFrame:
+def _kernels(frames: StepView) -> pl.DataFrame:
     """One row a kernel, copy or memset: kernel_name, kind, count, duration_ns, over the whole trace, exact."""
     return (
         frames.of_trace.all_activities.group_by(
@@ -87,7 +87,7 @@ def _kernels(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _collectives(frames: StepFrames) -> pl.DataFrame:
+def _collectives(frames: StepView) -> pl.DataFrame:
     """One row a collective's kernel, in order: step, operation, process_group, nth (of these), duration_ns.
 
     `start_ns` is Unix time where the trace knows it, else null.

@@ -14,8 +14,8 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.ranks.job import Job
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["tables"]
 
@@ -125,5 +125,5 @@ def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.Data
     )
 
 
-def _of_job(frames: StepFrames) -> pl.LazyFrame:
+def _of_job(frames: StepView) -> pl.LazyFrame:
     raise XspError(f"this analysis is of a job's ranks, not of {frames.trace.origin}", advice="Use xsp batch")

@@ -9,10 +9,10 @@ import polars as pl
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.schema import no_table
 from xsp_analyze.sql.query_limits import QueryLimits, within
 from xsp_analyze.sql.text import LOOK, checked, columns_in, without_comments
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 
@@ -49,7 +49,7 @@ def query(
     columns = columns_in(text)
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}
     analyses = [one for one in ANALYSES if one.id.lower() in identifiers]
-    frames = StepFrames.of(trace, steps, serving_phase)
+    frames = StepView.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(run(one, frames).table.lazy()) for one in analyses}
     try:
         return within(limits, lambda: _answer(tables, text))

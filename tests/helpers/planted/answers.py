@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.helpers.planted.model import simulate
 from xsp_analyze.findings import advise
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -39,7 +39,7 @@ def findings_of(plan: Plan) -> Sequence[Advice]:
     """The findings on the plan's traces; that there are few steps is no finding on the job."""
     with TemporaryDirectory() as folder:
         paths = [trace.write(Path(folder) / f"rank{rank}.json") for rank, trace in enumerate(_simulated(plan))]
-        return advise(StepFrames.of(convert(paths, Options())))
+        return advise(StepView.of(convert(paths, Options())))
 
 
 @cache

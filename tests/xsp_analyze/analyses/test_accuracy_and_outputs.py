@@ -11,8 +11,8 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.analyses.b36_accuracy_and_outputs import accuracy_and_outputs
 from xsp_analyze.core import run
 from xsp_analyze.frames.outputs import Basis, InputMatch, Tensor, distance, input_match
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WEIGHTS = recorded_tensor("weights", "weights", [0.5], "2")
 
 
 def _rows(trace: Trace) -> list[dict[str, Any]]:
-    return run(accuracy_and_outputs, StepFrames.of(trace)).table.to_dicts()
+    return run(accuracy_and_outputs, StepView.of(trace)).table.to_dicts()
 
 
 def test_what_a_run_says_of_its_accuracy_is_a_row(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -36,7 +36,7 @@ def _trace(folder: Path, *events: dict[str, Any], code: dict[str, Any] | None = 
 
 
 def _table(trace: Trace, steps: str, *columns: str) -> list[tuple[Any, ...]]:
-    table: pl.DataFrame = run(find("B19"), StepFrames.of(trace, steps)).table
+    table: pl.DataFrame = run(find("B19"), StepView.of(trace, steps)).table
     return table.select(columns).rows()
 
 

@@ -15,7 +15,7 @@ from tests.helpers.hand import Hand
 from tests.helpers.rank_traces import grouped_traces
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -38,19 +38,19 @@ def _ranks(*durations: tuple[int, ...], **facts: int) -> Hand:
 
 def test_ranks_wait_for_the_one_with_the_shortest_kernels() -> None:
     # First: 50 and 30; second: 80 and 20; both end with rank 1, the last to come.
-    row = run(find("B08"), StepFrames.of(_ranks((50, 80), (30, 20)).build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(_ranks((50, 80), (30, 20)).build())).table.row(0, named=True)
     assert (row["operation"], row["rank_count"], row["count"], row["matched_count"]) == ("all_reduce", 2, 2, 2)
     assert (row["duration_ns"], row["transfer_ns"], row["wait_ns"], row["skew_ns"]) == (90, 50, 40, 80)
     assert (row["straggler"], row["straggler_share"], row["bytes"]) == (1, 1.0, None)
 
 
 def test_an_operation_that_a_rank_lacks_is_not_matched() -> None:
-    row = run(find("B08"), StepFrames.of(_ranks((50, 80), (30,)).build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(_ranks((50, 80), (30,)).build())).table.row(0, named=True)
     assert (row["count"], row["matched_count"], row["transfer_ns"], row["wait_ns"]) == (1.5, 1, 30, 10)
 
 
 def test_a_lone_rank_waits_for_nobody_that_is_known() -> None:
-    row = run(find("B08"), StepFrames.of(_ranks((50,)).build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(_ranks((50,)).build())).table.row(0, named=True)
     assert (row["duration_ns"], row["matched_count"]) == (50, 0)
     assert [row[c] for c in ("transfer_ns", "wait_ns", "skew_ns", "straggler", "straggler_share")] == [None] * 5
 
@@ -60,7 +60,7 @@ def test_only_what_runs_beside_no_kernel_is_exposed() -> None:
     hand.work("gemm", 20, 30, stream_id=8)
     hand.work("gemm", 40, 30, stream_id=9)
     hand.work("Memcpy", 90, 50, stream_id=9, kind="memcpy")
-    assert run(find("B08"), StepFrames.of(hand.build())).table["exposed_ns"].to_list() == [50]
+    assert run(find("B08"), StepView.of(hand.build())).table["exposed_ns"].to_list() == [50]
 
 
 def test_rates_are_those_of_the_tensors_handed_over() -> None:
@@ -71,7 +71,7 @@ def test_rates_are_those_of_the_tensors_handed_over() -> None:
     hand.extra["collectives"] = [{"span_id": handed_over, "input_bytes": 4000}]
     around = hand.span("library", "range", "nccl:all_reduce", 5, 30, parent_id=handed_over)
     hand.work("ncclDevKernel_SendRecv(ncclDevComm*)", 100, 40, launch=10, parent=around)
-    row = run(find("B08"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(hand.build())).table.row(0, named=True)
     assert (row["operation"], row["bytes"]) == ("all_reduce", 4000)
     assert (row["byte_per_s"], row["bus_byte_per_s"]) == (pytest.approx(100e9), pytest.approx(150e9))
 
@@ -79,7 +79,7 @@ def test_rates_are_those_of_the_tensors_handed_over() -> None:
 def test_groups_of_one_job_wait_among_themselves(tmp_path: Path) -> None:
     # Worked out on paper from the durations in `grouped_traces`; over all ranks nothing of this could be told.
     paths = [trace.write(tmp_path / f"rank{i}.json") for i, trace in enumerate(grouped_traces())]
-    table = run(find("B08"), StepFrames.of(convert(paths, Options()), "all")).table
+    table = run(find("B08"), StepView.of(convert(paths, Options()), "all")).table
     columns = ("process_group", "rank_count", "group_size", "count", "matched_count")
     assert table.select(columns).rows() == [
         ("dp [1, 3]", 2, 2, 1.0, 1.0),
@@ -119,7 +119,7 @@ def test_the_bus_rate_is_that_of_nccl_tests(
     kernel = hand.work(_ALL_REDUCE, 0, 40)
     facts = {"operation": operation, "group_name": "g", "group_size": 4}
     hand.extra["collectives"] = [{"span_id": kernel, **facts, "input_bytes": sizes[0], "output_bytes": sizes[1]}]
-    row = run(find("B08"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(hand.build())).table.row(0, named=True)
     rate = None if message is None else message / 40e-9
     bus = None if rate is None or factor is None else rate * factor
     assert (row["operation"], row["process_group"], row["group_size"], row["bytes"]) == (operation, "g", 4, sizes[0])
@@ -138,7 +138,7 @@ def test_what_packs_a_message_is_no_call_of_its_own() -> None:
     hand.work("ncclDevKernel_AllGather_RING_LL", 100, 40, launch=15, parent=handed_over)
     of_a_library = hand.span("operator", "operator", "vllm::all_reduce", 200, 50)
     hand.work("a_kernel_of_their_own", 260, 7, launch=210, parent=of_a_library)  # nothing else tells of this one
-    table = run(find("B08"), StepFrames.of(hand.build())).table
+    table = run(find("B08"), StepView.of(hand.build())).table
     assert table.select("operation", "count", "bytes", "duration_ns").rows() == [
         ("all_gather", 1, 4000, 40),
         ("all_reduce", 1, None, 7),
@@ -151,7 +151,7 @@ def test_bytes_say_of_how_many_operations_they_are() -> None:
     first = hand.work(_ALL_REDUCE, 0, 40)
     hand.work(_ALL_REDUCE, 100, 40)
     hand.extra["collectives"] = [{"span_id": first, "operation": "all_reduce", "input_bytes": 400}]
-    row = run(find("B08"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(hand.build())).table.row(0, named=True)
     assert (row["count"], row["sized_count"], row["bytes"]) == (2, 1, 400)
     assert row["byte_per_s"] == pytest.approx(400 / 40e-9)
 
@@ -162,7 +162,7 @@ def test_sends_are_matched_with_nobody() -> None:
         hand.run(rank, rank=rank)
         kernel = hand.work("ncclDevKernel_SendRecv", 100 * rank, 10 + rank, run_id=rank)
         hand.extra.setdefault("collectives", []).append({"span_id": kernel, "operation": "send", "group_name": "pp"})
-    row = run(find("B08"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(hand.build())).table.row(0, named=True)
     assert (row["rank_count"], row["matched_count"], row["wait_ns"]) == (2, 0, None)
 
 
@@ -171,7 +171,7 @@ def test_devices_of_one_run_are_ranks() -> None:
     hand.run(0)
     for device, duration in ((3, 80), (5, 20)):
         hand.work(_ALL_REDUCE, 100 - duration, duration, device_id=device)
-    row = run(find("B08"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B08"), StepView.of(hand.build())).table.row(0, named=True)
     assert (row["rank_count"], row["count"], row["transfer_ns"], row["wait_ns"]) == (2, 1, 20, 30)
     assert (row["straggler"], row["straggler_share"]) == (5, 1.0)
 
@@ -184,7 +184,7 @@ def test_eight_real_ranks_wait_for_the_seventh(real_dir: Path) -> None:
     ]
     calls = list(zip(*durations, strict=True))
     transfer = 1000 * sum(min(call) for call in calls)
-    table = run(find("B08"), StepFrames.of(convert(files, Options()), "all")).table
+    table = run(find("B08"), StepView.of(convert(files, Options()), "all")).table
     row = table.filter(pl.col("operation") == "all_to_all").row(0, named=True)
     assert (row["duration_ns"], row["transfer_ns"]) == (1000 * sum(map(sum, calls)) / 8, transfer)
     assert (round(row["duration_ns"] / 1e6, 3), round(row["wait_ns"] / 1e6, 3)) == (4.742, 4.700)
@@ -202,7 +202,7 @@ def test_bytes_of_a_real_trace_are_those_of_its_arguments(real_dir: Path) -> Non
     for args in kernels:
         name = {"allreduce": "all_reduce"}.get(args["Collective name"], args["Collective name"])
         expected[name] += args["In msg nelems"] * sizes[args["dtype"]]
-    table = run(find("B08"), StepFrames.of(convert([path], Options()), "all")).table
+    table = run(find("B08"), StepView.of(convert([path], Options()), "all")).table
     assert dict(table.select("operation", "bytes").iter_rows()) == expected
     assert table["count"].sum() == table["sized_count"].sum() == 21
     assert table["process_group"].to_list() == ["0 [0, 1]"] * 2
@@ -220,7 +220,7 @@ def test_two_real_gpus_of_one_report_wait_for_each_other(real_dir: Path) -> None
         rows = database.execute(query).fetchall()
     pairs = list(zip(*([r[1:] for r in rows if r[0] == device] for device in (0, 1)), strict=True))
     shared = sum(min(end for _, end in pair) - max(start for start, _ in pair) for pair in pairs)
-    table = run(find("B08"), StepFrames.of(convert([path], Options()), "all")).table
+    table = run(find("B08"), StepView.of(convert([path], Options()), "all")).table
     assert table["rank_count"].to_list() == [2, 2]
     assert table["transfer_ns"].sum() == pytest.approx(shared, rel=0.02)
 
@@ -235,4 +235,4 @@ def test_a_trace_without_communication_is_answered_in_a_sentence() -> None:
     hand.run(0)
     hand.work("gemm", 0, 10)
     with pytest.raises(XspError, match="needs communication kernels"):
-        run(find("B08"), StepFrames.of(hand.build()))
+        run(find("B08"), StepView.of(hand.build()))

@@ -10,7 +10,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.columns import COUNTER_COLUMNS
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 
 def measured() -> Hand:
@@ -37,7 +37,7 @@ def measured() -> Hand:
 def test_sums_intensity_throughput_and_bound_follow_from_counters() -> None:
     columns = [c.name for c in COUNTER_COLUMNS]
     trace = measured().build()
-    by_name = run(find("A10"), StepFrames.of(trace)).table.select("kernel_name", *columns).rows()
+    by_name = run(find("A10"), StepView.of(trace)).table.select("kernel_name", *columns).rows()
     assert by_name == [
         ("thick", 3200.0, 150.0, 50.0, 0.9, 16.0, 3200.0 * 1e9 / 300, False),
         ("thin", 400.0, 60.0, 40.0, 0.5, 4.0, 400.0 * 1e9 / 100, True),
@@ -45,20 +45,20 @@ def test_sums_intensity_throughput_and_bound_follow_from_counters() -> None:
     ]
     occupancy = (0.5 * 100 + 0.9 * 300) / 400
     total = (3600.0, 210.0, 90.0, pytest.approx(occupancy), 12.0, 3600.0 * 1e9 / 400, False)
-    assert run(find("A11"), StepFrames.of(trace)).table.select(columns).rows() == [total]
-    assert run(find("A15"), StepFrames.of(trace)).table.select(columns).rows() == [total]
-    assert "no_counters" not in coverage.ledger(StepFrames.of(trace))["kind"].to_list()
+    assert run(find("A11"), StepView.of(trace)).table.select(columns).rows() == [total]
+    assert run(find("A15"), StepView.of(trace)).table.select(columns).rows() == [total]
+    assert "no_counters" not in coverage.ledger(StepView.of(trace))["kind"].to_list()
 
 
 def test_kernels_that_were_not_measured_are_said() -> None:
     hand = measured()
     hand.work("late", 700, 33, launch=690)
-    partial = coverage.ledger(StepFrames.of(hand.build())).filter(pl.col("kind") == "counters_partial")
+    partial = coverage.ledger(StepView.of(hand.build())).filter(pl.col("kind") == "counters_partial")
     assert partial.select("count", "duration_ns").rows() == [(1, 33)]
 
 
 def test_without_counters_the_columns_are_there_and_null_and_the_ledger_says_so() -> None:
-    view = StepFrames.of(paper_trace())
+    view = StepView.of(paper_trace())
     for identifier in ("A08", "A10", "A11", "A15"):
         table = run(find(identifier), view).table
         for column in COUNTER_COLUMNS:

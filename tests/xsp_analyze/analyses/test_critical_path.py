@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 
 def _path(hand: Hand) -> list[tuple[object, ...]]:
-    table = run(find("B10"), StepFrames.of(hand.build())).table
+    table = run(find("B10"), StepView.of(hand.build())).table
     return table.select("link", "kind", "layer_name", "piece_count", "duration_ns").rows()
 
 
@@ -95,6 +95,6 @@ def test_the_pieces_fill_the_run(
     spans = trace.scan("spans")
     device = spans.filter(pl.col("attribution").is_not_null()).select(end).collect().item()
     total = max(500, device) if in_steps else spans.select(end).collect().item()
-    table = run(find("B10"), StepFrames.of(trace)).table
+    table = run(find("B10"), StepView.of(trace)).table
     assert sum(table["duration_ns"].to_list()) == total
     assert (table["duration_ns"] > 0).all()

@@ -11,7 +11,7 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.energy import Energy
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 _SECOND = 1_000_000_000
@@ -35,7 +35,7 @@ def test_energy_of_steps_and_layers() -> None:
     # Step 1: 100 W for 1 s. Step 2, from the end of step 1's work at 0.75 s to the end of its own at 1.75 s: 100 W for
     # 0.25 s, then an even 150 W, the mean between the samples at 1 and 2 s, for 0.75 s: 25 + 112.5 J.
     hand = _powered((0, 100.0), (_SECOND, 100.0), (2 * _SECOND, 200.0))
-    table = run(find("B14"), StepFrames.of(hand.build())).table
+    table = run(find("B14"), StepView.of(hand.build())).table
     columns = ["scope", "layer_name", "energy_j", "mean_power_w", "covered_share"]
     assert table.select(columns).rows() == [
         ("model", None, pytest.approx(118.75), pytest.approx(118.75), 1.0),
@@ -45,13 +45,13 @@ def test_energy_of_steps_and_layers() -> None:
 
 def test_what_samples_do_not_cover_is_said() -> None:
     hand = _powered((0, 100.0), (_SECOND // 2, 100.0))
-    row = run(find("B14"), StepFrames.of(hand.build(), "1")).table.row(0, named=True)
+    row = run(find("B14"), StepView.of(hand.build(), "1")).table.row(0, named=True)
     assert (row["energy_j"], row["mean_power_w"], row["covered_share"]) == (pytest.approx(50), pytest.approx(100), 0.5)
 
 
 def test_without_power_it_says_how_to_record_it() -> None:
     with pytest.raises(XspError, match=r"needs samples of power"):
-        run(find("B14"), StepFrames.of(_powered((0, 100.0)).build()))
+        run(find("B14"), StepView.of(_powered((0, 100.0)).build()))
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 1000)), min_size=2), st.lists(st.integers(0, 10**9)))

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.synth_nsys import SCHEMAS, THREAD, NsightFile, global_id
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.excerpt import excerpt
 from xsp_ingest.ingester import Options
@@ -36,7 +36,7 @@ _REAL = (
 
 def _answer(one: Analysis, trace: Trace) -> pl.DataFrame | str:
     try:
-        return run(one, StepFrames.of(trace)).table
+        return run(one, StepView.of(trace)).table
     except XspError as error:
         return str(error)
 

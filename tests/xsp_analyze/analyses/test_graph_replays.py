@@ -10,7 +10,7 @@ from tests.helpers.graph_pairs import Piece, add_replay, captured, paired
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def test_one_row_a_graph_longest_first(tmp_path: Path) -> None:
     now = add_replay(replay, ["a", "b", "c", "d"], now)
     add_replay(replay, ["gemm", "relu"], now, launched_in="Runner_0")
     trace = paired(replay, [captured([pieces], annotations=["capture_8_FULL"])], tmp_path)
-    rows = run(find("B18"), StepFrames.of(trace)).table
+    rows = run(find("B18"), StepView.of(trace)).table
     assert rows.select(_COLUMNS).rows() == [
         (1, None, None, None, 1, 4, 10_000, 0, 0.0, 0),
         (0, "capture_8_FULL", "graph_capture", "Runner_0", 2, 4, 6_000, 6_000, 1.0, 2),
@@ -43,7 +43,7 @@ def test_graphs_of_the_same_kernels_and_other_layers_are_two(tmp_path: Path) -> 
     for kernel in ("k", "k", "head", "k"):
         now = add_replay(replay, [kernel], now)
     trace = paired(replay, [captured(graphs)], tmp_path)
-    rows = run(find("B18"), StepFrames.of(trace)).table.sort("graph")
+    rows = run(find("B18"), StepView.of(trace)).table.sort("graph")
     assert rows.select("graph", "replay_count", "captured_in").rows() == [
         (0, 2, "capture0.json"),
         (1, 1, "capture0.json"),

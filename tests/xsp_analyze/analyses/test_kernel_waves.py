@@ -15,7 +15,7 @@ from tests.helpers.hand import Hand, total
 from tests.helpers.launched import Launched
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _table(trace: Trace, steps: str = "all") -> pl.DataFrame:
-    return run(find("B26"), StepFrames.of(trace, steps)).table
+    return run(find("B26"), StepView.of(trace, steps)).table
 
 
 def _only(launched: Hand) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 
 def _queue() -> Hand:
@@ -25,7 +25,7 @@ def _queue() -> Hand:
 
 def test_each_kernel_has_its_latency_queue_and_starved_time() -> None:
     columns = ["kernel_name", "count", "launched", "latency_ns", "queued_ns", "queue_length", "launch_bound_share"]
-    table = run(find("B04"), StepFrames.of(_queue().build())).table
+    table = run(find("B04"), StepView.of(_queue().build())).table
     assert table.select(*columns, "starved_ns").rows() == [
         ("c", 1, 1, 10.0, 0.0, 0.0, 1.0, 20),
         ("a", 1, 1, 10.0, 0.0, 0.0, None, 0),
@@ -37,7 +37,7 @@ def test_each_kernel_has_its_latency_queue_and_starved_time() -> None:
 def test_work_without_a_launch_is_counted_and_in_no_mean() -> None:
     hand = _queue()
     hand.work("c", 100, 10)
-    row = run(find("B04"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B04"), StepView.of(hand.build())).table.row(0, named=True)
     assert (row["kernel_name"], row["count"], row["launched"], row["latency_ns"]) == ("c", 2, 1, 10.0)
     assert row["launch_bound_share"] == 1.0
 
@@ -49,11 +49,11 @@ def test_a_step_begins_behind_the_work_of_the_one_before() -> None:
     for number, launch, start in ((1, 5, 10), (2, 30, 60)):
         step = hand.step(number, 0 if number == 1 else 25, 20)
         hand.work("k", start, 50, launch=launch, parent=step, step=number)
-    table = run(find("B04"), StepFrames.of(hand.build(), "2")).table
+    table = run(find("B04"), StepView.of(hand.build(), "2")).table
     assert table.select("queued_ns", "queue_length", "starved_ns").rows() == [(25.0, 1.0, 0)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_neither_order_nor_shift_matters(seed: int) -> None:
-    plain = run(find("B04"), StepFrames.of(_queue().build())).table
-    assert run(find("B04"), StepFrames.of(_queue().build(shuffle=seed, shift=1000))).table.equals(plain)
+    plain = run(find("B04"), StepView.of(_queue().build())).table
+    assert run(find("B04"), StepView.of(_queue().build(shuffle=seed, shift=1000))).table.equals(plain)

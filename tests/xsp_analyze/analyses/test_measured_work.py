@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, XspError
 
 
@@ -37,7 +37,7 @@ class _Calls(Hand):
 
 
 def _rows(trace: Trace, steps: str = "all") -> list[dict[str, Any]]:
-    return run(find("B27"), StepFrames.of(trace, steps)).table.to_dicts()
+    return run(find("B27"), StepView.of(trace, steps)).table.to_dicts()
 
 
 def test_bytes_and_flop_are_held_against_the_model() -> None:
@@ -141,7 +141,7 @@ def test_rows_are_in_order_of_device_time() -> None:
     calls = _Calls()
     for name, duration in (("aten::relu", 10), ("aten::neg", 30), ("aten::abs", 10)):
         calls.kernel(calls.call(name, [100]), duration, dram_read_bytes=1, dram_write_bytes=1)
-    table = run(find("B27"), StepFrames.of(calls.build(), "all")).table
+    table = run(find("B27"), StepView.of(calls.build(), "all")).table
     assert table.select("operator", pl.col("device_sum_ns")).rows() == [
         ("aten::neg", 30),
         ("aten::abs", 10),

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -24,7 +24,7 @@ _KINDS = ("weights", "optimizer_state", "gradients", "activations", "inputs", "w
 
 
 def _ask(identifier: str, trace: Trace) -> pl.DataFrame:
-    return run(find(identifier), StepFrames.of(trace)).table
+    return run(find(identifier), StepView.of(trace)).table
 
 
 def _events(*events: tuple[int, int, int | None, int | None], **columns: Any) -> list[dict[str, Any]]:  # noqa: ANN401

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -43,13 +43,13 @@ def _sequence(*work: tuple[str, int]) -> Hand:
 
 
 def _parts(trace: Trace) -> dict[str, int]:
-    table = run(find("B21"), StepFrames.of(trace, "all")).table
+    table = run(find("B21"), StepView.of(trace, "all")).table
     return dict(table.select("part", "duration_ns").rows())
 
 
 def test_device_time_by_part_in_the_order_of_a_block() -> None:
     block = [(_TOP_K, 3), (_ALIGN, 2), (_PRODUCT, 40), (_SILU, 5), (_PRODUCT, 30), (_SUM, 7)]
-    table = run(find("B21"), StepFrames.of(_sequence((_GEMM, 13), *block).build(), "all")).table
+    table = run(find("B21"), StepView.of(_sequence((_GEMM, 13), *block).build(), "all")).table
     assert table.select("part", "block_count", "count", "duration_ns").rows() == [
         ("routing", None, 2, 5),
         ("expert products", None, 2, 70),
@@ -141,7 +141,7 @@ def test_modules_tell_what_names_do_not() -> None:
 
 
 def test_each_block_is_a_row_whose_parts_sum_to_it() -> None:
-    table = run(find("B22"), StepFrames.of(_layered().build(), "all")).table
+    table = run(find("B22"), StepView.of(_layered().build(), "all")).table
     columns = ["block", "duration_ns", "routing_ns", "products_ns", "shared_ns", "other_ns"]
     assert table.select(columns).rows() == [
         ("model.layers.0.mlp", 32, 3, 20, 6, 3),
@@ -154,7 +154,7 @@ def test_each_block_is_a_row_whose_parts_sum_to_it() -> None:
 def test_a_trace_without_experts_is_told_in_one_sentence() -> None:
     for analysis in ("B21", "B22"):
         with pytest.raises(XspError, match="kernels of a mixture of experts"):
-            run(find(analysis), StepFrames.of(paper_trace()))
+            run(find(analysis), StepView.of(paper_trace()))
 
 
 @pytest.mark.real
@@ -180,5 +180,5 @@ def test_the_parts_of_a_served_model_as_counted_by_name(real_dir: Path) -> None:
 
 
 def test_work_that_took_no_time_is_no_share_of_anything() -> None:
-    table = run(find("B21"), StepFrames.of(_sequence((_PRODUCT, 0)).build(), "all")).table
+    table = run(find("B21"), StepView.of(_sequence((_PRODUCT, 0)).build(), "all")).table
     assert table.select("duration_ns", "expert_share", "device_share", "model_share").rows() == [(0, None, None, None)]

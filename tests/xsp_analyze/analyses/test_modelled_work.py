@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -28,7 +28,7 @@ def test_nested_operators_count_once_and_their_work_is_the_outermost_known_ones(
     made.launch("mine", 112_000, 220_000, 2_000)
     made.operator("aten::mm", 120_000, 40_000, shapes=[[2, 5], [5, 7]])
     made.launch("gemm", 130_000, 230_000, 4_000)
-    table = run(find("B11"), StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))).table
+    table = run(find("B11"), StepView.of(convert([made.write(tmp_path / "t.json")], Options()))).table
     columns = ["operator", "count", "modelled_count", "modelled_flop", "modelled_bytes", "device_sum_ns"]
     linear_bytes = 4 * (8 * 4 + 3 * 4 + 3 + 8 * 3)
     assert table.select(columns).rows() == [
@@ -43,7 +43,7 @@ def test_nested_operators_count_once_and_their_work_is_the_outermost_known_ones(
 
 def work_of(made: KinetoTrace, folder: Path) -> dict[str, tuple[int | None, int | None]]:
     """Modelled flops and bytes by operator."""
-    table = run(find("B11"), StepFrames.of(convert([made.write(folder / "t.json")], Options()))).table
+    table = run(find("B11"), StepView.of(convert([made.write(folder / "t.json")], Options()))).table
     return {
         name: (flop, size) for name, flop, size in table.select("operator", "modelled_flop", "modelled_bytes").rows()
     }
@@ -135,7 +135,7 @@ def test_without_settings_the_next_operator_s_input_is_the_output(tmp_path: Path
     ],
 )
 def test_real_convolutions(real_dir: Path, path: str, operator: str, flop: int, size: int | None) -> None:
-    frames = StepFrames.of(convert([real_dir / path], Options()), steps="all")
+    frames = StepView.of(convert([real_dir / path], Options()), steps="all")
     row = run(find("B11"), frames).table.filter(operator=operator).row(0, named=True)
     assert row["modelled_flop"] == flop
     assert size is None or row["modelled_bytes"] == size

@@ -7,12 +7,12 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 
 def tree(hand: Hand) -> list[tuple[object, ...]]:
-    table = run(find("B06"), StepFrames.of(hand.build())).table
+    table = run(find("B06"), StepView.of(hand.build())).table
     columns = ("module_path", "phase", "count", "host_ns", "device_sum_ns", "self_device_sum_ns")
     return table.select(columns).rows()
 
@@ -96,7 +96,7 @@ def test_trace_without_modules_is_refused_in_one_sentence() -> None:
     hand.run(0)
     hand.work("k", 10, 5, launch=3)
     with pytest.raises(XspError, match=r"B06 .* needs the level module, which this trace does not hold"):
-        run(find("B06"), StepFrames.of(hand.build()))
+        run(find("B06"), StepView.of(hand.build()))
 
 
 def test_a_module_that_was_compiled_away_has_no_host_time() -> None:
@@ -108,7 +108,7 @@ def test_a_module_that_was_compiled_away_has_no_host_time() -> None:
     for name, start, index in (("Linear_0", 200, 0), ("ReLU_0", 210, 2)):
         hand.module(name, start, 0, index)
         hand.rows["spans"][-1]["duration_ns"] = None
-    table = run(find("B06"), StepFrames.of(hand.build())).table
+    table = run(find("B06"), StepView.of(hand.build())).table
     assert table.select("module_path", "count", "host_ns", "self_host_ns").rows() == [
         ("Linear_0", 2, None, None),
         ("GELU_0", 1, 30, 30),

@@ -12,7 +12,7 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -38,7 +38,7 @@ _NAMES = ("DistributedDataParallel.forward", "Optimizer.step#SGD.step", "[pl]ste
 )
 def test_layers_the_module_tree_and_coverage_tell_the_same(name: str, real_dir: Path) -> None:
     trace = convert([real_dir / f"kineto/{name}.json.gz"], Options())
-    frames = StepFrames.of(trace, steps="all")
+    frames = StepView.of(trace, steps="all")
     layers, modules = run(find("A11"), frames).table, run(find("B06"), frames).table
     of_layers = layers.filter(pl.col("layer_index").is_not_null(), pl.col("kernel_duration_ns") > 0)
     own = (
@@ -77,7 +77,7 @@ def test_ranges_around_anything_change_nothing_of_modules(name: str, real_dir: P
 
 
 def _device_time(trace: Trace) -> list[tuple[object, ...]]:
-    frames = StepFrames.of(trace, steps="all")
+    frames = StepView.of(trace, steps="all")
     layers, modules = run(find("A11"), frames).table, run(find("B06"), frames).table
     return [
         *layers.select("layer_index", "layer_name", "kernel_count", "kernel_duration_ns").rows(),

@@ -17,8 +17,8 @@ from tests.helpers.nsys_answers import differences, parse
 from tests.helpers.nsys_tool import stats
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import csv_text
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
 from xsp_ingest.ingester import Options
@@ -37,8 +37,8 @@ FILES = (
 
 
 @cache
-def _view(path: Path) -> StepFrames:
-    return StepFrames.of(convert([path], Options(extra={OS_RUNTIME: "yes"})))
+def _view(path: Path) -> StepView:
+    return StepView.of(convert([path], Options(extra={OS_RUNTIME: "yes"})))
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.synth_nsys import THREAD, NsightFile
 from xsp_analyze.analyses import nsys
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
 from xsp_ingest.ingester import Options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _rows(file: NsightFile, folder: Path, analysis: Analysis, *columns: str) -> list[tuple[object, ...]]:
     options = Options(extra={OS_RUNTIME: "yes"})
     path = file.write(folder / f"{analysis.id}.sqlite")
-    view = StepFrames.of(convert([path], options))
+    view = StepView.of(convert([path], options))
     return run(analysis, view).table.select(columns).rows()
 
 

@@ -12,7 +12,7 @@ from tests.helpers.nsys_answers import differences
 from tests.helpers.nsys_tool import stats
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
 from xsp_ingest.ingester import Options
@@ -27,7 +27,7 @@ def _compare(file: NsightFile, *, expected: int = _WITHOUT_UNIFIED_MEMORY) -> No
     with tempfile.TemporaryDirectory() as folder:
         path = file.write(Path(folder) / "made.sqlite")
         answers = stats(path, [report.id for report in NSYS_REPORTS])
-        view = StepFrames.of(convert([path], Options(extra={OS_RUNTIME: "yes"})))
+        view = StepView.of(convert([path], Options(extra={OS_RUNTIME: "yes"})))
         reports = [report for report in NSYS_REPORTS if report.id in answers]
         differing = [(r.id, differences(r, r.function(view).collect(), answers[r.id])) for r in reports]
     assert [each for each in differing if each[1]] == []

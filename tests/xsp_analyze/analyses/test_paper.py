@@ -11,19 +11,19 @@ from tests.helpers.hand import Hand, paper_run, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from xsp_model import Trace
 
 
 def rows(trace: Trace, identifier: str, steps: str | None, *columns: str) -> list[tuple[object, ...]]:
-    return run(find(identifier), StepFrames.of(trace, steps)).table.select(columns).rows()
+    return run(find(identifier), StepView.of(trace, steps)).table.select(columns).rows()
 
 
 def test_kernels_by_name_over_the_whole_trace_are_exact_sums() -> None:
     # gemm: 100 + 30 + 50 + 120 + 30 + 70; shares are of the whole trace, which lasts 2200.
-    table = run(find("A10"), StepFrames.of(paper_trace(), "all")).table
+    table = run(find("A10"), StepView.of(paper_trace(), "all")).table
     assert table.select("kernel_name", "kind", "count", "duration_ns").rows() == [
         ("gemm", "kernel", 6, 400),
         ("gemm_bw", "kernel", 2, 120),
@@ -40,7 +40,7 @@ def test_kernels_by_name_of_a_mean_step_are_sums_of_means() -> None:
     # gemm: (100 + 120) / 2 + 30 + (50 + 70) / 2. replay: each of 2 ran in 1 step of 2, so 5 / 2 of it per step.
     # early is in no step. Step 1 begins when `early` ends at 9 and ends with its range at 1000: 991. Step 2
     # takes from the end of step 1's last work at 890 to the end of its own at 1925: 1035. Their mean is 1013.
-    table = run(find("A10"), StepFrames.of(paper_trace())).table
+    table = run(find("A10"), StepView.of(paper_trace())).table
     assert table.select("kernel_name", "count", "duration_ns").rows() == [
         ("gemm", 3.0, 200.0),
         ("gemm_bw", 1.0, 60.0),
@@ -52,7 +52,7 @@ def test_kernels_by_name_of_a_mean_step_are_sums_of_means() -> None:
 
 
 def test_kernels_by_name_of_each_step_have_the_step_as_first_key() -> None:
-    table = run(find("A10"), StepFrames.of(paper_trace(), "each")).table
+    table = run(find("A10"), StepView.of(paper_trace(), "each")).table
     assert table.columns[0] == "step"
     gemm = table.filter(pl.col("kernel_name") == "gemm")
     assert gemm.select("step", "count", "duration_ns", "model_share").rows() == [
@@ -208,7 +208,7 @@ def test_two_ranks_are_summed_and_their_latency_averaged() -> None:
 
 
 def test_provenance_says_what_the_numbers_rest_on() -> None:
-    provenance = coverage.provenance(StepFrames.of(paper_trace()))
+    provenance = coverage.provenance(StepView.of(paper_trace()))
     assert provenance["steps"] == "mean"
     assert provenance["step_count"] == 2
     assert provenance["layer_latency_basis"] == "host"
@@ -219,5 +219,5 @@ def test_provenance_says_what_the_numbers_rest_on() -> None:
 
 @pytest.mark.parametrize("steps", ["all", None, "each", "1"])
 def test_every_column_declares_what_the_table_holds(steps: str | None) -> None:
-    result = run(find("A08"), StepFrames.of(paper_trace(), steps))
+    result = run(find("A08"), StepView.of(paper_trace(), steps))
     assert [(c.name, c.dtype) for c in result.columns] == list(result.table.schema.items())

@@ -13,7 +13,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.filled_counters import kernel_work
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -28,7 +28,7 @@ about = pytest.approx
 
 
 def rows(trace: Trace, identity: str, *columns: str, steps: str | None = "all") -> list[tuple[Any, ...]]:
-    table = run(find(identity), StepFrames.of(trace, steps)).table
+    table = run(find(identity), StepView.of(trace, steps)).table
     return table.select(columns).rows()
 
 
@@ -163,6 +163,6 @@ def test_kernels_share_the_work_of_their_call_by_time(tmp_path: Path) -> None:
     made.operator("aten::mm", 0, 90_000, shapes=[[100, 200], [200, 300]])
     made.launch("gemm", 10_000, 200_000, 30_000)
     made.launch("split_k_reduce", 20_000, 240_000, 10_000)
-    work = kernel_work(StepFrames.of(convert([made.write(tmp_path / "t.json")], Options())).of_trace)
+    work = kernel_work(StepView.of(convert([made.write(tmp_path / "t.json")], Options())).of_trace)
     assert work.sort("span_id")["flop_count"].to_list() == [9e6, 3e6]
     assert work["dram_read_bytes"].sum() == 320_000

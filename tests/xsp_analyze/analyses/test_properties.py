@@ -15,7 +15,7 @@ from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _launch(hand: Hand, work: Work, start: int, layers: tuple[int, ...], here: d
 
 
 def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
-    view = StepFrames.of(trace, steps)
+    view = StepView.of(trace, steps)
     applicable = [a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
     return {a.id: run(a, view).table for a in applicable}
 
@@ -95,7 +95,7 @@ def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
 def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
     trace = build(steps, orphans)
     for choice, slack in (("all", 0.0), ("mean", 1e-6), ("each", 0.0), ("0", 0.0)):
-        view = StepFrames.of(trace, choice)
+        view = StepView.of(trace, choice)
         if not view.has("kernel"):
             return
         everything = total(run(find("A10"), view).table["duration_ns"])
@@ -109,10 +109,10 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
         own = total(run(find("B06"), view).table["self_device_sum_ns"])
         assert abs(own - _of_modules(view)) <= slack
     given_ns = [work.duration for step in steps for work in step] + orphans
-    assert total(StepFrames.of(trace, "all").executions["duration_ns"]) == sum(given_ns)
+    assert total(StepView.of(trace, "all").executions["duration_ns"]) == sum(given_ns)
 
 
-def _of_modules(view: StepFrames) -> float:
+def _of_modules(view: StepView) -> float:
     """In these traces the work of modules is the work of layers: nothing else is launched inside their calls."""
     return total(coverage.ledger(view).filter(pl.col("kind") == "layer")["duration_ns"])
 

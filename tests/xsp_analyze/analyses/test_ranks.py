@@ -17,7 +17,7 @@ from tests.helpers.profile_trace import profile
 from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -33,7 +33,7 @@ _MS = 1_000_000
 
 
 def _rows(identity: str, trace: Trace, steps: str | None = None) -> pl.DataFrame:
-    return run(find(identity), StepFrames.of(trace, steps)).table
+    return run(find(identity), StepView.of(trace, steps)).table
 
 
 def _read(folder: Path, traces: Sequence[KinetoTrace]) -> Trace:

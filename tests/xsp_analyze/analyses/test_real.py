@@ -15,7 +15,7 @@ from tests.helpers.hand import total
 from xsp_analyze.catalog import ANALYSES, find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -77,7 +77,7 @@ def totals(table: pl.DataFrame, key: str, count: str, duration: str) -> dict[str
 def assert_conserved(trace: Trace) -> None:
     """A10 = A11 + what has no layer = A15, exactly over the whole trace, to rounding in a mean step."""
     for steps, slack in (("all", 0.0), (None, 1e-9)):
-        view = StepFrames.of(trace, steps)
+        view = StepView.of(trace, steps)
         if not view.has("kernel"):
             continue
         lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
@@ -102,7 +102,7 @@ def _without_replays(own: Mapping[str, Any], reference: Mapping[str, Any]) -> in
 
 def _replayed(trace: Trace) -> int:
     """Device time of replays inside modules, which belongs to no layer."""
-    kinds = coverage.attribution(StepFrames.of(trace, "all"))
+    kinds = coverage.attribution(StepView.of(trace, "all"))
     rows = kinds.filter(pl.col("kind") == "graph_replay")["duration_ns"].sum()
     return int(rows) if trace.scan("runs").select("layer_source").collect()["layer_source"].item() == "module" else 0
 
@@ -111,7 +111,7 @@ def _replayed(trace: Trace) -> int:
 def test_totals_equal_an_independent_reader(real_dir: Path, name: str) -> None:
     trace = converted(kineto_path(real_dir, name))
     expected = json.loads((real_dir / "reference" / "kineto" / f"{name}.json").read_text())
-    view = StepFrames.of(trace, "all")
+    view = StepView.of(trace, "all")
     if expected["activities"]:
         kernels = run(find("A10"), view).table
         only = kernels.filter(pl.col("kind") == "kernel")
@@ -139,18 +139,18 @@ def test_no_time_is_lost_on_nsight_files(real_dir: Path, name: str) -> None:
 def test_no_time_is_lost_over_eight_ranks(real_dir: Path) -> None:
     trace = converted(real_dir / "kineto" / "dlrm_8rank.v100")
     assert_conserved(trace)
-    assert run(find("B03"), StepFrames.of(trace, "all")).table.height == 8
+    assert run(find("B03"), StepView.of(trace, "all")).table.height == 8
 
 
 @pytest.mark.parametrize("name", ["bert_small.h100", "cuda_graphs", "diff_control", "minitoy_train.mi250"])
 @pytest.mark.parametrize("steps", ["all", "mean", "each"])
 def test_every_analysis_answers_with_unique_keys(real_dir: Path, name: str, steps: str) -> None:
-    view = StepFrames.of(converted(kineto_path(real_dir, name)), steps)
+    view = StepView.of(converted(kineto_path(real_dir, name)), steps)
     for analysis in (a for a in ANALYSES if a.id[0] in "AB" and all(view.has(need) for need in a.needs)):
         result = run(analysis, view)
         keys = analysis.key_of(result.columns)
         assert not result.table.select(keys).is_duplicated().any(), analysis.id
-        assert run(analysis, StepFrames.of(view.trace, steps)).table.equals(result.table), analysis.id
+        assert run(analysis, StepView.of(view.trace, steps)).table.equals(result.table), analysis.id
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def leveled(real_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 def test_layer_latency_of_a_layer_run_is_exact(leveled: tuple[Path, dict[str, Any]]) -> None:
     folder, expected = leveled
-    view = StepFrames.of(converted(folder / "ML" / "trace.json.gz"))
+    view = StepView.of(converted(folder / "ML" / "trace.json.gz"))
     rows = run(find("A02"), view).table.select("layer_index", "layer_name", "layer_type", "latency_ns").rows(named=True)
     assert rows == [{key: row[key] for key in rows[0]} for row in expected["A02"]]
     assert coverage.provenance(view)["layer_latency_basis"] == "host"
@@ -175,7 +175,7 @@ def test_layer_latency_of_a_layer_run_is_exact(leveled: tuple[Path, dict[str, An
 
 def test_kernels_of_a_kernel_run_are_exact(leveled: tuple[Path, dict[str, Any]]) -> None:
     folder, expected = leveled
-    view = StepFrames.of(converted(folder / "MLG" / "trace.json.gz"))
+    view = StepView.of(converted(folder / "MLG" / "trace.json.gz"))
     columns = ("layer_index", "layer_name", "kernel_name", "kind", "duration_ns")
     rows = run(find("A08"), view).table.select(columns).rows(named=True)
     assert rows == [{key: row[key] for key in columns} for row in expected["A08"]]

@@ -15,8 +15,8 @@ from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.short_name import base_name
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import csv_text
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -29,7 +29,7 @@ _MS = 1_000_000
 
 
 def _rows(file: NsightFile, folder: Path, analysis: Analysis, *columns: str) -> list[tuple[object, ...]]:
-    view = StepFrames.of(convert([file.write(folder / "made.sqlite")], Options()))
+    view = StepView.of(convert([file.write(folder / "made.sqlite")], Options()))
     return run(analysis, view).table.select(columns).rows()
 
 
@@ -208,7 +208,7 @@ def test_the_map_of_two_runs_is_empty_outside_each_capture(tmp_path: Path) -> No
         file.session(epoch_ns=10**18 + 1500 * number, duration_ns=1500)
         file.kernel(100, 200, "gemm")
         file.write(tmp_path / f"rank{number}.sqlite")
-    view = StepFrames.of(convert([tmp_path], Options()))
+    view = StepView.of(convert([tmp_path], Options()))
     table = run(recipes.cuda_gpu_time_util_map, view).table
     assert table["kernel_share"].to_list() == [
         *[0.0], 1.0, *[0.0] * 13, *[None] * 15,
@@ -270,7 +270,7 @@ def test_shares_of_maps_are_percentages_in_csv_as_in_the_recipes(tmp_path: Path)
     file = NsightFile()
     file.session(epoch_ns=10**18, duration_ns=300)
     file.kernel(0, 8)
-    view = StepFrames.of(convert([file.write(tmp_path / "made.sqlite")], Options()))
+    view = StepView.of(convert([file.write(tmp_path / "made.sqlite")], Options()))
     lines = csv_text.render(run(recipes.cuda_gpu_time_util_map, view)).splitlines()
     assert lines[:3] == ["Duration,Kernel,PID,Device ID,File", "0,80.0,100,0,made", "10,0.0,100,0,made"]
 

@@ -17,7 +17,7 @@ from tests.helpers.nsys_tool import analyze, recipe, run_rule
 from tests.helpers.synth_nsys import PROCESS, NsightFile
 from xsp_analyze.analyses import recipes
 from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -123,8 +123,8 @@ def _messages(file: NsightFile, choose: random.Random, now: int) -> None:
 
 
 @cache
-def _view(path: Path) -> StepFrames:
-    return StepFrames.of(convert([path], Options()))
+def _view(path: Path) -> StepView:
+    return StepView.of(convert([path], Options()))
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -294,7 +294,7 @@ def test_sums_of_two_reports(analysis: Analysis, tmp_path: Path) -> None:
     files = {f"rank{n}": _made(10 + n).write(tmp_path / f"rank{n}_made.sqlite") for n in range(2)}
     (tmp_path / "theirs").mkdir()
     theirs = recipe(analysis.id, files, tmp_path / "theirs")["all_stats"].sort("Text")
-    ours = analysis.function(StepFrames.of(convert(list(files.values()), Options()))).collect()
+    ours = analysis.function(StepView.of(convert(list(files.values()), Options()))).collect()
     assert ours.height == theirs.height > 0
     for column in analysis.columns:
         mine, other = ours[column.name].to_list(), theirs[str(column.header)].to_list()

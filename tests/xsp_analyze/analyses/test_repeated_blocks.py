@@ -16,7 +16,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.block_names import block_name, pattern
 from xsp_analyze.frames.repeated_blocks import repeated_blocks
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def rows_of(trace: Trace) -> list[dict[str, object]]:
-    return run(find("B28"), StepFrames.of(trace)).table.rows(named=True)
+    return run(find("B28"), StepView.of(trace)).table.rows(named=True)
 
 
 def test_each_position_of_a_block_is_a_row() -> None:
@@ -65,7 +65,7 @@ def of_names(names: Sequence[str], shapes: Sequence[str] = ()) -> pl.DataFrame:
         hand.module(name, at * 100, 50, at)
         kind, shape = name.split("#")[0], shapes[at] if shapes else None
         hand.rows["layers"][-1] |= {"layer_name": name, "path": name, "layer_type": kind, "shapes": shape}
-    return repeated_blocks(StepFrames.of(hand.build()).of_trace)
+    return repeated_blocks(StepView.of(hand.build()).of_trace)
 
 
 def test_flat_layers_repeat_by_type_and_shape() -> None:
@@ -110,7 +110,7 @@ def test_modules_by_their_path_as_serving_engines_name_them() -> None:
             hand.module(f"{name}>{part}", start + at * 100, 90, number * 2 + at, parent_id=layer)
             path = f"model>{name}>{name}.{part}"
             hand.rows["layers"][-1] |= {"layer_name": f"{name}.{part}", "path": path, "layer_type": kind}
-    members = repeated_blocks(StepFrames.of(hand.build()).of_trace)
+    members = repeated_blocks(StepView.of(hand.build()).of_trace)
     assert members["block"].unique().to_list() == ["model.layers.{0..2}"]
     assert members["position_name"].to_list() == ["self_attn.qkv_proj", "mlp"] * 3
 
@@ -124,7 +124,7 @@ def test_processes_side_by_side_are_no_sequence() -> None:
         name = f"{'ab'[number % 2]}#{at}"
         hand.module(name, at * 100, 50, at, process_id=rank)
         hand.rows["layers"][-1]["layer_type"] = name[0]
-    members = repeated_blocks(StepFrames.of(hand.build()).of_trace)
+    members = repeated_blocks(StepView.of(hand.build()).of_trace)
     assert members.filter(pl.col("block_index") == 0)["layer_index"].to_list() == [0, 2, 4, 6, 8, 10]
     assert members["block_index"].n_unique() == 2
 
@@ -142,7 +142,7 @@ def test_two_of_what_holds_blocks_are_these_blocks() -> None:
             for kind in ("Linear", "Norm"):
                 hand.module(f"Stack_{stack}.Block_{stack * 3 + number}.{kind}_{index}", at, 50, index, parent_id=block)
                 at, index = at + 60, index + 1
-    members = repeated_blocks(StepFrames.of(hand.build()).of_trace)
+    members = repeated_blocks(StepView.of(hand.build()).of_trace)
     assert members.group_by("block", maintain_order=True).agg(pl.col("repetition").n_unique()).rows() == [
         ("Block_{0..2}", 3),
         ("Block_{3..5}", 3),
@@ -158,7 +158,7 @@ def test_a_layer_called_in_every_repetition_stands_outside() -> None:
             path = f"Block_{number}.{name}_{number}"
             hand.module(path, number * 1000 + at * 200, 100, index + 10, parent_id=block)
         hand.module(f"Block_{number}.GELU_0", number * 1000 + 500, 100, 0, parent_id=block)
-    members = repeated_blocks(StepFrames.of(hand.build()).of_trace)
+    members = repeated_blocks(StepView.of(hand.build()).of_trace)
     assert members["position_name"].unique(maintain_order=True).to_list() == ["Linear", "Norm"]
     assert members.height == 6
 
@@ -202,7 +202,7 @@ def test_blocks_and_what_is_outside_are_all_layers(steps: list[list[int]], choic
             hand.work(
                 "k", begin + 50, duration, launch=begin + 1, parent=call, layer=call, phase="forward", step=number
             )
-    frames = StepFrames.of(hand.build(), choice)
+    frames = StepView.of(hand.build(), choice)
     folded, layers, device = (run(find(identity), frames).table for identity in ("B28", "A02", "A11"))
     members = frames.of_trace.once(repeated_blocks)
     assert members.height == 8

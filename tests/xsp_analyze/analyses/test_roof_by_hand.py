@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -29,7 +29,7 @@ _SMALL_BYTES = 814_080  # 2 x (141 x 512 + 512 x 512 + 512 + 141 x 512)
 
 
 def _linear(path: Path, shapes: str) -> dict[str, Any]:
-    frames = StepFrames.of(convert([path], Options()))
+    frames = StepView.of(convert([path], Options()))
     rows = run(find("B23"), frames).table.to_dicts()
     return next(row for row in rows if row["operator"] == "aten::linear" and row["shapes"] == shapes)
 

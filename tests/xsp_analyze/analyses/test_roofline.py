@@ -13,8 +13,8 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render.figure import figure_data
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, XspError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _HELD = ("precision", "flop_count", "arithmetic_intensity", "flop_per_s", "roof_
 
 
 def _rows(trace: Trace, identifier: str, *columns: str, steps: str | None = None) -> list[tuple[object, ...]]:
-    return run(find(identifier), StepFrames.of(trace, steps)).table.select(columns).rows()
+    return run(find(identifier), StepView.of(trace, steps)).table.select(columns).rows()
 
 
 def test_each_precision_of_a_kernel_is_held_against_its_own_peak() -> None:
@@ -106,7 +106,7 @@ def test_bytes_that_are_only_known_together_give_an_intensity() -> None:
 @pytest.mark.parametrize("identifier", ["A09", "A12", "A14"])
 def test_without_counters_they_say_what_to_do(identifier: str) -> None:
     with pytest.raises(XspError, match=r"needs hardware counters or shapes of operators.*Record shapes.*xsp merge"):
-        run(find(identifier), StepFrames.of(paper_trace()))
+        run(find(identifier), StepView.of(paper_trace()))
 
 
 @pytest.mark.parametrize("identifier", ["A09", "A14"])
@@ -116,11 +116,11 @@ def test_without_flop_counts_there_is_no_roofline(identifier: str) -> None:
     layer = hand.module("Linear_0", 0, 100, 0)
     hand.metric(hand.work("k", 10, 10, launch=5, layer=layer, phase="forward"), "achieved_occupancy", 0.5)
     with pytest.raises(XspError, match="needs flop counts, and no kernel of this trace has one"):
-        run(find(identifier), StepFrames.of(hand.build()))
+        run(find(identifier), StepView.of(hand.build()))
 
 
 def test_series_of_different_units_have_scales_of_their_own() -> None:
-    series = figure_data(run(find("A12"), StepFrames.of(mixed().build())))["series"]
+    series = figure_data(run(find("A12"), StepView.of(mixed().build())))["series"]
     assert isinstance(series, list)
     assert [(s["name"], s["exact"]) for s in series][:2] == [("flop_count", "flop"), ("dram_read_bytes", "byte")]
     assert series[0]["divisor"] != series[1]["divisor"]
@@ -152,16 +152,16 @@ def test_the_papers_example(tmp_path: Path) -> None:
         write_counters(tmp_path / columns[0], ["any"], columns, counted, **card)
     profile = merged(tmp_path)
 
-    third = run(find("A09"), StepFrames.of(profile)).table.row(2, named=True)
+    third = run(find("A09"), StepView.of(profile)).table.row(2, named=True)
     assert (third["kernel_name"], third["flop_count"]) == ("scudnn_128x64", 62e9)
     assert round(third["arithmetic_intensity"], 1) == 201.2
     assert round(third["ideal_intensity"], 2) == 17.44
     assert third["bound"] == "compute"
     assert third["roof"] == "fp32 peak of Tesla V100-SXM2-16GB (NVIDIA V100 data sheet, 2020)"
-    occupancy = run(find("A08"), StepFrames.of(profile)).table["achieved_occupancy"][2]
+    occupancy = run(find("A08"), StepView.of(profile)).table["achieved_occupancy"][2]
     assert occupancy == pytest.approx(0.132)
 
-    ledger = coverage.ledger(StepFrames.of(profile))
+    ledger = coverage.ledger(StepView.of(profile))
     flags = {r["kind"]: r for r in ledger.to_dicts() if r["kind"].startswith("sanity_")}
     assert list(flags) == ["sanity_dram_write_bytes"]
     assert flags["sanity_dram_write_bytes"]["severity"] == "warning"

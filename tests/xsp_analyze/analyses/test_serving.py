@@ -15,7 +15,7 @@ from tests.helpers.synth_nsys import PROCESS, NsightFile
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 def answer(trace: Trace, analysis: str, steps: str | None = None, phase: str | None = None) -> pl.DataFrame:
-    return run(find(analysis), StepFrames.of(trace, steps, phase)).table
+    return run(find(analysis), StepView.of(trace, steps, phase)).table
 
 
 def test_each_step_has_what_its_name_says_and_how_long_it_took(server: Trace) -> None:
@@ -157,7 +157,7 @@ def test_phases_divide_the_steps(server: Trace) -> None:
 def test_an_analysis_of_a_phase_is_of_its_steps(
     server: Trace, phase: str, kernel: str, steps: int, attention_ms: float
 ) -> None:
-    result = run(find("A10"), StepFrames.of(server, serving_phase=phase))
+    result = run(find("A10"), StepView.of(server, serving_phase=phase))
     rows = {row["kernel_name"]: row["duration_ns"] for row in result.table.to_dicts()}
     assert rows == pytest.approx({kernel: attention_ms * MS, "nvjet_tst_128x256_64x4": attention_ms * 1.5 * MS})
     assert (result.provenance["serving_phase"], result.provenance["step_count"]) == (phase, steps)
@@ -182,7 +182,7 @@ def test_a_phase_that_cannot_be_taken_is_told_in_a_sentence(
     server: Trace, steps: str | None, phase: str, error: str
 ) -> None:
     with pytest.raises(XspError, match=error):
-        StepFrames.of(server, steps, phase)
+        StepView.of(server, steps, phase)
 
 
 def test_a_trace_of_no_server_has_no_phases(tmp_path: Path) -> None:
@@ -190,24 +190,22 @@ def test_a_trace_of_no_server_has_no_phases(tmp_path: Path) -> None:
     kineto.step(0, 0, 10_000)
     trace = converted(kineto, tmp_path)
     with pytest.raises(XspError, match="no serving steps"):
-        StepFrames.of(trace, serving_phase="decode")
+        StepView.of(trace, serving_phase="decode")
     with pytest.raises(XspError, match=r"B20 .* needs steps that a serving engine named"):
         answer(trace, "B20")
 
 
 def test_prefills_before_decoding_are_no_ramp_up_of_the_mean_step(server: Trace) -> None:
-    frames = StepFrames.of(server)
+    frames = StepView.of(server)
     left_out = frames.worked_steps.join(frames.steps, on="step", how="anti")["step"].to_list()
     assert left_out == [1, 2]  # of the mixed steps, 42 and 44 ms before 46, 15 and 15
 
 
 def test_steps_of_other_batches_are_not_uneven(server: Trace) -> None:
-    assert "uneven-steps" not in [one.rule.id for one in advise(StepFrames.of(server))]
+    assert "uneven-steps" not in [one.rule.id for one in advise(StepView.of(server))]
 
 
 def test_steps_of_one_batch_may_be_uneven(tmp_path: Path) -> None:
     slow = [(0, 0, 32, 10_000 if index % 2 else 20_000) for index in range(20)]
-    advice = {
-        one.rule.id: one for one in advise(StepFrames.of(serving_trace(tmp_path, [(8, 8_000, 0, 40_000), *slow])))
-    }
+    advice = {one.rule.id: one for one in advise(StepView.of(serving_trace(tmp_path, [(8, 8_000, 0, 40_000), *slow])))}
     assert advice["uneven-steps"].observation.gain_ns == pytest.approx(5 * MS * 20 / 21)

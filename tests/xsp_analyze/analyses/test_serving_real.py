@@ -9,7 +9,7 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model.step_annotations import parse_step_annotation
@@ -31,7 +31,7 @@ def _trace(real_dir: Path, name: str) -> Trace:
 
 
 def _step(trace: Trace) -> dict[str, object]:
-    return run(find("B20"), StepFrames.of(trace)).table.row(0, named=True)
+    return run(find("B20"), StepView.of(trace)).table.row(0, named=True)
 
 
 def test_a_mixed_step_of_vllm(real_dir: Path) -> None:
@@ -54,10 +54,7 @@ def test_an_image_of_xdit_stays_within_the_profilers_step(real_dir: Path) -> Non
     assert (step["serving_phase"], step["step"], step["annotation"]) == ("diffusion", 3, "execute_diffusion_1_256x256")
     assert (step["duration_ns"], step["requests"], step["tokens"]) == (249_608_734, 1, None)
     assert step["device_busy_share"] == pytest.approx(201_351_762 / 249_608_734)
-    assert (
-        StepFrames.of(trace, serving_phase="diffusion").chosen(StepFrames.of(trace).of_trace.device_work).height
-        == 7_866
-    )
+    assert StepView.of(trace, serving_phase="diffusion").chosen(StepView.of(trace).of_trace.device_work).height == 7_866
 
 
 def test_a_capture_is_no_step_and_its_key_is_that_of_the_step_that_replays_it(real_dir: Path) -> None:

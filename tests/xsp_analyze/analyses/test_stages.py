@@ -21,9 +21,9 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.classification.stages import Stage, stage_entries, stage_of
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.stages import stages as section_of
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -70,7 +70,7 @@ def _converted(tmp_path: Path, trace: KinetoTrace) -> Trace:
 
 
 def _rows(trace: Trace, *columns: str) -> list[tuple[object, ...]]:
-    return run(find("B35"), StepFrames.of(trace)).table.select(columns).rows()
+    return run(find("B35"), StepView.of(trace)).table.select(columns).rows()
 
 
 def test_wall_clock_time_divides_without_a_remainder(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_trace_that_names_nothing_around_the_call_says_how_to_mark_it(tmp_path
     trace.step(1, 0, 100 * _US)
     trace.annotation("predict", 0, 100 * _US)
     with pytest.raises(XspError, match=r"B35 .* needs ranges named as pre-processing or post-processing") as refusal:
-        run(find("B35"), StepFrames.of(_converted(tmp_path, trace)))
+        run(find("B35"), StepView.of(_converted(tmp_path, trace)))
     assert "record_function" in refusal.value.advice
 
 

@@ -6,7 +6,7 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 _LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -22,7 +22,7 @@ def test_times_are_unions_and_what_is_exposed_adds_up_to_busy() -> None:
     hand.work("Memcpy DtoH", 170, 30, kind="memcpy")
     hand.work("Memset", 300, 10, kind="memset")
     hand.work("whole graph", 5, 10, kind="graph", device_id=1)
-    table = run(find("B03"), StepFrames.of(hand.build())).table
+    table = run(find("B03"), StepView.of(hand.build())).table
     assert table.drop("idle_share", *CAUSES).rows(named=True) == [
         {
             "run_id": 0,
@@ -68,12 +68,12 @@ def test_steps_are_measured_apart_then_averaged() -> None:
     for start, duration, number in ((10, 10, 1), (30, 10, 1), (110, 30, 2)):
         hand.work("k", start, duration, launch=start - 5, step=number)
     trace = hand.build()
-    each = run(find("B03"), StepFrames.of(trace, "each")).table
+    each = run(find("B03"), StepView.of(trace, "each")).table
     assert each.select("step", "device_id", "window_ns", "active_ns", "busy_ns").rows() == [
         (1, 0, 100, 30, 20),
         (2, 0, 100, 30, 30),
     ]
-    assert run(find("B03"), StepFrames.of(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [
+    assert run(find("B03"), StepView.of(trace)).table.select("window_ns", "busy_ns", "idle_ns").rows() == [
         (100.0, 25.0, 75.0)
     ]
 
@@ -89,7 +89,7 @@ def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None
     hand.work("b", 60, 10, launch=50)
     hand.work("c", 80, 10, launch=65)
     hand.work("d", 100, 10)
-    table = run(find("B03"), StepFrames.of(hand.build())).table
+    table = run(find("B03"), StepView.of(hand.build())).table
     assert table.select("idle_ns", *CAUSES).rows() == [(70, 15, 0, 0, 15, 30, 10)]
 
 
@@ -102,7 +102,7 @@ def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None
     hand.run(0)
     for start, duration, launch in ((10, 0, 0), (20, 10, 12), (50, 0, 45), (70, 10, 65), (90, 0, 80)):
         hand.work("k", start, duration, launch=launch)
-    table = run(find("B03"), StepFrames.of(hand.build())).table
+    table = run(find("B03"), StepView.of(hand.build())).table
     assert table.select("window_ns", "active_ns", "idle_ns", *CAUSES).rows() == [(90, 80, 70, 0, 0, 0, 32, 38, 0)]
 
 
@@ -120,7 +120,7 @@ def test_idle_time_is_explained_by_the_outermost_call_of_the_thread_that_launche
     hand.span("runtime", "call", "cudaStreamSynchronize", 60, 6, thread_id=2)
     hand.span("operator", "operator", "IteratorGetNext", 20, 46, thread_id=3)
     hand.work("b", 80, 10, launch=70, thread_id=1)
-    frames = StepFrames.of(hand.build())
+    frames = StepView.of(hand.build())
     causes = dict(zip(CAUSES, run(find("B03"), frames).table.select(CAUSES).row(0), strict=True))
     assert causes == {
         "idle_sync_ns": 6, "idle_initialisation_ns": 4, "idle_input_ns": 30, "idle_host_ns": 15,
@@ -147,7 +147,7 @@ def test_busy_time_is_all_work_in_the_window_whoever_launched_it() -> None:
     hand.work("b", 20, 40, launch=6, step=1, stream_id=8)
     hand.work("before", 125, 25, launch=None, stream_id=9)
     hand.work("c", 140, 50, launch=105, step=2)
-    each = run(find("B03"), StepFrames.of(hand.build(), "each")).table
+    each = run(find("B03"), StepView.of(hand.build(), "each")).table
     assert each.select("step", "window_ns", "busy_ns", "earlier_ns").rows() == [(1, 130, 120, 0), (2, 60, 60, 10)]
 
 
@@ -156,7 +156,7 @@ def test_a_device_that_stood_behind_work_of_before_the_trace_is_seen_from_its_fi
     hand = Hand()
     hand.run(0)
     hand.work("a", 5_000_000, 5_000_000, launch=0)
-    row = run(find("B03"), StepFrames.of(hand.build())).table.row(0, named=True)
+    row = run(find("B03"), StepView.of(hand.build())).table.row(0, named=True)
     assert (row["window_ns"], row["busy_ns"], row["idle_share"]) == (5_000_000, 5_000_000, 0.0)
 
 
@@ -169,7 +169,7 @@ def test_a_copy_that_holds_its_caller_is_waiting_and_no_launch() -> None:
     hand.span(
         "kernel", "memcpy", "Memcpy HtoD", 50, 10, device_id=0, stream_id=7, attribution="model_only", parent_id=call
     )
-    causes = run(find("B16"), StepFrames.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    causes = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
     assert causes == [("sync", "cudaMemcpy", 30), ("host", None, 10)]
 
 
@@ -181,7 +181,7 @@ def test_a_launch_call_of_milliseconds_beside_an_idle_device_loads_code() -> Non
     hand.work("a", 10_000, 10_000, launch=0, thread_id=1)
     call = hand.span("runtime", "call", "cudaLaunchKernel", 1_000_000, 5_000_000, thread_id=1)
     hand.span("kernel", "kernel", "b", 6_010_000, 10_000, device_id=0, stream_id=7, attribution="model_only", parent_id=call)  # fmt: skip # noqa: E501
-    rows = run(find("B16"), StepFrames.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
     assert rows == [
         ("initialisation", "cudaLaunchKernel", 5_000_000),
         ("host", None, 980_000),

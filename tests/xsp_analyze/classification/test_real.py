@@ -15,7 +15,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.classification import label_of, precision_of
 from xsp_analyze.classification.labels import MAX_LABEL
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -44,7 +44,7 @@ def work(real_dir: Path) -> Mapping[str, pl.DataFrame]:
     paths = (path for folder in folders for path in sorted((real_dir / folder).iterdir()))
     columns = ("kind", "name", "kernel_class", "collective", "duration_ns")
     frames = {
-        path.name: StepFrames.of(convert([path], Options()), "all").of_trace.all_activities.select(columns)
+        path.name: StepView.of(convert([path], Options()), "all").of_trace.all_activities.select(columns)
         for path in paths
         if path.is_file() and path.name not in _UNREADABLE
     }
@@ -92,7 +92,7 @@ def test_communication_is_what_the_file_s_own_text_says(real_dir: Path, name: st
         for event in events
         if str(event.get("cat")).lower() == "kernel" and "nccl" in event["name"].lower()
     )
-    table = run(find("B17"), StepFrames.of(convert([path], Options()), "all")).table
+    table = run(find("B17"), StepView.of(convert([path], Options()), "all")).table
     assert table.filter(kernel_class="communication")["duration_ns"].sum() == expected
 
 
@@ -121,7 +121,7 @@ def test_classes_are_those_of_the_operators_that_the_file_names(real_dir: Path, 
             label = next((label for label, pattern in _BY_OPERATOR if re.search(pattern, operator)), None)
             if label:
                 expected[label] += int(Decimal(event["dur"]) * 1000)
-    table = run(find("B17"), StepFrames.of(convert([path], Options()), "all")).table
+    table = run(find("B17"), StepView.of(convert([path], Options()), "all")).table
     shown = dict(table.select("kernel_class", "duration_ns").iter_rows())
     assert {label: shown.get(label, 0) for label in expected} == expected
 

@@ -21,8 +21,8 @@ from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.price import read_prices
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
 from xsp_analyze.frames.load_tests import LoadTest
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -52,7 +52,7 @@ def test_gpu_utilisation_is_active_time_over_time_elapsed(tmp_path: Path) -> Non
         # 2 ms and 3 ms side by side for 1 ms on two streams: active for 4 ms of 10
         kineto.launch("a", start + 2_000, start + 1 * _MS, 2 * _MS)
         kineto.launch("b", start + 9_000, start + 2 * _MS, 3 * _MS, stream_id=9)
-    used = utilisation(StepFrames.of(_trace(kineto, tmp_path)))
+    used = utilisation(StepView.of(_trace(kineto, tmp_path)))
     assert used.gpu == pytest.approx(0.4)
     assert replace(used, gpu=None) == Utilisation()  # no counters: nothing is known of FP32
 
@@ -62,7 +62,7 @@ def test_work_that_a_step_launched_counts_though_it_ends_after_its_range(tmp_pat
     kineto.step(0, 0, 10 * _MS)
     kineto.operator("aten::mm", 1_000, 9 * _MS)
     kineto.launch("a", 8 * _MS - 20_000, 8 * _MS, 6 * _MS)  # the step ends with it, at 14 ms
-    assert utilisation(StepFrames.of(_trace(kineto, tmp_path))).gpu == pytest.approx(6 / 14)
+    assert utilisation(StepView.of(_trace(kineto, tmp_path))).gpu == pytest.approx(6 / 14)
 
 
 # Operator mix
@@ -78,7 +78,7 @@ def test_device_time_goes_to_the_outermost_operator(tmp_path: Path) -> None:
     kineto.launch("elementwise", 6 * _MS + 1_000, 7 * _MS, 1 * _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepView.of(_trace(kineto, tmp_path)))
     assert mix.basis == "device time of operators"
     assert mix.shares == {"conv2d": 0.75, "relu": 0.25}
     assert mix.covered_share == 0.5  # 4 of 8 ms were launched by an operator
@@ -92,7 +92,7 @@ def test_without_a_device_it_is_the_operators_own_time(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, 6 * _MS)
     kineto.operator("aten::addmm", 2_000, 5 * _MS)  # inside: its time is the outer one's
     kineto.operator("aten::gelu", 8 * _MS, 2 * _MS)
-    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepView.of(_trace(kineto, tmp_path)))
     assert mix.basis == "host time of operators"
     assert mix.shares == {"linear": 0.75, "gelu": 0.25}
     assert mix.class_basis == "host time of operators"
@@ -105,7 +105,7 @@ def test_work_that_no_operator_launched_is_no_mix(tmp_path: Path) -> None:
     kineto.operator("aten::linear", 1_000, _MS)
     kineto.runtime("cudaLaunchKernel", 9 * _MS, 5_000, correlation=77)
     kineto.kernel("alone", 10 * _MS, 4 * _MS, correlation=77)
-    mix = operator_mix(StepFrames.of(_trace(kineto, tmp_path)))
+    mix = operator_mix(StepView.of(_trace(kineto, tmp_path)))
     assert mix == Mix(class_basis="device time", class_shares={"other": 1.0})
 
 
@@ -116,7 +116,7 @@ def test_one_slow_step_does_not_decide_the_mix(tmp_path: Path) -> None:
         kineto.step(number, start, 100 * _MS)
         kineto.operator("aten::linear", start + 1_000, 3 * _MS)
         kineto.operator("aten::gelu", start + 5 * _MS, (1 + slow) * _MS)
-    assert operator_mix(StepFrames.of(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
+    assert operator_mix(StepView.of(_trace(kineto, tmp_path))).shares == {"linear": 0.75, "gelu": 0.25}
 
 
 # Facts

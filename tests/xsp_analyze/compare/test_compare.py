@@ -13,7 +13,7 @@ from tests.helpers.captures import Noise, Work, capture, view
 from tests.helpers.examples import examples
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.kernel_changes import ChangeKind
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def test_the_other_way_round_ratios_are_inverted_and_differences_negative() -> N
 def test_order_of_rows_and_origin_of_time_do_not_matter() -> None:
     before, work = view(Work(layers=4, steps=4), 1, _NOISE), Work(layers=4, steps=4, slower={1: 1.5})
     plain = compare([before], [view(work, 2, _NOISE)])
-    moved = compare([before], [StepFrames.of(capture(work, 2, _NOISE, shuffle=7, shift=1_000_000))])
+    moved = compare([before], [StepView.of(capture(work, 2, _NOISE, shuffle=7, shift=1_000_000))])
     assert plain.rows == moved.rows
     assert plain.waterfall == moved.waterfall
 
@@ -218,12 +218,12 @@ def test_per_input_evens_out_batch_sizes() -> None:
 
 def test_times_per_input_need_a_batch_size() -> None:
     one = view(Work(), 1)
-    two = StepFrames.of(capture(Work(), 1))
+    two = StepView.of(capture(Work(), 1))
     with pytest.raises(XspError, match="batch size"):
         compare([one], [_without_batch(two)], per_input=True)
 
 
-def _without_batch(example: StepFrames) -> StepFrames:
+def _without_batch(example: StepView) -> StepView:
     from tests.helpers.hand import Hand  # noqa: PLC0415
 
     hand = Hand()
@@ -232,18 +232,18 @@ def _without_batch(example: StepFrames) -> StepFrames:
     layer = hand.module("Net_0.Linear_0", 0, 500, 0, step=0, parent_id=step)
     hand.work("gemm", 100, 300, launch=10, parent=layer, layer=layer, step=0, phase="forward", grid=1)
     assert example.averaged
-    return StepFrames.of(hand.build())
+    return StepView.of(hand.build())
 
 
 def test_steps_are_not_compared_with_a_whole_trace() -> None:
     one = view(Work(), 1)
     with pytest.raises(XspError, match="has steps and after has none"):
-        compare([one], [StepFrames.of(one.trace, steps="all")])
+        compare([one], [StepView.of(one.trace, steps="all")])
 
 
 def test_whole_traces_compare_without_intervals() -> None:
     one = view(Work(steps=4), 1)
-    comparison = compare([StepFrames.of(one.trace, steps="all")], [StepFrames.of(one.trace, steps="all")])
+    comparison = compare([StepView.of(one.trace, steps="all")], [StepView.of(one.trace, steps="all")])
     assert comparison.tested == 0
     assert {row.ratio for row in comparison.level("kernel")} == {1.0}
     assert _row(comparison, "kernel", "gemm_0").before_count == 4

@@ -13,8 +13,8 @@ from tests.helpers.run_sets import merged
 from xsp_analyze.compare import device_levels
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.layer_pairs import family, pair_layers
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.alignment import align
+from xsp_analyze.trace.step_view import StepView
 
 
 def _layers(*rows: tuple[str, str, str | None]) -> pl.DataFrame:
@@ -101,7 +101,7 @@ def test_long_sequences_that_differ_much_are_aligned_window_by_window() -> None:
     assert all(first[i] == second[j] for i, j in alignment.pairs)
 
 
-def _on_the_host(slow_ns: int) -> StepFrames:
+def _on_the_host(slow_ns: int) -> StepView:
     """Four steps of two layers, each with an operator; no device."""
     hand = Hand()
     hand.run(0, batch_size=1, model="net", framework="pytorch 2.11.0")
@@ -113,7 +113,7 @@ def _on_the_host(slow_ns: int) -> StepFrames:
             layer = hand.module(f"Net_0.{name}", begin, length, index, step=step, parent_id=step_id)
             hand.span("operator", "operator", f"aten::{name[:4].lower()}", begin + 1_000, length - 2_000, step=step,
                       parent_id=layer, layer_id=layer)  # fmt: skip
-    return StepFrames.of(hand.build())
+    return StepView.of(hand.build())
 
 
 def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
@@ -137,7 +137,7 @@ def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
 
 
 def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
-    view = StepFrames.of(profile())
+    view = StepView.of(profile())
     comparison = compare([view], [view])
     assert comparison.latency.before_ns == view.model_latency["latency_ns"][0]
     assert [row.before_ns for row in comparison.level("layer")] == view.layers["latency_ns"].to_list()
@@ -148,7 +148,7 @@ def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
 
 def test_operators_of_a_profile_merged_of_several_runs_have_their_own_names() -> None:
     """The innermost operator is found among the spans of all runs, and rows are those of one of them."""
-    view = StepFrames.of(merged(_FIXTURES / "run_set" / "convnet_v100_synthetic"))
+    view = StepView.of(merged(_FIXTURES / "run_set" / "convnet_v100_synthetic"))
     measured = device_levels.operators(view)
     spans = view.trace.frame("spans")
     names = dict(zip(spans["span_id"], spans["name"].cast(pl.String), strict=True))

@@ -11,8 +11,8 @@ from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.facts import DifferenceKind
 from xsp_analyze.compare.kernel_changes import ChangeKind
 from xsp_analyze.compare.rows import Conclusion
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare.sections import sections
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -39,13 +39,13 @@ def fixture_pair(real_dir: Path) -> tuple[Trace, Trace]:
 
 @pytest.fixture(name="steps", scope="module")
 def fixture_steps(pair: tuple[Trace, Trace]) -> Comparison:
-    return compare([StepFrames.of(pair[0])], [StepFrames.of(pair[1])])
+    return compare([StepView.of(pair[0])], [StepView.of(pair[1])])
 
 
 def test_whole_traces_have_the_kernel_counts_and_times_of_the_reference(
     pair: tuple[Trace, Trace], real_dir: Path
 ) -> None:
-    comparison = compare(*([StepFrames.of(trace, steps="all")] for trace in pair))
+    comparison = compare(*([StepView.of(trace, steps="all")] for trace in pair))
     expected = [
         json.loads((real_dir / "reference" / "kineto" / f"diff_{side}.json").read_text())["kernels_by_name"]
         for side in ("control", "test")
@@ -133,7 +133,7 @@ def test_the_slower_table_lookup_is_found_by_its_interval(steps: Comparison) -> 
 
 
 def test_bert_s_layers_align_across_vendors_and_kernels_do_not(real_dir: Path) -> None:
-    comparison = compare(*([StepFrames.of(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
+    comparison = compare(*([StepView.of(_trace(real_dir, f"bert_small.{device}"))] for device in ("h100", "mi300x")))
     assert comparison.comparable
     assert comparison.layer_match == 1.0
     assert comparison.kernel_match == pytest.approx(1 / 60)

@@ -10,10 +10,10 @@ import pytest
 from tests.helpers.recorded_results import recorded_tensor, run_of
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.frames.outputs import Basis, InputMatch
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare.json_text import render
 from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.text import markdown, terminal
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ _BEFORE = [*_INPUTS, recorded_tensor("output", "output", [3.0, 4.0], "a", top1=[
 
 def _compared(folder: Path, before: dict[str, Any], after: dict[str, Any], *, after_ns: int = 500_000) -> Comparison:
     sides = run_of(folder / "before", **before), run_of(folder / "after", ns=after_ns, **after)
-    return compare(*([StepFrames.of(trace)] for trace in sides))
+    return compare(*([StepView.of(trace)] for trace in sides))
 
 
 def _printed(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.captures import Work, view
 from xsp_analyze.compare import expected as module
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -57,6 +57,6 @@ def test_operators_go_by_what_bounds_each(monkeypatch: pytest.MonkeyPatch) -> No
     assert peaks.modelled_share == pytest.approx(4000 / total)
 
 
-def _fixture(name: str) -> StepFrames:
+def _fixture(name: str) -> StepView:
     (file,) = (_FIXTURES / name).glob("trace.json*")
-    return StepFrames.of(convert([file], Options()))
+    return StepView.of(convert([file], Options()))

@@ -10,9 +10,9 @@ from tests.helpers.graph_pairs import Piece, add_capture, add_eager, add_replay,
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.kernel_changes import ChangeKind
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.compare.json_text import document
 from xsp_analyze.pages.compare.sections import parts
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -41,7 +41,7 @@ def _compared(folder: Path, after: KinetoTrace) -> Comparison:
     add_capture(capture, GRAPH, 5_000_000, annotation="capture_8_FULL")
     before = _replay(last=Piece("embed", "Embedding_0", "aten::embedding"))
     plain = convert([before.write(folder / "before.json")], Options())
-    return compare(*([StepFrames.of(trace)] for trace in (plain, paired(after, [capture], folder))))
+    return compare(*([StepView.of(trace)] for trace in (plain, paired(after, [capture], folder))))
 
 
 @pytest.fixture(name="same")

@@ -21,7 +21,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.export import part_of
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import TraceBuilder
@@ -216,5 +216,5 @@ def test_a_profile_comes_back_with_what_each_run_is_taken_for(tmp_path: Path) ->
     back = _back(profile, tmp_path)
     facts = ["role", "serialised"]
     assert back.frame("runs").select(facts).rows() == [("layers", True), ("kernels", True)]
-    latency = [run(find("A15"), StepFrames.of(each)).table["model_latency_ns"].to_list() for each in (profile, back)]
+    latency = [run(find("A15"), StepView.of(each)).table["model_latency_ns"].to_list() for each in (profile, back)]
     assert latency[0] == latency[1] == [100_000.0]

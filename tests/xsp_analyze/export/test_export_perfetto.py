@@ -16,7 +16,7 @@ import pytest
 from fixtures.make.catalog import CASES
 from tests.helpers.exported import small, with_texts, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.timed_runs import timed
 from xsp_ingest.convert import convert
 from xsp_ingest.files.protobuf import Messages
 from xsp_ingest.formats.rocprofv3.perfetto import Slices

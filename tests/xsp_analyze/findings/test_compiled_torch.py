@@ -14,7 +14,7 @@ import pytest
 
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.compiled_regions import compiled_regions
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -42,7 +42,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _fired(path: Path) -> dict[str, Advice]:
-    return {one.rule.id: one for one in advise(StepFrames.of(convert([path], Options())))}
+    return {one.rule.id: one for one in advise(StepView.of(convert([path], Options())))}
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_only_what_inductor_did_not_compile_runs_in_a_break(folder: Path) -> Non
         if any(_inside(e, r) for r in regions) and not any(_inside(e, g) for g in graphs)
     ]  # fmt: skip
     trace = convert([path], Options())
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     eager = compiled_regions(trace, frames.of_trace.roles.kernels, frames.of_trace.span_names).eager
     if not graphs:  # aot_eager marks no graphs: what is compiled cannot be told from what is not
         assert eager.is_empty()

@@ -14,7 +14,7 @@ from xsp_analyze.findings import RULES, Advice, advise, thresholds
 from xsp_analyze.findings.elsewhere import ANYWHERE, OF
 from xsp_analyze.findings.pages import pages
 from xsp_analyze.findings.text import as_json, as_markdown, as_text
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -40,7 +40,7 @@ def _trace(fill: Any, *, lengths: Sequence[int] = (_STEP,) * _STEPS, finish: Any
 
 def _fired(trace: Trace) -> dict[str, Advice]:
     """What is advised, by rule; and no gain, of whatever trace, is more than the step."""
-    advice = advise(StepFrames.of(trace))
+    advice = advise(StepView.of(trace))
     assert all(one.gain_share is None or 0 <= one.gain_share <= 1 for one in advice)
     return {one.rule.id: one for one in advice}
 
@@ -532,7 +532,7 @@ def test_findings_depend_on_neither_the_order_of_rows_nor_the_time_of_day(identi
 
 
 def test_what_promises_most_comes_first_the_unknown_after_it_and_doubts_last() -> None:
-    advice = advise(StepFrames.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
+    advice = advise(StepView.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
     assert [one.rule.id for one in advice] == ["host-sync", "dominant-kernel", "unattributed", "few-steps"]
 
 
@@ -602,7 +602,7 @@ def test_replays_of_graphs_are_not_told_to_use_graphs() -> None:
 
 
 def test_far_from_peak_names_the_shapes_that_lose_most_and_the_line() -> None:
-    (one,) = (a for a in advise(StepFrames.of(_product(4_000_000))) if a.rule.id == "far-from-peak")
+    (one,) = (a for a in advise(StepView.of(_product(4_000_000))) if a.rule.id == "far-from-peak")
     assert (
         "Most is lost in aten::mm of 1000x1000, 1000x500 in fp32, which reaches 25.0\u202f%."
         in one.observation.sentence
@@ -612,19 +612,19 @@ def test_far_from_peak_names_the_shapes_that_lose_most_and_the_line() -> None:
 
 
 def test_rules_on_measured_kernels_are_silent_on_modelled_ones() -> None:
-    fired = {a.rule.id for a in advise(StepFrames.of(_product(4_000_000)))}
+    fired = {a.rule.id for a in advise(StepView.of(_product(4_000_000)))}
     assert not fired & {"below-roof", "memory-bound"}
 
 
 def test_an_empty_trace_has_no_findings() -> None:
     builder = TraceBuilder()
     builder.add("runs", pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]}))
-    assert advise(StepFrames.of(builder.build())) == []
+    assert advise(StepView.of(builder.build())) == []
     assert as_text([]).startswith("No rule found anything")
 
 
 def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
-    text = as_text(advise(StepFrames.of(_CASES["host-sync"][0]())))
+    text = as_text(advise(StepView.of(_CASES["host-sync"][0]())))
     assert "The host waits for the device in the middle of a step (host-sync): at most 400 ns, 4.00 %" in text
     assert "waited in cudaStreamSynchronize 4.90 \u00b5s" in text
     assert "To do: Find what waits" in text
@@ -632,14 +632,14 @@ def test_text_names_the_gain_the_evidence_and_what_to_do() -> None:
 
 
 def test_json_keeps_units_at_rest_and_null_for_unknown() -> None:
-    document = json.loads(as_json(advise(StepFrames.of(_CASES["dominant-kernel"][0]()))))
+    document = json.loads(as_json(advise(StepView.of(_CASES["dominant-kernel"][0]()))))
     one = next(f for f in document if f["id"] == "dominant-kernel")
     assert one["gain_ns"] is None
     assert one["evidence"][0] == {"label": "its device time", "value": 3_000.0, "unit": "ns"}
 
 
 def test_a_hostile_name_breaks_no_table() -> None:
-    text = as_markdown(advise(StepFrames.of(_trace(_kernels(("a|b\n\x1b[31m", 20, 9_000))))))
+    text = as_markdown(advise(StepView.of(_trace(_kernels(("a|b\n\x1b[31m", 20, 9_000))))))
     assert "\x1b" not in text
     assert all(line.count("|") - line.count("\\|") == 4 for line in text.splitlines())
 
@@ -662,12 +662,12 @@ def test_every_threshold_says_why_it_is_this_one() -> None:
 
 
 def test_doubts_stand_under_a_heading_of_their_own() -> None:
-    text = as_text(advise(StepFrames.of(_trace(_sync(400), lengths=(_STEP, _STEP)))))
+    text = as_text(advise(StepView.of(_trace(_sync(400), lengths=(_STEP, _STEP)))))
     assert text.index("host-sync") < text.index("How far to trust the numbers:") < text.index("few-steps")
 
 
 def test_a_finding_says_what_its_gain_is_estimated_from() -> None:
-    advice = advise(StepFrames.of(_CASES["fp32-products"][0]()))
+    advice = advise(StepView.of(_CASES["fp32-products"][0]()))
     assert "Estimated from times in the trace and peak rates of the device." in as_text(advice)
     one = next(f for f in json.loads(as_json(advice)) if f["id"] == "fp32-products")
     assert (one["gain_basis"], one["coverage"]) == ("times in the trace and peak rates of the device", 1.0)

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.findings.fusion import unfused_chains
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 _ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >"
 
@@ -26,4 +26,4 @@ def test_neighbours_that_are_elementwise_and_not_fused_are_a_chain(name: str, op
     parent = hand.span("operator", "operator", operator, 0, 90)
     for number in range(8):
         hand.work(name, 100 + 10 * number, 10, launch=10 * number, parent=parent)
-    assert len(list(unfused_chains.find(Facts(StepFrames.of(hand.build()))))) == chains
+    assert len(list(unfused_chains.find(Facts(StepView.of(hand.build()))))) == chains

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.run_sets import merged, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.findings import advise
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def _set(out: Path, model_us: Sequence[int], profiled_us: Sequence[int]) -> Path
 
 
 def _sentences(run_set: Path) -> list[str]:
-    findings = advise(StepFrames.of(merged(run_set)))
+    findings = advise(StepView.of(merged(run_set)))
     return [one.observation.sentence.replace("\u202f", " ") for one in findings if one.rule.id == "runs-disagree"]
 
 

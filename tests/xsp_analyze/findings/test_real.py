@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_analyze.findings import RULES, advise
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -196,7 +196,7 @@ pytestmark = pytest.mark.real
 def _advice(path: Path) -> Sequence[Advice]:
     """The findings on a file, or on the files of a folder together, in order."""
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
-    return advise(StepFrames.of(convert(paths, Options())))
+    return advise(StepView.of(convert(paths, Options())))
 
 
 def _findings(path: Path) -> Mapping[str, Advice]:
@@ -255,7 +255,7 @@ def test_replays_of_graphs_are_told_neither_to_record_modules_nor_to_use_graphs(
 
 def test_replays_whose_capture_is_given_have_layers(real_dir: Path) -> None:
     options = Options(graph_captures=[real_dir / _PIECEWISE])
-    rules = {one.rule.id for one in advise(StepFrames.of(convert([real_dir / _VLLM], options)))}
+    rules = {one.rule.id for one in advise(StepView.of(convert([real_dir / _VLLM], options)))}
     assert not rules & {"graph-replays", "unattributed"}
 
 

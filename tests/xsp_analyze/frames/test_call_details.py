@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -25,7 +25,7 @@ def test_the_operators_inside_a_convolution_take_its_image_and_are_not_the_next(
     made.launch("k", 5_000, 200_000, 1_000)
     made.operator("aten::add_", 91_000, 1_000, shapes=[[], []])
     made.operator("aten::batch_norm", 100_000, 10_000, shapes=[[2, 8, 7, 5], [8], [8]])
-    table = run(find("B11"), StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))).table
+    table = run(find("B11"), StepView.of(convert([made.write(tmp_path / "t.json")], Options()))).table
     flop = dict(table.select("operator", "modelled_flop").rows())
     assert flop["aten::conv2d"] == 2 * 72 * 2 * 8 * 35
     assert "aten::cudnn_convolution" not in flop
@@ -37,6 +37,6 @@ def test_without_types_all_tensors_are_of_the_one_that_kernels_tell(tmp_path: Pa
     made.operator("aten::cudnn_convolution", 0, 90_000, shapes=[[2, 8, 15, 11], [6, 8, 3, 3], []], dtypes=[])
     made.launch("void conv<c10::BFloat16>(int)", 5_000, 200_000, 1_000)
     made.operator("aten::relu_", 100_000, 10_000, shapes=[[2, 6, 13, 9]], dtypes=[])
-    table = run(find("B11"), StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))).table
+    table = run(find("B11"), StepView.of(convert([made.write(tmp_path / "t.json")], Options()))).table
     rows = table.filter(operator="aten::cudnn_convolution").select("modelled_flop", "modelled_bytes").rows()
     assert rows == [(2 * 72 * 2 * 6 * 117, 2 * (2640 + 432 + 1404))]

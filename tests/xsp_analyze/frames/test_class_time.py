@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_time
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -35,7 +35,7 @@ def _overlapping(folder: Path) -> Trace:
 
 
 def test_classes_that_run_side_by_side_share_the_time_evenly(tmp_path: Path) -> None:
-    rows = class_time(StepFrames.of(_overlapping(tmp_path)))
+    rows = class_time(StepView.of(_overlapping(tmp_path)))
     times = dict(rows.select("kernel_class", "time_ns").iter_rows())
     assert times == {
         "matrix product": (10 + 20 / 2) * US,  # alone from 10 to 20, beside softmax from 20 to 40
@@ -45,5 +45,5 @@ def test_classes_that_run_side_by_side_share_the_time_evenly(tmp_path: Path) -> 
 
 
 def test_the_parts_add_up_to_the_busy_time_of_each_step(tmp_path: Path) -> None:
-    frames = StepFrames.of(_overlapping(tmp_path))
+    frames = StepView.of(_overlapping(tmp_path))
     assert class_time(frames)["time_ns"].sum() == frames.once(device_time).parts["busy_ns"].sum() == 60 * US

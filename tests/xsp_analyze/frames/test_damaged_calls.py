@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -47,7 +47,7 @@ def test_what_a_damaged_call_did_is_not_known(
     assert isinstance(args, dict)
     args["Concrete Inputs"] = concrete
     made.launch("k", 1_000, 200_000, 5_000)
-    frames = StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))
+    frames = StepView.of(convert([made.write(tmp_path / "t.json")], Options()))
     for identity in ("B11", "B23"):
         table = run(find(identity), frames).table
         numbers = table.select(pl.col(pl.Float64)).unpivot()["value"].drop_nulls()
@@ -60,5 +60,5 @@ def test_a_list_without_sizes_is_no_list_of_nothing(name: str, tmp_path: Path) -
     made = KinetoTrace()
     made.operator(name, 0, 90_000, shapes=[[], []], dtypes=["TensorList", "Scalar"])
     made.launch("k", 1_000, 200_000, 5_000)
-    table = run(find("B11"), StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))).table
+    table = run(find("B11"), StepView.of(convert([made.write(tmp_path / "t.json")], Options()))).table
     assert table.select("modelled_count", "modelled_bytes", "roof_ns").row(0) == (0, None, None)

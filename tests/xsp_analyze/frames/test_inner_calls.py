@@ -12,7 +12,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.call_kinds import call_kinds
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -48,11 +48,11 @@ def test_each_block_of_experts_counts_by_the_matrices_inside_it(tmp_path: Path) 
             )
         made.launch("_matmul_ogs", at + 20_000, 300_000 + at, 10_000)
     trace = convert([made.write(tmp_path / "t.json")], Options())
-    calls = call_kinds(StepFrames.of(trace).of_trace)
+    calls = call_kinds(StepView.of(trace).of_trace)
     blocks = calls.kinds["name"].gather(calls.kind_of) == "vllm::moe_forward"
     flop = calls.kinds["flop"].gather(calls.kind_of).filter(blocks).to_list()
     assert flop == [2 * 46 * k * (64 * 96 + 48 * 64) for k in (2, 3)]
-    row = run(find("B11"), StepFrames.of(trace)).table.row(0, named=True)
+    row = run(find("B11"), StepView.of(trace)).table.row(0, named=True)
     assert (row["operator"], row["modelled_flop"], row["modelled_share"]) == ("vllm::moe_forward", sum(flop), 1.0)
 
 
@@ -63,7 +63,7 @@ def test_real_blocks_of_experts_count_as_their_weights_say(real_dir: Path) -> No
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]
     blocks = [e["args"]["Input Dims"][0] for e in events if e.get("name") == "vllm::moe_forward"]
-    calls = call_kinds(StepFrames.of(convert([path], Options())).of_trace)
+    calls = call_kinds(StepView.of(convert([path], Options())).of_trace)
     of_blocks = calls.kinds["name"].gather(calls.kind_of) == "vllm::moe_forward"
     flop = calls.kinds["flop"].gather(calls.kind_of).filter(of_blocks)
     assert flop.to_list() == [2 * tokens * 4 * (3072 * 5888 + 2944 * 3072) for tokens, _ in blocks]

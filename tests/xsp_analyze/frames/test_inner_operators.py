@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -29,7 +29,7 @@ def test_a_convolution_s_gradients_are_those_that_ran_inside(tmp_path: Path) -> 
         for at, end in enumerate(inside):
             made.operator(f"{_NAME}{end}", start + 10_000 + at * 40_000, 30_000, shapes=[[], *_SHAPES[1:]])
             made.launch("gradient", start + 15_000 + at * 40_000, 10**6 + start + at * 40_000, 10_000)
-    table = run(find("B11"), StepFrames.of(convert([made.write(tmp_path / "t.json")], Options()))).table
+    table = run(find("B11"), StepView.of(convert([made.write(tmp_path / "t.json")], Options()))).table
     columns = ["operator", "count", "modelled_count", "modelled_flop", "device_sum_ns"]
     assert table.select(columns).rows() == [(_NAME, 2, 2, 3 * _FLOP, 30_000)]
 
@@ -48,6 +48,6 @@ def test_a_convolution_s_gradients_are_those_that_ran_inside(tmp_path: Path) -> 
     ],
 )
 def test_real_gradients(real_dir: Path, path: str, operator: str, flop: int, size: int) -> None:
-    frames = StepFrames.of(convert([real_dir / "kineto" / path], Options()), steps="all")
+    frames = StepView.of(convert([real_dir / "kineto" / path], Options()), steps="all")
     row = run(find("B11"), frames).table.filter(operator=operator).row(0, named=True)
     assert (row["modelled_flop"], row["modelled_bytes"]) == (flop, size)

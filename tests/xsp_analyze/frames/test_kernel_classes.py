@@ -9,15 +9,15 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.kernel_classes import communication_names, product_names
-from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.frames.trace_frames import TraceFrames
+from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.trace.trace_view import TraceView
 
 _ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >"
 _GEMM = "volta_sgemm_64x64_nt"
 
 
 def _classes(hand: Hand) -> list[tuple[str, str, str | None]]:
-    activities = TraceFrames(hand.build()).all_activities
+    activities = TraceView(hand.build()).all_activities
     return activities.select(pl.col("name", "kernel_class", "collective").cast(pl.String)).rows()
 
 
@@ -75,7 +75,7 @@ def test_fused_collectives_count_as_communication_in_b03_and_b08() -> None:
     hand.work(name, 0, 30)
     hand.work(_GEMM, 20, 40, stream_id=8)
     hand.work(name, 70, 30)
-    frames = StepFrames.of(hand.build())
+    frames = StepView.of(hand.build())
     parts = run(find("B03"), frames).table.row(0, named=True)
     assert (parts["communication_ns"], parts["compute_ns"], parts["exposed_communication_ns"]) == (60, 40, 50)
     operations = run(find("B08"), frames).table
@@ -93,7 +93,7 @@ def test_a08_has_the_class_by_the_operator_and_a10_that_by_the_name_both_beside_
     convolution = _operator(hand, "aten::cudnn_convolution", 0, 50)
     hand.work(_GEMM, 200, 10, launch=12, parent=convolution)
     hand.work("Memcpy HtoD (Pageable -> Device)", 220, 10, kind="memcpy")
-    frames = StepFrames.of(hand.build())
+    frames = StepView.of(hand.build())
     columns = ("kernel_name", "kernel_label", "kernel_class")
     copy = ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)", "copy")
     assert run(find("A08"), frames).table.select(columns).rows() == [(_GEMM, "GEMM fp32 64x64 nt", "convolution"), copy]
@@ -124,11 +124,11 @@ def test_b17_sums_a_mean_step_by_class() -> None:
     hand.work("Memcpy HtoD", 170, 10, kind="memcpy", launch=160, step=2)
     trace = hand.build()
     columns = ("kernel_class", "count", "duration_ns", "device_share")
-    assert run(find("B17"), StepFrames.of(trace)).table.select(columns).rows() == [
+    assert run(find("B17"), StepView.of(trace)).table.select(columns).rows() == [
         ("matrix product", 1.0, 40.0, pytest.approx(40 / 45)),
         ("copy", 0.5, 5.0, pytest.approx(5 / 45)),
     ]
-    assert run(find("B17"), StepFrames.of(trace, "all")).table.select(columns).rows() == [
+    assert run(find("B17"), StepView.of(trace, "all")).table.select(columns).rows() == [
         ("matrix product", 2, 80, pytest.approx(80 / 90)),
         ("copy", 1, 10, pytest.approx(10 / 90)),
     ]

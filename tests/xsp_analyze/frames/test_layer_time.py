@@ -9,7 +9,7 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 
 def asynchronous(**facts: object) -> Hand:
@@ -36,7 +36,7 @@ def asynchronous(**facts: object) -> Hand:
 
 
 def latencies(hand: Hand) -> tuple[object, list[tuple[object, ...]]]:
-    view = StepFrames.of(hand.build())
+    view = StepView.of(hand.build())
     table = run(find("A11"), view).table
     rows = table.select("layer_name", "layer_latency_ns", "kernel_duration_ns", "non_kernel_ns")
     return coverage.provenance(view)["layer_latency_basis"], rows.rows()
@@ -60,7 +60,7 @@ def test_run_that_says_it_was_not_serialised_is_believed() -> None:
 
 
 def test_negative_rest_is_kept_and_flagged() -> None:
-    ledger = coverage.ledger(StepFrames.of(asynchronous().build()))
+    ledger = coverage.ledger(StepView.of(asynchronous().build()))
     flagged = ledger.filter(pl.col("kind") == "negative_non_kernel")
     assert flagged.select("count", "duration_ns").rows() == [(1, 10)]
 
@@ -81,7 +81,7 @@ def test_an_overlap_by_rounding_is_not_flagged(kernel_ns: int, overlap_ns: int, 
     layer = hand.module("Linear_0", 0, 100, 0)
     for start in (1_000, 1_000 + kernel_ns - overlap_ns):
         hand.work("k", start, kernel_ns, launch=10, parent=layer, layer=layer, phase="forward")
-    ledger = coverage.ledger(StepFrames.of(hand.build())).filter(pl.col("kind") == "negative_non_kernel")
+    ledger = coverage.ledger(StepView.of(hand.build())).filter(pl.col("kind") == "negative_non_kernel")
     assert ledger.select("count", "duration_ns").rows() == flagged
 
 
@@ -91,7 +91,7 @@ def test_layers_without_device_work_are_timed_on_the_host(serialised: bool | Non
     hand.run(0, serialised=serialised)
     hand.module("Linear_0", 0, 100, 0)
     hand.module("Linear_0", 200, 110, 0)
-    view = StepFrames.of(hand.build())
+    view = StepView.of(hand.build())
     assert run(find("A02"), view).table.select("layer_name", "call_count", "latency_ns").rows() == [
         ("Linear_0", 2, 210)
     ]
@@ -102,6 +102,6 @@ def test_layers_without_device_work_are_timed_on_the_host(serialised: bool | Non
 def test_calls_without_own_work_are_no_layers(identifier: str) -> None:
     hand = asynchronous()
     hand.module("Outer_0", 1000, 50)
-    table = run(find(identifier), StepFrames.of(hand.build())).table
+    table = run(find(identifier), StepView.of(hand.build())).table
     names = table["module_instance" if identifier == "B06" else "layer_name"].to_list()
     assert ("Outer_0" in names) == (identifier == "B06")

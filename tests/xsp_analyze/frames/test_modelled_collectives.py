@@ -12,7 +12,7 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.collectives import modelled_collectives
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -53,7 +53,7 @@ def kernels_of(facts: dict[str, tuple[int | None, int | None]], ranks: int | Non
 
 
 def bus_bytes(trace: Trace) -> list[float | None]:
-    return modelled_collectives(StepFrames.of(trace).of_trace)["bus_bytes"].to_list()
+    return modelled_collectives(StepView.of(trace).of_trace)["bus_bytes"].to_list()
 
 
 def test_each_operation_has_the_factor_of_the_tests_of_nccl() -> None:
@@ -69,7 +69,7 @@ def test_a_group_of_one_sends_nothing_and_an_unknown_group_nothing_that_is_known
 
 def test_bytes_over_time_are_the_bus_bandwidth_of_b08() -> None:
     trace = kernels_of(_SHAPES, 4)
-    table = run(find("B08"), StepFrames.of(trace)).table
+    table = run(find("B08"), StepView.of(trace)).table
     rates = {row["operation"]: row["bus_byte_per_s"] for row in table.iter_rows(named=True)}
     for operation, sent in zip(_SHAPES, bus_bytes(trace), strict=True):
         assert rates[operation] == (None if sent is None else pytest.approx(sent / 40e-9))
@@ -84,7 +84,7 @@ def test_two_real_ranks_send_each_other_what_the_file_says(real_dir: Path) -> No
     messages = [e["args"] for e in events if e.get("cat") == "kernel" and "nccl" in e["name"]]
     sizes = {"Float": 4, "Long": 8}
     expected = sum(args["In msg nelems"] * sizes[args["dtype"]] for args in messages)
-    frames = StepFrames.of(convert([path], Options()), "all")
+    frames = StepView.of(convert([path], Options()), "all")
     assert modelled_collectives(frames.of_trace)["bus_bytes"].sum() == expected
     rates = run(find("B08"), frames).table
     assert rates["bus_byte_per_s"].to_list() == [pytest.approx(rate) for rate in rates["byte_per_s"]]

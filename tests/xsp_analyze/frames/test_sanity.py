@@ -13,7 +13,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.layer_modelled_work import layer_work
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -55,7 +55,7 @@ class Layer:
 
 
 def _flags(trace: Trace, steps: str | None = None) -> list[tuple[str, str, float, str]]:
-    rows = run(find("B01"), StepFrames.of(trace, steps)).table.to_dicts()
+    rows = run(find("B01"), StepView.of(trace, steps)).table.to_dicts()
     return [(r["kind"], r["severity"], r["count"], r["detail"]) for r in rows if r["kind"].startswith("sanity_")]
 
 
@@ -78,7 +78,7 @@ def test_kernels_above_the_roof_are_named_with_how_far() -> None:
     assert (kind, severity, count) == ("sanity_above_roof", "warning", 6)
     first = "k in Linear_0 (150.0 % of the fp32 roof)"
     assert detail == f"kernels did more than their device can: {first}, {first}, {first} and 3 more"
-    view = StepFrames.of(layer.hand.build())
+    view = StepView.of(layer.hand.build())
     assert coverage.ledger(view).filter(kind="sanity_above_roof")["duration_ns"].to_list() == [6_000_000.0]
 
 
@@ -194,13 +194,13 @@ def test_layers_that_take_longer_than_their_step_are_flagged() -> None:
 def test_every_result_carries_the_flags() -> None:
     layer = Layer()
     layer.kernel(achieved_occupancy=2.0)
-    assert "sanity_occupancy" in run(find("A10"), StepFrames.of(layer.hand.build())).ledger["kind"].to_list()
+    assert "sanity_occupancy" in run(find("A10"), StepView.of(layer.hand.build())).ledger["kind"].to_list()
 
 
 @pytest.mark.real
 def test_the_work_of_a_real_resnet18_is_what_its_authors_count(real_dir: Path) -> None:
     # 1.814e9 multiply-adds an image of 224 x 224, as torchvision states; the batch is 512.
     trace = convert([real_dir / "kineto" / "resnet18_train_ddp.mi300x.json.gz"], Options())
-    work = layer_work(StepFrames.of(trace).of_trace).filter(pl.col("flop").is_not_null())
+    work = layer_work(StepView.of(trace).of_trace).filter(pl.col("flop").is_not_null())
     assert work.height == 21
     assert work["flop"].sum() / 2 / 512 == pytest.approx(1.814e9, rel=1e-3)

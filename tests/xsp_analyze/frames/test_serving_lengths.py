@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.frames.operator_calls import operator_calls
-from xsp_analyze.frames.trace_frames import TraceFrames
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -33,7 +33,7 @@ def attended(made: KinetoTrace, at_us: int, rows: int) -> None:
 
 def calls_of(trace: Trace) -> pl.DataFrame:
     """The calls that work is counted by, with what is modelled of each."""
-    counted = TraceFrames(trace).once(operator_calls)
+    counted = TraceView(trace).once(operator_calls)
     return counted.calls.hstack(counted.kinds[counted.calls["kind"].to_numpy()])
 
 

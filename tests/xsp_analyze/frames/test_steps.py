@@ -8,8 +8,8 @@ from tests.helpers.hand import Hand, paper_trace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.steps import StepChoice, StepMode
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, XspError
 
 
@@ -29,24 +29,24 @@ def test_choices_are_read_from_text() -> None:
 
 
 def test_default_is_the_mean_step_where_there_are_steps_else_the_whole_trace() -> None:
-    assert StepFrames.of(paper_trace()).choice.mode is StepMode.MEAN
-    assert StepFrames.of(stepless()).choice.mode is StepMode.ALL
+    assert StepView.of(paper_trace()).choice.mode is StepMode.MEAN
+    assert StepView.of(stepless()).choice.mode is StepMode.ALL
 
 
 @pytest.mark.parametrize("steps", ["mean", "each", "3"])
 def test_steps_of_a_trace_without_any_are_refused(steps: str) -> None:
     with pytest.raises(XspError, match="the trace has no steps"):
-        StepFrames.of(stepless(), steps)
+        StepView.of(stepless(), steps)
 
 
 def test_unknown_step_is_refused_with_the_known_ones() -> None:
     with pytest.raises(XspError, match=r"no step 9\. Its steps are 1, 2"):
-        StepFrames.of(paper_trace(), "9")
+        StepView.of(paper_trace(), "9")
 
 
 def test_latency_of_a_trace_without_steps_is_its_extent() -> None:
     # The launch starts at 3, the kernel ends at 15.
-    view = StepFrames.of(stepless())
+    view = StepView.of(stepless())
     assert run(find("A15"), view).table["model_latency_ns"].to_list() == [12]
     assert coverage.provenance(view)["model_latency_basis"] == "first start to last end of the trace"
 
@@ -58,7 +58,7 @@ def test_mean_leaves_out_a_step_that_the_profiler_only_opened() -> None:
         hand.step(number, start, length)
         if number < 3:
             hand.work("k", start + 10, 40, launch=start + 5, step=number)
-    view = StepFrames.of(hand.build())
+    view = StepView.of(hand.build())
     assert run(find("A10"), view).table["duration_ns"].to_list() == [40.0]
     assert run(find("A01"), view).table["latency_ns"].to_list() == [100.0]  # the range; from end of work to end of work
     assert "step_without_device_work" in coverage.ledger(view)["kind"].to_list()
@@ -69,7 +69,7 @@ def test_latency_without_device_work_takes_every_step() -> None:
     hand.run(0, batch_size=4)
     for number, start, length in ((1, 0, 100), (2, 100, 120), (3, 220, 170)):
         hand.step(number, start, length)
-    table = run(find("A01"), StepFrames.of(hand.build())).table
+    table = run(find("A01"), StepView.of(hand.build())).table
     assert table.select("latency_ns", "median_ns").rows() == [(120.0, 120.0)]
     assert table["low_ns"][0] >= 100
     assert table["high_ns"][0] <= 170
@@ -81,7 +81,7 @@ def test_trimmed_mean_over_five_steps_drops_the_outlier() -> None:
     for number, duration in enumerate((10, 11, 12, 13, 1000)):
         hand.step(number, number * 5000, 5000)
         hand.work("k", number * 5000 + 10, duration, launch=number * 5000 + 5, step=number)
-    assert run(find("A10"), StepFrames.of(hand.build())).table["duration_ns"].to_list() == [12.0]
+    assert run(find("A10"), StepView.of(hand.build())).table["duration_ns"].to_list() == [12.0]
 
 
 def test_same_named_kernels_are_aligned_by_launch_not_by_start() -> None:
@@ -92,5 +92,5 @@ def test_same_named_kernels_are_aligned_by_launch_not_by_start() -> None:
         hand.step(number, begin, 1000)
         for at, (start, duration) in enumerate(zip(starts, (10, 500), strict=True)):
             hand.work("k", start, duration, launch=begin + 2 + at * 8, step=number, stream_id=at, grid=1)
-    table = run(find("A08"), StepFrames.of(hand.build())).table
+    table = run(find("A08"), StepView.of(hand.build())).table
     assert table["duration_ns"].to_list() == [10.0, 500.0]

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.work_metrics import two_operators, with_metrics, work_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.users_work import with_work_models
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import integrity
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_an_operator_of_the_users_counts_with_all_inside_it(tmp_path: Path) -> N
 
 def test_class_and_precision_are_those_of_the_row(tmp_path: Path) -> None:
     trace = with_work_models(two_operators(tmp_path), [file_of(tmp_path, _MINE)])
-    table = run(find("B23"), StepFrames.of(trace)).table.filter(pl.col("operator") == "my::op")
+    table = run(find("B23"), StepView.of(trace)).table.filter(pl.col("operator") == "my::op")
     assert table.select("operator_class", "precision").rows() == [("attention", "bf16")]
 
 

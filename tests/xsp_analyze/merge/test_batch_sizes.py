@@ -28,11 +28,11 @@ from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.cohort.tables import models
 from xsp_analyze.core import run
 from xsp_analyze.figure.draw import draw
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.batches import batches
 from xsp_analyze.pages.report.page import render_answers
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import XspError, bundle
@@ -92,7 +92,7 @@ def fixture_profile(runs: list[Trace]) -> Trace:
 
 
 def _rows(trace: Trace, identifier: str, *columns: str) -> list[tuple[object, ...]]:
-    return run(find(identifier), StepFrames.of(trace)).table.select(columns).rows()
+    return run(find(identifier), StepView.of(trace)).table.select(columns).rows()
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_everything_else_is_of_the_optimal_batch_size(profile: Trace) -> None:
 @pytest.mark.parametrize(("batch", "steps"), [(16, None), (8, "all"), (4, "each")])
 def test_a_batch_size_is_answered_as_though_it_were_alone(runs: list[Trace], batch: int, steps: str | None) -> None:
     own = [trace for trace in runs if trace.frame("runs")["batch_size"][0] == batch]
-    together, alone = StepFrames.of(merge(runs, batch_size=batch), steps), StepFrames.of(merge(own), steps)
+    together, alone = StepView.of(merge(runs, batch_size=batch), steps), StepView.of(merge(own), steps)
     for analysis in ANALYSES:
         if analysis.id not in _BY_BATCH:
             assert _answer(together, analysis.id) == _answer(alone, analysis.id), analysis.id
@@ -144,7 +144,7 @@ def test_a_batch_size_is_answered_as_though_it_were_alone(runs: list[Trace], bat
         assert table.equals(run(find(identifier), alone).table.drop("is_optimal", strict=False)), identifier
 
 
-def _answer(frames: StepFrames, identifier: str) -> list[tuple[object, ...]]:
+def _answer(frames: StepView, identifier: str) -> list[tuple[object, ...]]:
     """The rows but for numbers of spans; none where the trace has nothing to answer with."""
     try:
         return run(find(identifier), frames).table.drop("span_id", strict=False).rows()
@@ -158,7 +158,7 @@ def test_the_batch_size_of_a_profile_is_the_user_s_choice(folder: Path, tmp_path
     assert main(["merge", str(folder), "--batch-size", "16", "-o", str(out)]) == 0
     trace = bundle.read(out)
     assert _rows(trace, "A10", "duration_ns") == [(200_000,)]
-    provenance = run(find("A10"), StepFrames.of(trace)).provenance["taken_from"]
+    provenance = run(find("A10"), StepView.of(trace)).provenance["taken_from"]
     assert isinstance(provenance, dict)
     assert provenance["other_batch_sizes"] == "batch sizes 4, 8 (all else is of 16)"
 
@@ -210,7 +210,7 @@ def test_a_run_that_does_not_tell_its_batch_size_is_of_the_one_chosen(tmp_path: 
 
 
 def test_findings_of_another_batch_size_do_not_stand_beside_the_numbers_of_this_one(profile: Trace) -> None:
-    details = run(find("A10"), StepFrames.of(profile)).ledger["detail"].to_list()
+    details = run(find("A10"), StepView.of(profile)).ledger["detail"].to_list()
     named = [text for text in details if "/ncu.csv" in text]
     assert len(named) == 2
     assert all("-8/" in text for text in named)

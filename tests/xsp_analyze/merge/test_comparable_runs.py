@@ -10,9 +10,9 @@ from tests.helpers.run_sets import merged, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.pages.report.answers import Answers
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
 from xsp_model import XspError
@@ -78,7 +78,7 @@ def test_a_second_run_of_a_level_is_not_dropped_in_silence(tmp_path: Path) -> No
 def test_without_a_layer_run_overhead_is_the_total_and_not_that_of_layers(tmp_path: Path) -> None:
     _write(tmp_path / "M", "M", step_durations_ns=_STEPS)
     _write(tmp_path / "MLG", "MLG", _trace(), step_durations_ns=[2 * step for step in _STEPS])
-    rows = run(find("B02"), StepFrames.of(merged(tmp_path))).table.select("level", "scope", "overhead_ns").rows()
+    rows = run(find("B02"), StepView.of(merged(tmp_path))).table.select("level", "scope", "overhead_ns").rows()
     assert rows == [("total", "model", 1_100.0)]
 
 
@@ -95,7 +95,7 @@ def _swept(folder: Path) -> None:
 
 
 def _throughput(profile: Trace) -> list[tuple[int, float, bool]]:
-    rows = run(find("A01"), StepFrames.of(profile)).table.select("batch_size", "throughput_per_s", "is_optimal")
+    rows = run(find("A01"), StepView.of(profile)).table.select("batch_size", "throughput_per_s", "is_optimal")
     return rows.rows()
 
 
@@ -112,7 +112,7 @@ def test_a_sweep_beside_a_profile_gives_throughput_and_nothing_else(tmp_path: Pa
     assert profile.frame("runs")["role"].cast(str).to_list() == roles
     assert _throughput(profile) == [(4, 4e6, False), (8, 8e6, True), (16, 8e6, False)]
     for identifier in ("A10", "A15", "B02", "A02"):
-        ours, theirs = (run(find(identifier), StepFrames.of(each)).table for each in (profile, alone))
+        ours, theirs = (run(find(identifier), StepView.of(each)).table for each in (profile, alone))
         assert ours.equals(theirs, null_equal=True), identifier
     assert Answers(profile).of_model()["batch_size"] == 8
 

@@ -15,8 +15,8 @@ from xsp.cli.main import main
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import XspError, bundle
@@ -87,7 +87,7 @@ def _equal(ours: object, value: object) -> bool:
 )
 def test_every_number_equals_the_answer(tool: Path, tmp_path: Path, seed: int, layers: int, steps: int) -> None:
     folder = _written(tool, tmp_path, seed=seed, layers=layers, steps=steps)
-    view = StepFrames.of(merged(folder))
+    view = StepView.of(merged(folder))
     for identifier, expected in _expected(folder).items():
         _compare(identifier, run(find(identifier), view).table.to_dicts(), expected)
     ideal = json.loads((folder / "expected.json").read_text())["ideal_arithmetic_intensity"]
@@ -117,7 +117,7 @@ def test_every_number_of_a_set_of_several_batch_sizes_equals_its_answer(tool: Pa
         own["A01"][0]["latency_per_input_ns"] = own["A01"][0]["latency_ns"] / batch
         own["A15"][0]["batch_size"] = batch
     for batch, own in expected.items():
-        frames = StepFrames.of(merge(runs, batch_size=batch))
+        frames = StepView.of(merge(runs, batch_size=batch))
         for identifier, keys in _KEYS.items():
             by_batch = keys == ("batch_size",)
             rows = [row for each in expected.values() for row in each[identifier]] if by_batch else own[identifier]
@@ -141,9 +141,9 @@ def _rows(printed: Any) -> list[dict[str, Any]]:  # noqa: ANN401 (JSON)
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_layer_that_read_less_than_its_input_is_flagged_and_only_there(tool: Path, tmp_path: Path, seed: int) -> None:
     plain = merged(_written(tool, tmp_path / "plain", seed=seed))
-    assert not [kind for kind in coverage.ledger(StepFrames.of(plain))["kind"] if kind.startswith("sanity_dram")]
+    assert not [kind for kind in coverage.ledger(StepView.of(plain))["kind"] if kind.startswith("sanity_dram")]
     folder = _written(tool, tmp_path / "flat", seed=seed, variant="flat-bytes")
-    view = StepFrames.of(merged(folder))
+    view = StepView.of(merged(folder))
     (flag,) = [row for row in coverage.ledger(view).to_dicts() if row["kind"].startswith("sanity_dram")]
     assert (flag["kind"], flag["severity"], flag["count"]) == ("sanity_dram_read_bytes", "warning", 1)
     expected = _expected(folder)
@@ -186,7 +186,7 @@ def test_a_kernel_that_autotuning_replaced_has_no_counters_if_the_set_is_merged_
 ) -> None:
     folder, profile = _written(tool, tmp_path / "set", seed=seed, variant="autotuned"), tmp_path / "P.xsp"
     assert main(["merge", str(folder), "-o", str(profile), "--min-match", "0.5"]) == 0
-    view = StepFrames.of(bundle.read(profile))
+    view = StepView.of(bundle.read(profile))
     kernels = run(find("A08"), view).table.filter(kind="kernel")
     for column in ("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy", "memory_bound"):
         assert kernels[column].is_null().to_list() == [True] + [False] * (kernels.height - 1)

@@ -31,7 +31,7 @@ from tests.helpers.run_sets import DRAM, FLOPS, OCCUPANCY, merged, write_counter
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,14 +118,14 @@ def _counters(folder: Path) -> None:
 
 
 @pytest.fixture(name="view", scope="module")
-def fixture_view(tmp_path_factory: pytest.TempPathFactory) -> StepFrames:
+def fixture_view(tmp_path_factory: pytest.TempPathFactory) -> StepView:
     folder = tmp_path_factory.mktemp("set")
     write_run(folder / "M", "M", step_durations_ns=_durations(70_000), **_MODEL)
     write_run(folder / "ML", "ML", _layer_run(), serialized=True, **_MODEL)
     write_run(folder / "MLG", "MLG", _asynchronous_run(), serialized=False, **_MODEL)
     write_run(folder / "MLG-serialised", "MLG", _serialised_run(), serialized=True, **_MODEL)
     _counters(folder)
-    return StepFrames.of(merged(folder))
+    return StepView.of(merged(folder))
 
 
 _FLOP = ("flop_count", "dram_read_bytes", "dram_write_bytes", "achieved_occupancy")
@@ -133,9 +133,7 @@ _DERIVED = ("arithmetic_intensity", "flop_per_s", "memory_bound")
 _NO = (None,) * 7
 
 
-def _equals(
-    view: StepFrames, identifier: str, columns: tuple[str, ...], expected: Sequence[tuple[object, ...]]
-) -> None:
+def _equals(view: StepView, identifier: str, columns: tuple[str, ...], expected: Sequence[tuple[object, ...]]) -> None:
     rows = run(find(identifier), view).table.select(columns).rows()
     assert len(rows) == len(expected)
     for row, answer in zip(rows, expected, strict=True):
@@ -144,13 +142,13 @@ def _equals(
 
 
 @pytest.mark.slow
-def test_model_information(view: StepFrames) -> None:
+def test_model_information(view: StepView) -> None:
     columns = ("batch_size", "latency_ns", "median_ns", "latency_per_input_ns", "throughput_per_s", "durations")
     expected = (4, 70_000.0, 70_000.0, 17_500.0, 4 / 70e-6, [70_000, 70_090, 69_970, 70_010, 69_990])
     _equals(view, "A01", columns, [expected])
 
 
-def test_layer_information(view: StepFrames) -> None:
+def test_layer_information(view: StepView) -> None:
     columns = ("layer_index", "layer_name", "layer_type", "latency_ns", "model_share", "allocated_bytes")
     expected = [
         (0, "Linear_0", "Linear", 30_000.0, 30 / 70, 4_096.0),
@@ -161,7 +159,7 @@ def test_layer_information(view: StepFrames) -> None:
     _equals(view, "A04", ("layer_index", "allocated_bytes"), [(0, 4_096.0), (1, 2_048.0), (2, None)])
 
 
-def test_layer_latency_and_its_spread(view: StepFrames) -> None:
+def test_layer_latency_and_its_spread(view: StepView) -> None:
     columns = ("layer_index", "latency_ns", "min_ns", "q1_ns", "median_ns", "q3_ns", "max_ns")
     expected = [
         (n, base, base - 30, base - 10, base, base + 10, base + 90)
@@ -170,14 +168,14 @@ def test_layer_latency_and_its_spread(view: StepFrames) -> None:
     _equals(view, "A03", columns, expected)
 
 
-def test_layers_by_type(view: StepFrames) -> None:
+def test_layers_by_type(view: StepView) -> None:
     _equals(view, "A05", ("layer_type", "count", "share"), [("Linear", 2, 2 / 3), ("ReLU", 1, 1 / 3)])
     expected = [("Linear", 50_000.0, 50 / 65), ("ReLU", 15_000.0, 15 / 65)]
     _equals(view, "A06", ("layer_type", "latency_ns", "share"), expected)
     _equals(view, "A07", ("layer_type", "allocated_bytes", "share"), [("Linear", 6_144.0, 1.0), ("ReLU", None, None)])
 
 
-def test_kernel_information(view: StepFrames) -> None:
+def test_kernel_information(view: StepView) -> None:
     columns = ("layer_index", "layer_name", "kernel_name", "kind", "grid", "block", "duration_ns", *_FLOP, *_DERIVED)
     gemm, block = ("gemm", "kernel", [4, 1, 1]), [128, 1, 1]
     expected = [
@@ -190,7 +188,7 @@ def test_kernel_information(view: StepFrames) -> None:
     _equals(view, "A08", columns, expected)
 
 
-def test_kernel_roofline(view: StepFrames) -> None:
+def test_kernel_roofline(view: StepView) -> None:
     columns = ("execution", "precision", "ideal_intensity", "roof_flop_per_s", "roof_share", "bound", "roof")
     compute = ("compute", "fp32 peak of GPU on paper (given by the user)")
     memory = ("memory", "DRAM bandwidth of GPU on paper (given by the user)")
@@ -214,7 +212,7 @@ _BY_LAYER = [
 _GEMM_OCCUPANCY = (0.50 * 10 + 0.25 * 6 + 0.80 * 8) / 24
 
 
-def test_kernels_by_name(view: StepFrames) -> None:
+def test_kernels_by_name(view: StepView) -> None:
     columns = ("kernel_name", "kind", "count", "duration_ns", "model_share", *_FLOP, *_DERIVED)
     gemm = (9.2e6, 180e3, 110e3, _GEMM_OCCUPANCY, 9.2e6 / 290e3, 9.2e6 / 24e-6, False)
     expected = [
@@ -225,7 +223,7 @@ def test_kernels_by_name(view: StepFrames) -> None:
     _equals(view, "A10", columns, expected)
 
 
-def test_kernels_by_layer(view: StepFrames) -> None:
+def test_kernels_by_layer(view: StepView) -> None:
     columns = ("layer_index", "layer_latency_ns", "kernel_count", "kernel_duration_ns", "non_kernel_ns")
     expected = [
         (0, 30_000.0, 2.0, 16_000.0, 14_000.0, *_BY_LAYER[0]),
@@ -238,7 +236,7 @@ def test_kernels_by_layer(view: StepFrames) -> None:
     _equals(view, "A13", ("kernel_share", "non_kernel_share"), shares)
 
 
-def test_layer_roofline(view: StepFrames) -> None:
+def test_layer_roofline(view: StepView) -> None:
     columns = ("layer_index", "precision", "arithmetic_intensity", "flop_per_s", "roof_share", "bound")
     expected = [
         (0, "fp32", 24.0, 3.75e11, 0.375, "compute"),
@@ -248,7 +246,7 @@ def test_layer_roofline(view: StepFrames) -> None:
     _equals(view, "A14", columns, expected)
 
 
-def test_kernels_by_model(view: StepFrames) -> None:
+def test_kernels_by_model(view: StepView) -> None:
     columns = ("batch_size", "model_latency_ns", "kernel_count", "kernel_duration_ns", "gpu_share", *_FLOP, *_DERIVED)
     occupancy = (_GEMM_OCCUPANCY * 24 + 0.90 * 4) / 28
     counters = (9.24e6, 260e3, 190e3, occupancy, 9.24e6 / 450e3, 9.24e6 / 28e-6, False)
@@ -256,7 +254,7 @@ def test_kernels_by_model(view: StepFrames) -> None:
     _equals(view, "A15", ("precision", "roof_share", "bound"), [("fp32", 0.33, "compute")])
 
 
-def test_profiling_overhead(view: StepFrames) -> None:
+def test_profiling_overhead(view: StepView) -> None:
     columns = ("level", "scope", "baseline_ns", "measured_ns", "overhead_ns")
     expected = [
         ("layer", "model", 70_000.0, 76_000.0, 6_000.0),
@@ -269,7 +267,7 @@ def test_profiling_overhead(view: StepFrames) -> None:
     _equals(view, "B02", columns, expected)
 
 
-def test_the_ledger_says_that_parents_were_resolved_and_finds_nothing_insane(view: StepFrames) -> None:
+def test_the_ledger_says_that_parents_were_resolved_and_finds_nothing_insane(view: StepView) -> None:
     ledger = {row["kind"]: row for row in run(find("B01"), view).table.to_dicts()}
     assert ledger["parent_resolved"]["count"] == 10
     assert "5 of them another one" in ledger["parent_resolved"]["detail"]

@@ -13,8 +13,8 @@ import pytest
 
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.merge.merge import merge
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_model import bundle
@@ -72,20 +72,20 @@ def test_every_layer_of_one_run_is_found_in_the_other(profile: Trace) -> None:
 
 
 def test_model_latency_is_of_the_run_without_a_profiler(runs: Path, profile: Trace) -> None:
-    latency = StepFrames.of(profile).run_latencies["latency_ns"].to_list()
+    latency = StepView.of(profile).run_latencies["latency_ns"].to_list()
     assert latency == [pytest.approx(_trimmed_mean(_durations_ns(runs / "m")), rel=1e-9)]
 
 
 def test_layer_latency_is_of_the_layer_run(runs: Path, profile: Trace) -> None:
-    view = StepFrames.of(profile)
-    alone = StepFrames.of(merge(read_run_set(runs / "ml", Options())))
+    view = StepView.of(profile)
+    alone = StepView.of(merge(read_run_set(runs / "ml", Options())))
     assert view.layers.height == _LAYERS
     assert view.layers["latency_ns"].to_list() == pytest.approx(alone.layers["latency_ns"].to_list(), rel=1e-9)
     assert view.of_trace.roles.layers != view.of_trace.roles.model
 
 
 def test_overhead_is_what_each_level_adds_to_the_one_before(runs: Path, profile: Trace) -> None:
-    rows = run(profiling_overhead, StepFrames.of(profile)).table
+    rows = run(profiling_overhead, StepView.of(profile)).table
     overall = {row["level"]: row for row in rows.filter(scope="model").iter_rows(named=True)}
     assert list(overall) == ["layer", "kernel", "total"]
     assert overall["total"]["baseline_ns"] == pytest.approx(_trimmed_mean(_durations_ns(runs / "m")))

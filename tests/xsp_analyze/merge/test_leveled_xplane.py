@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.frameworks import python_with
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import bundle
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_a_profiled_step_lies_within_the_time_taken_around_it(runs: Path, profil
 
 
 def test_overhead_is_there_for_each_level_and_adds_up(profile: Trace) -> None:
-    rows = run(profiling_overhead, StepFrames.of(profile)).table.filter(scope="model")
+    rows = run(profiling_overhead, StepView.of(profile)).table.filter(scope="model")
     added = dict(rows.select("level", "overhead_ns").iter_rows())
     assert added["layer"] + added["kernel"] == pytest.approx(added["total"])
 

@@ -13,7 +13,7 @@ from xsp.opening import load
 from xsp.reading import Reading
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.run_set.run_set import is_run_set, rank_sets
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_ranks_stand_on_one_axis_by_the_times_they_state(job: Path) -> None:
 
 
 def test_latency_is_the_mean_of_the_ranks_and_device_time_their_sum(job: Path) -> None:
-    frames = StepFrames.of(load([str(job)], Reading(), lambda _: None))
+    frames = StepView.of(load([str(job)], Reading(), lambda _: None))
     assert run(find("A01"), frames).table["latency_ns"].to_list() == [1_100_000]  # of 1.0 and 1.2 ms
     assert run(find("A10"), frames).table["duration_ns"].sum() == 40_000 + 20_000
 

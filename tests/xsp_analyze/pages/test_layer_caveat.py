@@ -9,11 +9,11 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.answers import Answers
 from xsp_analyze.pages.report.summary import in_short
 from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.render.terminal import render
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -34,7 +34,7 @@ def _trace(in_layer_ns: int, outside_ns: int) -> Trace:
 def test_every_place_says_it_or_none_does(outside_ns: int, caveat: str) -> None:
     trace = _trace(26, outside_ns)
     assert summarise(trace).layer_caveat == caveat
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     sentence = next(line for line in in_short(Answers(trace)) if line.startswith("Layers of type"))
     assert sentence == f"Layers of type Logits take 100\u202f% of all layer time{', but ' + caveat if caveat else ''}."
     for identity in ("A05", "A06"):
@@ -44,4 +44,4 @@ def test_every_place_says_it_or_none_does(outside_ns: int, caveat: str) -> None:
 
 
 def test_other_tables_do_not_speak_of_layers() -> None:
-    assert "layer coverage" not in render(run(find("A10"), StepFrames.of(_trace(26, 974))))
+    assert "layer coverage" not in render(run(find("A10"), StepView.of(_trace(26, 974))))

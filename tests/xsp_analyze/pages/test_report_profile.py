@@ -14,12 +14,12 @@ from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.analyses.nsys.cuda_gpu_kern_sum import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.report.nested import longest, nested_timelines
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import time_tree
 from xsp_analyze.pages.report.trace_contents import summarise
 from xsp_analyze.render import terminal
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -100,19 +100,19 @@ def test_device_work_of_other_runs_counts_nowhere(trace: Trace, data: dict[str, 
     assert (summary.device_time_ns, summary.layer_call_count) == (6 * 30_000, 6)
     assert [d["activities"] for d in summary.devices] == [6]
     assert _block(data, "ledger", "shares")["parts"][0]["exact"] == "180\u202f000\u202fns in 6 activities"
-    rows = cuda_gpu_kern_sum.function(StepFrames.of(trace)).collect()
+    rows = cuda_gpu_kern_sum.function(StepView.of(trace)).collect()
     assert rows["count"].to_list() == [3, 3]
 
 
 def test_modules_have_calls_of_one_run_and_device_time_of_another(trace: Trace) -> None:
-    rows = run(find("B06"), StepFrames.of(trace)).table
+    rows = run(find("B06"), StepView.of(trace)).table
     assert rows["count"].to_list() == [1, 1]
     assert rows["host_ns"].to_list() == [45_000, 45_000]
     assert rows["device_sum_ns"].to_list() == [30_000, 30_000]
 
 
 def test_timelines_nest_layers_in_the_step_and_kernels_in_layers(trace: Trace) -> None:
-    model, layers, kernels = nested_timelines(StepFrames.of(trace))
+    model, layers, kernels = nested_timelines(StepView.of(trace))
     assert [t.duration_ns for t in (model, layers, kernels)] == [100_000, 110_000, 140_000]
     assert model.layers.is_empty()
     assert layers.layers.select("layer_name", "start_ns", "duration_ns", "depth").rows() == [
@@ -130,14 +130,14 @@ def test_the_figure_and_the_table_measure_a_step_alike(trace: Trace) -> None:
         builder.add(name, trace.frame(name))
     timed = {"run_id": [1, 1, 1], "step": [0, 1, 2], "duration_ns": [109_000] * 3}  # within spans of 110 us
     builder.add("step_times", pl.DataFrame(timed))
-    view = StepFrames.of(builder.build())
+    view = StepView.of(builder.build())
     rows = run(find("B02"), view).table.filter(level="layer", scope="model")
     assert rows.select("baseline_ns", "measured_ns").rows() == [(100_000, 109_000)]
     assert [line.duration_ns for line in nested_timelines(view)] == [100_000, 109_000, 140_000]
 
 
 def test_a_run_that_stands_in_is_drawn_once_at_its_own_level() -> None:
-    lines = nested_timelines(StepFrames.of(profile(without="model")))
+    lines = nested_timelines(StepView.of(profile(without="model")))
     assert [(t.level, t.duration_ns) for t in lines] == [("layers", 110_000), ("kernels", 140_000)]
 
 
@@ -193,7 +193,7 @@ def test_counters_stand_in_the_tables(data: dict[str, Any]) -> None:
 
 
 def test_the_terminal_names_the_file_of_each_number(trace: Trace) -> None:
-    last = terminal.render(run(find("A15"), StepFrames.of(trace))).splitlines()[-1]
+    last = terminal.render(run(find("A15"), StepView.of(trace))).splitlines()[-1]
     assert last.startswith(
         "model latency from run.json, layer latency from ml.json, kernels and device time from mlg.json,"
         " counters from ncu.csv; run count: 4;"

@@ -10,11 +10,11 @@ from tests.helpers.rank_traces import collective_args, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.experts import experts_by_block, experts_by_rank
 from xsp_analyze.ranks.job import open_job
 from xsp_analyze.ranks.tables import tables
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -96,7 +96,7 @@ def test_sends_and_receives_of_a_recorded_all_to_all_are_one(tmp_path: Path) -> 
         call = trace.runtime("cudaLaunchKernel", 1_000 + 6_000 * position, 5_000)
         trace.kernel(name, (position + 1) * _MS, _MS, correlation=call, args=args)
     linked = convert([trace.write(tmp_path / "trace.json")], Options())
-    table = run(find("B21"), StepFrames.of(linked, "all")).table
+    table = run(find("B21"), StepView.of(linked, "all")).table
     assert table.select("part", "duration_ns").rows() == [
         ("routing", _MS), ("dispatch", _MS), ("expert products", _MS), ("combine", _MS),
     ]  # fmt: skip

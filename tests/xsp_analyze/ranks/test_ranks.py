@@ -14,11 +14,11 @@ from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace, write_
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.ranks.page import findings, render
 from xsp_analyze.ranks.job import open_job
 from xsp_analyze.ranks.rank_facts import write_tables
 from xsp_analyze.ranks.tables import tables
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError, bundle
@@ -62,7 +62,7 @@ def test_transfer_and_wait_are_all_of_a_collective(job: Job) -> None:
 def test_kernels_are_the_sums_of_a10_over_ranks(job: Job) -> None:
     sums: dict[str, int] = {}
     for folder in job.folders.values():
-        table = run(find("A10"), StepFrames.of(bundle.read(folder / "trace.xsp"), "all")).table
+        table = run(find("A10"), StepView.of(bundle.read(folder / "trace.xsp"), "all")).table
         for name, duration in table.select("kernel_name", "duration_ns").iter_rows():
             sums[name] = sums.get(name, 0) + int(duration)
     kernels = job.by_kernel()

@@ -10,9 +10,9 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import Analysis, Column, Result, Role, run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import Screen, render
 from xsp_analyze.render.latex import escaped, render_many
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -85,7 +85,7 @@ def test_hostile_names_are_text() -> None:
 
 
 def test_tables_of_a_trace_have_units_in_their_headings_and_the_terminal_s_numbers() -> None:
-    frames = StepFrames.of(convert([_TRAINING], Options()))
+    frames = StepView.of(convert([_TRAINING], Options()))
     results = [run(find(name), frames) for name in ("A10", "B03", "A01")]
     document = render(results, "latex", Screen(rows=2)).decode()
     kernels, timeline, model = _tables(document)

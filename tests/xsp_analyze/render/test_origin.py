@@ -8,9 +8,9 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import Result, run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import Screen, render
 from xsp_analyze.render.origin import origin_line
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -19,7 +19,7 @@ _TRAINING = Path(__file__).resolve().parents[3] / "fixtures" / "torch_profiler" 
 
 @pytest.fixture(scope="module", name="answers")
 def fixture_answers() -> dict[str, Result]:
-    frames = StepFrames.of(convert([_TRAINING], Options()))
+    frames = StepView.of(convert([_TRAINING], Options()))
     return {name: run(find(name), frames) for name in ("A10", "A11", "B03", "cuda_gpu_kern_sum")}
 
 

@@ -15,8 +15,8 @@ from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.nsys.statistics import deviation
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.render import render_one
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -35,7 +35,7 @@ _REFUSED = "SKIPPED"  # how nsys says that a file lacks a table that it needs
 @pytest.mark.real
 @pytest.mark.parametrize("name", _FILES)
 def test_reports_are_printed_as_nsys_prints_them(real_dir: Path, name: str) -> None:
-    view = StepFrames.of(convert([real_dir / "nsys" / f"{name}.sqlite"], Options()), "all")
+    view = StepView.of(convert([real_dir / "nsys" / f"{name}.sqlite"], Options()), "all")
     compared = 0
     for file in sorted((real_dir / "reference" / "nsys_stats" / name).glob("*.csv.gz")):
         expected = gzip.decompress(file.read_bytes()).decode()
@@ -54,7 +54,7 @@ def test_five_runs_print_the_same_bytes(tmp_path: Path) -> None:
     reports = [report for report in NSYS_REPORTS if report.id.startswith("cuda")]
     printed = set()
     for _ in range(5):
-        view = StepFrames.of(convert([path], Options()))
+        view = StepView.of(convert([path], Options()))
         requested = [report for report in reports if all(view.has(need) for need in report.needs)]
         printed.add(b"".join(render_one(run(report, view), form) for report in requested for form in ("csv", "json")))
     assert len(printed) == 1

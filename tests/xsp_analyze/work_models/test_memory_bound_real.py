@@ -12,7 +12,7 @@ import pytest
 
 from xsp_analyze.frames.modelled_calls import is_modelled, is_view
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
-from xsp_analyze.frames.trace_frames import TraceFrames
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -53,7 +53,7 @@ def test_what_launches_work_is_no_view_and_has_a_model(name: str, real_dir: Path
 )
 def test_no_large_call_moves_more_than_memory_can(name: str, bytes_per_ns: float, real_dir: Path) -> None:
     """Of operands that no cache holds (over 60 MB); the peaks are AMD's and NVIDIA's data sheets'."""
-    frames = TraceFrames(convert([real_dir / "kineto" / name], Options()))
+    frames = TraceView(convert([real_dir / "kineto" / name], Options()))
     work, counted = frames.all_activities, frames.once(operator_calls)
     units = pl.DataFrame({"row": frames.once(call_of_work), "duration_ns": work["duration_ns"]})
     moved = pl.col("read_bytes") + pl.col("written_bytes")

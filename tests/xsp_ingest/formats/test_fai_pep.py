@@ -11,7 +11,7 @@ import pytest
 from xsp_analyze.catalog import find
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError
@@ -47,7 +47,7 @@ def _ledger(trace: Trace) -> dict[str, int]:
 
 def test_model_latency_is_the_nets_and_no_sum_of_operators(tmp_path: Path) -> None:
     trace = _measured(tmp_path / "a.log", 3.0)
-    frames = StepFrames.of(trace)
+    frames = StepView.of(trace)
     assert trace.frame("runs")["role"].to_list() == ["model", "layers"]
     assert run(find("A01"), frames).table["median_ns"][0] == pytest.approx(5_025_000)
     layers = run(find("A02"), frames).table
@@ -56,7 +56,7 @@ def test_model_latency_is_the_nets_and_no_sum_of_operators(tmp_path: Path) -> No
 
 
 def test_two_files_are_an_a_b_of_net_and_operators(tmp_path: Path) -> None:
-    sides = [[StepFrames.of(_measured(tmp_path / f"{ms}.log", ms))] for ms in (3.0, 4.0)]
+    sides = [[StepView.of(_measured(tmp_path / f"{ms}.log", ms))] for ms in (3.0, 4.0)]
     comparison = compare(*sides)
     assert comparison.latency.ratio == pytest.approx(6.025 / 5.025)
     changes = {row.name: row.difference_ns for row in comparison.level("layer")}

@@ -16,7 +16,7 @@ from tests.helpers.replays import replayed_run
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
@@ -79,7 +79,7 @@ def test_replayed_work_belongs_to_the_layer_that_its_annotation_names(
 
 def test_layers_have_the_path_and_the_kind_of_their_last_part_in_order_of_their_work(tmp_path: Path) -> None:
     trace = convert([_written(tmp_path / "trace.json", _by_hand)], Options())
-    table = run(find("A11"), StepFrames.of(trace)).table.filter(pl.col("layer_index").is_not_null())
+    table = run(find("A11"), StepView.of(trace)).table.filter(pl.col("layer_index").is_not_null())
     assert table.select("layer_index", "layer_name", "layer_type", "kernel_duration_ns").rows() == [
         (0, _WQ, "wq", 1_300.0), (1, _TENTH, "layers", 1_200.0)]  # fmt: skip
     assert trace.frame("layers")["path"].cast(pl.String).unique().sort().to_list() == [_TENTH, _WQ]

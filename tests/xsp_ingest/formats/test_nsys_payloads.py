@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.synth_nsys import NsightFile
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -94,7 +94,7 @@ def test_a_payload_says_communicator_and_size(
 
 def test_kernels_have_what_the_call_around_their_launch_says(tmp_path: Path) -> None:
     path = _export(tmp_path, ("ncclCommInitRank", _INIT), ("ncclAllReduce", _reduce(4096)))
-    table = run(find("B08"), StepFrames.of(convert([path], Options()), "all")).table
+    table = run(find("B08"), StepView.of(convert([path], Options()), "all")).table
     row = table.filter(pl.col("bytes").is_not_null()).row(0, named=True)
     assert (row["process_group"], row["group_size"], row["bytes"]) == (_GROUP, 4, 4096)
     assert row["bus_byte_per_s"] == pytest.approx(4096 / 40e-9 * 2 * 3 / 4)

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
@@ -69,7 +69,7 @@ def test_samples_of_the_runs_time_and_one_on_each_side_join_it(tmp_path: Path) -
 def test_energy_of_a_step_is_power_times_time(tmp_path: Path) -> None:
     # 2.5 to 4.5 ms at a power that rises evenly from 35 to 55 W: 2 ms at 45 W.
     trace = convert([_trace(tmp_path), _samples(tmp_path, *_powers(10, 20, 30, 40, 50, 60, 70))], Options())
-    model = run(find("B14"), StepFrames.of(trace)).table.row(0, named=True)
+    model = run(find("B14"), StepView.of(trace)).table.row(0, named=True)
     assert model["energy_j"] == pytest.approx(0.002 * 45)
     assert model["covered_share"] == 1
 

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError
@@ -47,7 +47,7 @@ def _trace(folder: Path) -> Path:
 
 
 def _shares(trace: Trace) -> dict[str, dict[str, Any]]:
-    return {row["resource"]: row for row in run(find("B37"), StepFrames.of(trace)).table.to_dicts()}
+    return {row["resource"]: row for row in run(find("B37"), StepView.of(trace)).table.to_dicts()}
 
 
 def test_shares_are_means_by_time_over_the_steps(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.analyses.b11_modelled_work import modelled_work
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -48,7 +48,7 @@ def test_a_compiled_region_is_a_range_of_the_application(tmp_path: Path) -> None
 
 
 def test_work_in_it_stands_with_its_own_operators(tmp_path: Path) -> None:
-    table = run(modelled_work, StepFrames.of(_trace(tmp_path))).table
+    table = run(modelled_work, StepView.of(_trace(tmp_path))).table
     assert dict(table.select("operator", "device_sum_ns").iter_rows()) == {
         "aten::mm": 30_000,
         "triton_poi_fused_add_0": 10_000,

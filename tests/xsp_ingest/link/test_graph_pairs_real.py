@@ -13,7 +13,7 @@ import pytest
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -124,7 +124,7 @@ def test_operators_of_replayed_kernels_are_those_around_their_launches(real_dir:
             calls.setdefault(unit["name"], set()).add(unit["ts"])
     assert device["vllm::moe_forward"] == 125_458_726
     trace = _paired(real_dir, VLLM[0], _path(real_dir, VLLM[1]))
-    rows = run(find("B11"), StepFrames.of(trace)).table.select("operator", "count", "device_sum_ns").rows()
+    rows = run(find("B11"), StepView.of(trace)).table.select("operator", "count", "device_sum_ns").rows()
     answered = {name: (count, time) for name, count, time in rows}
     eager = {"vllm::rocm_unquantized_gemm": (1, 346_637)}  # that of the logits, outside of every graph
     for name, time in device.items():

@@ -12,7 +12,7 @@ from tests.helpers.linked import converted, ledger_counts, named
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,13 +90,13 @@ BOUNDS: tuple[tuple[int, int, int | None], ...] = (
 def layers(trace: Trace) -> list[tuple[object, ...]]:
     """A11 without host times."""
     columns = ("layer_index", "layer_name", "kernel_count", "kernel_duration_ns")
-    return run(find("A11"), StepFrames.of(trace)).table.select(columns).rows()
+    return run(find("A11"), StepView.of(trace)).table.select(columns).rows()
 
 
 def modules(trace: Trace) -> list[tuple[object, ...]]:
     """B06: path, phase, host and own host time, device time and own device time."""
     columns = ("module_path", "phase", "host_ns", "self_host_ns", "device_sum_ns", "self_device_sum_ns")
-    return run(find("B06"), StepFrames.of(trace)).table.select(columns).rows()
+    return run(find("B06"), StepView.of(trace)).table.select(columns).rows()
 
 
 def phases(trace: Trace) -> list[str]:

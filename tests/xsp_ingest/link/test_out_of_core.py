@@ -15,7 +15,7 @@ from benchmarks import generate
 from tests.helpers.fixture_cases import SOUND, every, trace_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
@@ -89,7 +89,7 @@ def test_a_grown_trace_and_its_answers_are_the_same(
         bundle.write(converted, tmp_path / "found.xsp")
         opened = bundle.read(tmp_path / "found.xsp")
         for identity in ("A01", "A02", "A08", "A10", "A11", "A15", "B01", "B03"):
-            ours, theirs = (run(find(identity), StepFrames.of(trace)).table for trace in (opened, expected))
+            ours, theirs = (run(find(identity), StepView.of(trace)).table for trace in (opened, expected))
             assert ours.equals(theirs), identity
 
 

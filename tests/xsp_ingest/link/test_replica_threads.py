@@ -10,7 +10,7 @@ from tests.helpers.linked import converted, named
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def parallel(*, recorded: bool) -> KinetoTrace:
 
 def modules(trace: Trace) -> dict[tuple[str, str], tuple[int, int]]:
     """B06: by module and phase device time and its own."""
-    table = run(find("B06"), StepFrames.of(trace)).table
+    table = run(find("B06"), StepView.of(trace)).table
     rows = table.select("module_path", "phase", "device_sum_ns", "self_device_sum_ns").rows()
     return {(path, phase): (total, own) for path, phase, total, own in rows}
 
@@ -63,7 +63,7 @@ def test_kernels_that_replicas_launch_are_of_the_call(tmp_path: Path) -> None:
     trace = converted(parallel(recorded=False), tmp_path)
     forward = 3 + 1_000 + 2_000 + 5
     assert modules(trace)["DataParallel_0", "forward"] == (forward, forward)
-    layers = run(find("A11"), StepFrames.of(trace)).table
+    layers = run(find("A11"), StepView.of(trace)).table
     assert layers.select("layer_name", "kernel_duration_ns").rows() == [("DataParallel_0", forward + 100)]
 
 

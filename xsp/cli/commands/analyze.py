@@ -23,8 +23,8 @@ from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
-    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.render import Screen
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["analyze"]
 
@@ -102,14 +102,14 @@ def analyze(
 
     Examples: `xsp analyze trace.json.gz -a A10`, `xsp analyze out.xsp -f csv -o tables/`.
     """
-    from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.trace.step_view import StepView  # noqa: PLC0415 (--help must not wait for polars)
 
     selected = _find(analyses or ())
     sources: list[str | Path] = [*inputs, *reading.files]
     check_tables_writable(output_format, output, sources)
     with Progress() as progress:
         only = _reads(selected, steps or serving_phase) if output_format is Formats.CSV else None
-        frames = StepFrames.of(load(inputs, reading, progress.note, cache=cache, only=only), steps, serving_phase)
+        frames = StepView.of(load(inputs, reading, progress.note, cache=cache, only=only), steps, serving_phase)
         results = _run(selected, frames, progress) if selected else _run_all(frames, progress)
         if output is not None:
             write_tables(results, output_format, output, sources, csv_raw=csv_raw)
@@ -137,7 +137,7 @@ def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequ
     return {kind: tuple(columns) for kind, columns in merged.items()}
 
 
-def _run(selected: Sequence[Analysis], frames: StepFrames, progress: Progress) -> list[Result]:
+def _run(selected: Sequence[Analysis], frames: StepView, progress: Progress) -> list[Result]:
     from xsp_analyze.core import run  # noqa: PLC0415
 
     results = []
@@ -147,7 +147,7 @@ def _run(selected: Sequence[Analysis], frames: StepFrames, progress: Progress) -
     return results
 
 
-def _run_all(frames: StepFrames, progress: Progress) -> list[Result]:
+def _run_all(frames: StepView, progress: Progress) -> list[Result]:
     """Every analysis whose levels the trace holds; one line says which were left out."""
     from xsp_analyze.catalog import ANALYSES  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415

@@ -58,9 +58,9 @@ def findings(
         captures = [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)]
         from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings.text import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.frames.step_frames import StepFrames  # noqa: PLC0415
+        from xsp_analyze.trace.step_view import StepView  # noqa: PLC0415
 
-        advice = advise(StepFrames.of(trace, serving_phase=serving_phase), captures=captures)
+        advice = advise(StepView.of(trace, serving_phase=serving_phase), captures=captures)
     advice = advice[:top] if top else advice
     write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
     text = write(advice) if write else as_text(advice, _width())

@@ -94,10 +94,10 @@ def _printed(label: str, text: str) -> str:
 def _blocks(trace: Trace) -> list[tuple[str, str]]:
     """What a model has several times, the largest first."""
     from xsp_analyze.frames.repeated_blocks import in_short, repeated_blocks  # noqa: PLC0415
-    from xsp_analyze.frames.trace_frames import TraceFrames  # noqa: PLC0415
     from xsp_analyze.render.shown import clean  # noqa: PLC0415
+    from xsp_analyze.trace.trace_view import TraceView  # noqa: PLC0415
 
-    named = in_short(repeated_blocks(TraceFrames(trace)))
+    named = in_short(repeated_blocks(TraceView(trace)))
     more = [f"and {thousands(len(named) - _MAX_BLOCKS)} more (xsp analyze -a B28)"] if len(named) > _MAX_BLOCKS else []
     return [("blocks" if not at else "", clean(text)) for at, text in enumerate([*named[:_MAX_BLOCKS], *more])]
 

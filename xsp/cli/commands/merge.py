@@ -132,7 +132,7 @@ def merge(
 
 def _on_batch_sizes(profile: Trace) -> list[str]:
     """Which batch size analyses are of, where the runs are of several."""
-    from xsp_analyze.frames.roles import roles_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.trace.roles import roles_of  # noqa: PLC0415 (--help must not wait for polars)
 
     roles = roles_of(profile)
     if not roles.batch_sizes:

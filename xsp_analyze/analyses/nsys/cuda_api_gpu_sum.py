@@ -13,7 +13,7 @@ from xsp_analyze.core import analysis
 from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["cuda_api_gpu_sum"]
 
@@ -27,7 +27,7 @@ __all__ = ["cuda_api_gpu_sum"]
     columns=(*time_columns("the durations of the calls and operations", "Instances"), *OPERATION_COLUMNS),
     by_step=False,
 )
-def cuda_api_gpu_sum(frames: StepFrames) -> pl.LazyFrame:
+def cuda_api_gpu_sum(frames: StepView) -> pl.LazyFrame:
     """One row a function, kernel's name or kind of copy, or memset, most total time first, then by name."""
     called = call_times(frames.trace).with_columns(pl.col("name").cast(pl.String))
     named = called.select(printed_api_name().alias("operation"), "duration_ns", category=pl.lit("CUDA_API"))

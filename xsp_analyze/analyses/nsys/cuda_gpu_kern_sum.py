@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_kern_sum"]
@@ -34,6 +34,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_gpu_kern_sum(frames: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_kern_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kernel name, most total time first, then fewest instances, then by name."""
     return table(frames.trace)

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import deviation, integer, name_column
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_mem_size_sum"]
@@ -58,6 +58,6 @@ def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
     ),
     by_step=False,
 )
-def cuda_gpu_mem_size_sum(frames: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_mem_size_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kind of copy or memset, most bytes first, then by name."""
     return table(frames.trace)

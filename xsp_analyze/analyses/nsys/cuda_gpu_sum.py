@@ -12,7 +12,7 @@ from xsp_analyze.core import Role, analysis
 from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["OPERATION_COLUMNS", "cuda_gpu_sum", "device_operations", "summed"]
@@ -49,6 +49,6 @@ def summed(operations: pl.LazyFrame) -> pl.LazyFrame:
     columns=(*time_columns("the durations of the operations", "Instances"), *OPERATION_COLUMNS),
     by_step=False,
 )
-def cuda_gpu_sum(frames: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kernel's name or kind of copy, or memset, most total time first, then by name."""
     return summed(device_operations(frames.trace))

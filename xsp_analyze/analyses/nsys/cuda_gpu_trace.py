@@ -13,7 +13,7 @@ from xsp_analyze.core import Column, Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_trace"]
@@ -115,6 +115,6 @@ def _no_green_context() -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_gpu_trace(frames: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_trace(frames: StepView) -> pl.LazyFrame:
     """One row a kernel, copy or memset, in order of start; at the same time kernels, then copies, then memsets."""
     return with_runs(frames.trace, table(frames.trace))

@@ -12,7 +12,7 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_kern_exec_sum"]
@@ -71,6 +71,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_kern_exec_sum(frames: StepFrames) -> pl.LazyFrame:
+def cuda_kern_exec_sum(frames: StepView) -> pl.LazyFrame:
     """One row a process, thread, device, call and kernel name, longest mean total first, then by these keys."""
     return with_runs(frames.trace, table(frames.trace))

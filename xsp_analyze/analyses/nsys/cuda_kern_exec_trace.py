@@ -12,7 +12,7 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_kern_exec_trace"]
@@ -77,6 +77,6 @@ def _sizes(what: str) -> pl.Expr:
     ),
     by_step=False,
 )
-def cuda_kern_exec_trace(frames: StepFrames) -> pl.LazyFrame:
+def cuda_kern_exec_trace(frames: StepView) -> pl.LazyFrame:
     """One row a kernel and call that launched it, by the call's start, then the kernel's."""
     return with_runs(frames.trace, table(frames.trace))

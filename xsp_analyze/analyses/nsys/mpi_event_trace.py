@@ -12,7 +12,7 @@ from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.frames.library_spans import library_spans
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["mpi_event_trace"]
@@ -58,6 +58,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def mpi_event_trace(frames: StepFrames) -> pl.LazyFrame:
+def mpi_event_trace(frames: StepView) -> pl.LazyFrame:
     """One row a call of MPI, by start."""
     return with_runs(frames.trace, table(frames.trace))

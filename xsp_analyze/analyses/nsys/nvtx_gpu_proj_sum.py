@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, s
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_gpu_proj_sum"]
@@ -64,6 +64,6 @@ def _mean(name: str, doc: str, header: str) -> Column:
     ),
     by_step=False,
 )
-def nvtx_gpu_proj_sum(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_gpu_proj_sum(frames: StepView) -> pl.LazyFrame:
     """One row a range name and style, most projected time first, then by name."""
     return table(frames.trace)

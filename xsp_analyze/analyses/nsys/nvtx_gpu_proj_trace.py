@@ -12,7 +12,7 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_gpu_proj_trace"]
@@ -64,6 +64,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nvtx_gpu_proj_trace(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_gpu_proj_trace(frames: StepView) -> pl.LazyFrame:
     """One row a range that launched device work, by its number; the first row is for work launched in no range."""
     return with_runs(frames.trace, table(frames.trace))

@@ -13,7 +13,7 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_kern_sum"]
@@ -81,6 +81,6 @@ def _summary(rows: pl.DataFrame) -> pl.DataFrame:
     ),
     by_step=False,
 )
-def nvtx_kern_sum(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_kern_sum(frames: StepView) -> pl.LazyFrame:
     """One row a range name, style, process, thread and kernel name, by range and thread, most total time first."""
     return with_runs(frames.trace, table(frames.trace))

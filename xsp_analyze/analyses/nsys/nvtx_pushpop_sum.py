@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_pushpop_sum", "table_of_style"]
@@ -35,6 +35,6 @@ def table_of_style(trace: Trace, style: str) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nvtx_pushpop_sum(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_pushpop_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of ranges that were pushed and popped, most total time first, then by name."""
     return table_of_style(frames.trace, "PushPop")

@@ -15,7 +15,7 @@ from xsp_analyze.core import Role, analysis
 from xsp_model.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_pushpop_trace"]
@@ -94,6 +94,6 @@ def _of_thread(rows: pl.DataFrame) -> pl.DataFrame:
     ),
     by_step=False,
 )
-def nvtx_pushpop_trace(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_pushpop_trace(frames: StepView) -> pl.LazyFrame:
     """One row a range that was pushed and popped, by start, then duration."""
     return with_runs(frames.trace, table(frames.trace))

@@ -11,7 +11,7 @@ from xsp_analyze.core import analysis
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["nvtx_startend_sum"]
 
@@ -27,6 +27,6 @@ __all__ = ["nvtx_startend_sum"]
     ),
     by_step=False,
 )
-def nvtx_startend_sum(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_startend_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of ranges that were started and ended, most total time first, then by name."""
     return table_of_style(frames.trace, "StartEnd")

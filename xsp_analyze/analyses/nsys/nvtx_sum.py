@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.statistics import name_column, summary, time_colu
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_sum"]
@@ -35,6 +35,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nvtx_sum(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_sum(frames: StepView) -> pl.LazyFrame:
     """One row a range name and style, most total time first, then by name."""
     return table(frames.trace)

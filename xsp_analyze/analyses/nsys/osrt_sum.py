@@ -11,7 +11,7 @@ from xsp_analyze.core import analysis
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["osrt_sum"]
 
@@ -27,6 +27,6 @@ __all__ = ["osrt_sum"]
     ),
     by_step=False,
 )
-def osrt_sum(frames: StepFrames) -> pl.LazyFrame:
+def osrt_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name, most total time first, then by name."""
     return library_sum(frames.trace, "OS runtime")

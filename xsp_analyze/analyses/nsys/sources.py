@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from xsp_analyze.frames.roles import Roles, roles_of
+from xsp_analyze.trace.roles import Roles, roles_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:

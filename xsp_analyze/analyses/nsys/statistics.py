@@ -9,7 +9,7 @@ import polars.selectors as cs
 
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.timed_runs import timed_runs
+from xsp_analyze.trace.timed_runs import timed_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

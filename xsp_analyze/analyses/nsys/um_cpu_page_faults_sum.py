@@ -8,10 +8,10 @@ import polars as pl
 
 from xsp_analyze.analyses.nsys.statistics import integer, name_column
 from xsp_analyze.core import analysis
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["um_cpu_page_faults_sum"]
 
@@ -26,7 +26,7 @@ __all__ = ["um_cpu_page_faults_sum"]
     ),
     by_step=False,
 )
-def um_cpu_page_faults_sum(frames: StepFrames) -> pl.LazyFrame:
+def um_cpu_page_faults_sum(frames: StepView) -> pl.LazyFrame:
     """One row an instruction of the host that missed pages of unified memory, most faults first, then by name."""
     faults = timed(frames.trace, frames.trace.scan("page_faults")).filter(pl.col("device_id").is_null())
     rows = faults.group_by("instruction").agg(pl.col("count").sum())

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.unified_memory import by_page, hexadecimal
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["um_sum"]
 
@@ -34,7 +34,7 @@ def _megabytes(name: str, doc: str, header: str, unit: str = "byte") -> Column:
     ),
     by_step=False,
 )
-def um_sum(frames: StepFrames) -> pl.LazyFrame:
+def um_sum(frames: StepView) -> pl.LazyFrame:
     """One row an address, fastest migrations first, then by address; nsys stops at ten rows unless told otherwise."""
     rows = by_page(frames.trace).sort(-pl.col("byte_per_s"), "address", nulls_last=True).collect()
     return rows.with_columns(hexadecimal(rows["address"])).lazy()

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.nsys.unified_memory import by_page, hexadecimal
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["um_total_sum"]
 
@@ -40,7 +40,7 @@ _SUMS = ("to_device_bytes", "to_host_bytes", "host_faults", "device_faults")
     ),
     by_step=False,
 )
-def um_total_sum(frames: StepFrames) -> pl.LazyFrame:
+def um_total_sum(frames: StepView) -> pl.LazyFrame:
     """One row; nsys leaves the addresses open unless there were migrations both ways and faults on both sides."""
     sums = (pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum()).alias(c) for c in _SUMS)
     address = pl.col("address")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from xsp_model import Trace

@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.analyses.nsys.statistics import deviation, name_column
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import ordered_mean, quotient
-from xsp_analyze.frames.roles import roles_of
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.roles import roles_of
+from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.common import on_source_clock
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_api_sync"]
@@ -41,6 +41,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_api_sync(frames: StepFrames) -> pl.LazyFrame:
+def cuda_api_sync(frames: StepView) -> pl.LazyFrame:
     """One row a call of cudaDeviceSynchronize or cudaStreamSynchronize, longest first."""
     return table(frames.trace)

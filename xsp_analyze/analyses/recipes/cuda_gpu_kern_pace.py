@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.short_name import short_name
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_kern_pace"]
@@ -33,6 +33,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("kernel, without namespaces, template arguments and parameters", device=True),
     by_step=False,
 )
-def cuda_gpu_kern_pace(frames: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_kern_pace(frames: StepView) -> pl.LazyFrame:
     """One row a kernel, by name and run in order of start; the recipe gives those of one name."""
     return table(frames.trace)

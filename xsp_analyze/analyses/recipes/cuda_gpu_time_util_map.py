@@ -14,7 +14,7 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_gpu_time_util_map"]
@@ -56,6 +56,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     figure=FigureSpec("bars", x="bin_start_ns", y=("kernel_share",), title="Use of the GPU by kernels"),
     by_step=False,
 )
-def cuda_gpu_time_util_map(frames: StepFrames) -> pl.LazyFrame:
+def cuda_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
     return with_runs(frames.trace, table(frames.trace))

@@ -12,7 +12,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_memcpy_async"]
@@ -36,6 +36,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=copy_columns(),
     by_step=False,
 )
-def cuda_memcpy_async(frames: StepFrames) -> pl.LazyFrame:
+def cuda_memcpy_async(frames: StepView) -> pl.LazyFrame:
     """One row a copy that was asked for asynchronously and reads or writes pageable host memory, longest first."""
     return table(frames.trace)

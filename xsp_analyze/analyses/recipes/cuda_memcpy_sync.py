@@ -12,7 +12,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_memcpy_sync"]
@@ -39,7 +39,7 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=copy_columns(),
     by_step=False,
 )
-def cuda_memcpy_sync(frames: StepFrames) -> pl.LazyFrame:
+def cuda_memcpy_sync(frames: StepView) -> pl.LazyFrame:
     """One row a copy for which the host waited, copies of at most 64,000 bytes to a device left out; longest first.
 
     nsys also leaves out peer copies within one device, which our model does not tell from others.

@@ -13,7 +13,7 @@ from xsp_analyze.core import Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["cuda_memset_sync"]
@@ -42,6 +42,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def cuda_memset_sync(frames: StepFrames) -> pl.LazyFrame:
+def cuda_memset_sync(frames: StepView) -> pl.LazyFrame:
     """One row a fill of pinned or managed memory for which the host waited, longest first."""
     return table(frames.trace)

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.recipes.operations import GPU, operations
 from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["gpu_gaps"]
@@ -50,6 +50,6 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     ),
     by_step=False,
 )  # fmt: skip
-def gpu_gaps(frames: StepFrames) -> pl.LazyFrame:
+def gpu_gaps(frames: StepView) -> pl.LazyFrame:
     """One row a gap between the first and the last operation of a device in a process, longest first."""
     return table(frames.trace).with_columns(pl.col("row_number").cast(pl.Int64))

@@ -12,13 +12,13 @@ from xsp_analyze.analyses.recipes.common import FILE, with_file
 from xsp_analyze.analyses.recipes.heatmap import BINS, sessions
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.analyses.recipes.heatmap import Session
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["gpu_metric_util_map"]
@@ -87,6 +87,6 @@ def _columns() -> Mapping[str, Column]:
     figure=FigureSpec("bars", x="bin_start_ns", y=("sm_active_share",), title="Multiprocessors with work"),
     by_step=False,
 )
-def gpu_metric_util_map(frames: StepFrames) -> pl.LazyFrame:
+def gpu_metric_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, device and thirtieth of the longest capture that has samples, in that order."""
     return with_runs(frames.trace, table(frames.trace))

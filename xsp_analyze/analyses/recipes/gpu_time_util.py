@@ -16,7 +16,7 @@ from xsp_analyze.core import Column, Role, analysis
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["gpu_time_util"]
@@ -81,6 +81,6 @@ def _low(group: pl.DataFrame) -> Iterator[tuple[object, ...]]:
     ),
     by_step=False,
 )
-def gpu_time_util(frames: StepFrames) -> pl.LazyFrame:
+def gpu_time_util(frames: StepView) -> pl.LazyFrame:
     """One row a stretch between the first and the last operation of a device in a process, least used first."""
     return table(frames.trace)

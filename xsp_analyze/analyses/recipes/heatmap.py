@@ -12,7 +12,7 @@ import polars as pl
 from xsp_analyze.analyses.nsys.sources import kernels
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.operations import GPU
-from xsp_analyze.frames.timed_runs import timed_runs
+from xsp_analyze.trace.timed_runs import timed_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

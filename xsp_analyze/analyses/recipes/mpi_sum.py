@@ -12,7 +12,7 @@ from xsp_analyze.core import analysis
 from xsp_analyze.frames.library_spans import library_calls
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["mpi_sum"]
 
@@ -24,7 +24,7 @@ __all__ = ["mpi_sum"]
     columns=described_columns(name_column("text", "Name of the call.", "Text"), "the durations of the calls"),
     by_step=False,
 )
-def mpi_sum(frames: StepFrames) -> pl.LazyFrame:
+def mpi_sum(frames: StepView) -> pl.LazyFrame:
     """One row a function of MPI, by name; calls without duration are left out."""
     calls = library_calls(frames.trace, "MPI")
     return described(calls.select("run_id", "duration_ns", text=pl.col("name").cast(pl.String)), "text")

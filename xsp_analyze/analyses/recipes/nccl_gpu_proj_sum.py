@@ -14,7 +14,7 @@ from xsp_analyze.core import analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nccl_gpu_proj_sum"]
@@ -39,6 +39,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     ),
     by_step=False,
 )
-def nccl_gpu_proj_sum(frames: StepFrames) -> pl.LazyFrame:
+def nccl_gpu_proj_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of NCCL's ranges that launched work, by name."""
     return table(frames.trace)

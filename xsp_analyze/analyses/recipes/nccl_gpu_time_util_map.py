@@ -17,7 +17,7 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nccl_gpu_time_util_map"]
@@ -76,6 +76,6 @@ def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl
     figure=FigureSpec("bars", x="bin_start_ns", y=("nccl_share", "compute_share"), title="Use of the GPU"),
     by_step=False,
 )
-def nccl_gpu_time_util_map(frames: StepFrames) -> pl.LazyFrame:
+def nccl_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
     return with_runs(frames.trace, table(frames.trace))

@@ -12,7 +12,7 @@ from xsp_analyze.analyses.recipes.common import closed_ranges, described, descri
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nccl_sum"]
@@ -32,6 +32,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=described_columns(name_column("text", "Name of the call.", "Text"), "the durations of the calls"),
     by_step=False,
 )
-def nccl_sum(frames: StepFrames) -> pl.LazyFrame:
+def nccl_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of NCCL's ranges, by name; ranges without duration are left out."""
     return table(frames.trace)

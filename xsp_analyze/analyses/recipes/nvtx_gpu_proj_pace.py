@@ -13,7 +13,7 @@ from xsp_model import Kind
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_gpu_proj_pace"]
@@ -33,6 +33,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("range, whatever its domain", device=True),
     by_step=False,
 )
-def nvtx_gpu_proj_pace(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_gpu_proj_pace(frames: StepView) -> pl.LazyFrame:
     """One row a range that launched work, by name and run in order of launch; the recipe gives those of one name."""
     return table(frames.trace)

@@ -11,7 +11,7 @@ from xsp_analyze.analyses.recipes.pace import pace, pace_columns
 from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
 __all__ = ["nvtx_pace"]
@@ -29,6 +29,6 @@ def table(trace: Trace) -> pl.LazyFrame:
     columns=pace_columns("range, whatever its domain"),
     by_step=False,
 )
-def nvtx_pace(frames: StepFrames) -> pl.LazyFrame:
+def nvtx_pace(frames: StepView) -> pl.LazyFrame:
     """One row a range that ended, by name and run in the file's order; the recipe gives those of one name."""
     return table(frames.trace)

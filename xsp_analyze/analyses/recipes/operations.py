@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.recipes.common import on_source_clock
-from xsp_analyze.frames.roles import roles_of
+from xsp_analyze.trace.roles import roles_of
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from xsp_analyze.core import FigureSpec, analysis
 if TYPE_CHECKING:
     import polars as pl
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["ucx_gpu_time_util_map"]
 
@@ -24,6 +24,6 @@ __all__ = ["ucx_gpu_time_util_map"]
     figure=FigureSpec("bars", x="bin_start_ns", y=("kernel_share", "call_share"), title="UCX and kernels"),
     by_step=False,
 )
-def ucx_gpu_time_util_map(frames: StepFrames) -> pl.LazyFrame:
+def ucx_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process and thirtieth of the longest capture, in that order."""
     return with_runs(frames.trace, call_map(frames.trace, "UCX"))

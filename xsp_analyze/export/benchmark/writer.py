@@ -14,7 +14,7 @@ import polars as pl
 from xsp_analyze.export.benchmark.inputs import inputs_of, shapes_of
 from xsp_analyze.export.rows import text
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.timed_runs import timed
 from xsp_model import Level, XspError
 from xsp_model.closest import closest
 from xsp_model.plain_text import clean

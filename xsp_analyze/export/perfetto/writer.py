@@ -13,7 +13,7 @@ from xsp_analyze.export.perfetto.stretches import Stretches
 from xsp_analyze.export.perfetto.tracks import OnTracks
 from xsp_analyze.export.rows import rows, text
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.frames.timed_runs import capture_runs, timed, timed_runs
+from xsp_analyze.trace.timed_runs import capture_runs, timed, timed_runs
 from xsp_model import Level
 from xsp_model.tree import innermost
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, numbered
-from xsp_analyze.frames.timed_runs import timed
 from xsp_analyze.merge.kernel_names import base_name, normalised
+from xsp_analyze.trace.timed_runs import timed
 from xsp_model import Attribution, Kind
 
 if TYPE_CHECKING:

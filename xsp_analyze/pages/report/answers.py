@@ -9,9 +9,9 @@ import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class Answers:
 
     def __init__(self, trace: Trace, serving_phase: str | None = None) -> None:
         self.trace = trace
-        self.per_step = StepFrames.of(trace, serving_phase=serving_phase)
-        self.all_steps = StepFrames(self.per_step.of_trace, "all")
+        self.per_step = StepView.of(trace, serving_phase=serving_phase)
+        self.all_steps = StepView(self.per_step.of_trace, "all")
         self._results: dict[tuple[str, bool], Result | str] = {}
         self._advice: dict[str, str] = {}
 

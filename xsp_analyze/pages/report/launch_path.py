@@ -11,8 +11,8 @@ import polars as pl
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
-from xsp_analyze.frames.roles import roles_of
 from xsp_analyze.pages.report.span_paths import above
+from xsp_analyze.trace.roles import roles_of
 from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:

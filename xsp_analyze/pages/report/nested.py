@@ -13,13 +13,13 @@ from xsp_analyze.frames.activities import device_activities, shapes_of
 from xsp_analyze.frames.kernel_means import aligned
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.model_time import timed_latency
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.steps import steps_of
+from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["LEVELS", "Timeline", "longest", "nested_timelines"]
 
@@ -45,7 +45,7 @@ class Timeline:
     kernels: pl.DataFrame
 
 
-def nested_timelines(frames: StepFrames) -> list[Timeline]:
+def nested_timelines(frames: StepView) -> list[Timeline]:
     """A timeline for every run that a level of the profile stands for; kernels are those of the serialised run."""
     roles = frames.of_trace.roles
     taken = (roles.model, roles.layers, roles.serialised_kernels)
@@ -58,12 +58,12 @@ def nested_timelines(frames: StepFrames) -> list[Timeline]:
     return timelines
 
 
-def _starts(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
+def _starts(frames: StepView, runs: Sequence[int]) -> pl.DataFrame:
     """The steps of these runs that spans mark, as `steps_of`: times around the model's call have no start."""
     return Roles.of(steps_of(frames.trace), runs)
 
 
-def _layers(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
+def _layers(frames: StepView, runs: Sequence[int]) -> pl.DataFrame:
     """The n-th call of a layer in one step and the n-th in another are averaged as one; without those that took none.
 
     A layer that was compiled away has no call that a box could show.
@@ -96,7 +96,7 @@ def _depths(boxes: pl.DataFrame) -> list[int]:
     return depths
 
 
-def _kernels(frames: StepFrames, runs: Sequence[int]) -> pl.DataFrame:
+def _kernels(frames: StepView, runs: Sequence[int]) -> pl.DataFrame:
     """Every execution of the mean step; empty in runs that are not asked for kernels."""
     starts = _starts(frames, runs)
     is_serialised = tuple(runs) == tuple(frames.of_trace.roles.serialised_kernels)

@@ -10,9 +10,9 @@ from xsp_analyze.render.units import count, duration, size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.roles import Roles
     from xsp_analyze.pages.report.answers import Answers
     from xsp_analyze.pages.report.trace_contents import Summary
+    from xsp_analyze.trace.roles import Roles
 
 __all__ = ["measured"]
 

@@ -19,8 +19,8 @@ from xsp_model import Attribution, Level
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.pages.report.span_paths import SpanPaths
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
@@ -50,7 +50,7 @@ HOST_COLUMNS = (
 )
 
 
-def device_parts(frames: StepFrames) -> pl.DataFrame:
+def device_parts(frames: StepView) -> pl.DataFrame:
     """One row a layer, operator path, library call and kernel: LAYER_KEY and WORK_COLUMNS, longest first in a layer.
 
     Numbers are those of A08: of a mean step, or of the whole trace.
@@ -122,7 +122,7 @@ def _ends(names: Sequence[str], *, both_ends: bool) -> str | None:
     return names[-1] if names else None
 
 
-def host_parts(frames: StepFrames) -> pl.DataFrame:
+def host_parts(frames: StepView) -> pl.DataFrame:
     """One row a layer and operator: LAYER_KEY and HOST_COLUMNS, longest of itself first in a layer.
 
     Times are per step where the frames are averaged (plain means), in the runs that layers are taken from.
@@ -156,7 +156,7 @@ def host_parts(frames: StepFrames) -> pl.DataFrame:
     )
 
 
-def _steps(frames: StepFrames, runs: Sequence[int]) -> int:
+def _steps(frames: StepView, runs: Sequence[int]) -> int:
     """Steps of one run that sums are divided by: runs are summed, as device time is."""
     if not frames.averaged:
         return 1

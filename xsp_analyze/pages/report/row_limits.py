@@ -16,7 +16,7 @@ from xsp_analyze.render.units import count, share
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["MAX_ROWS", "cut", "cut_executions"]
 
@@ -39,7 +39,7 @@ def cut(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tupl
     return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], max_rows)
 
 
-def cut_executions(frames: StepFrames, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
+def cut_executions(frames: StepView, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
     """As `cut` of A08, where there are more rows than that: the others, which may be millions, are not described."""
     order = listed_order(frames)
     duration = frames.executions["duration_ns"].gather(order)

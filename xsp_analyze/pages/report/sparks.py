@@ -12,8 +12,8 @@ from xsp_analyze.core import run
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_windows
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.render.units import counted
+from xsp_analyze.trace.roles import Roles
 from xsp_model import Attribution
 
 if TYPE_CHECKING:

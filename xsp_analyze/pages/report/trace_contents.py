@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.frames.roles import Roles, roles_of
-from xsp_analyze.frames.timed_runs import capture_runs, timed, timed_runs
 from xsp_analyze.render.units import FULL_COVERAGE, share
+from xsp_analyze.trace.roles import Roles, roles_of
+from xsp_analyze.trace.timed_runs import capture_runs, timed, timed_runs
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:

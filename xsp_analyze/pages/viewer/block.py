@@ -20,12 +20,12 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.pages.viewer.counter_lanes import CounterLane
     from xsp_analyze.pages.viewer.drawing import Drawing
     from xsp_analyze.pages.viewer.levels import Level
     from xsp_analyze.pages.viewer.opening import MedianStep
+    from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Positions
 
 __all__ = ["MAX_GAPS", "MAX_LAUNCHES", "Viewed", "about", "unclosed", "viewed", "viewer"]
@@ -61,7 +61,7 @@ class Viewed:
         return (self.drawing.begin, self.drawing.end) if self.median is None else (self.median.begin, self.median.end)
 
 
-def viewed(frames: StepFrames) -> Viewed:
+def viewed(frames: StepView) -> Viewed:
     """All that is drawn of a trace."""
     drawing, counters = _with_counters(drawing_of(frames.of_trace), counter_lanes(frames.of_trace))
     gaps, idle_known = gaps_of(frames.of_trace, drawing.lanes)

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.device_time import DEVICE
-from xsp_analyze.frames.timed_runs import timed
 from xsp_analyze.pages.viewer.columns import encoded
 from xsp_analyze.pages.viewer.lanes import Lane, Titles
 from xsp_analyze.render.shown import clean
+from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
-    from xsp_analyze.frames.trace_frames import TraceFrames
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Floats, Ints
 
 __all__ = ["CounterLane", "counter_lanes", "thinned"]
@@ -43,7 +43,7 @@ class CounterLane:
         return {"lane": lane, "unit": self.unit, "times": encoded(self.times, differences=True), "values": values}
 
 
-def counter_lanes(frames: TraceFrames) -> list[CounterLane]:
+def counter_lanes(frames: TraceView) -> list[CounterLane]:
     """Of each run what was sampled, by device and counter, then how much each device had waiting."""
     titles = Titles(frames.trace)
     keys = ("run_id", "device_id", "counter", "unit")
@@ -64,7 +64,7 @@ def _sampled(titles: Titles, key: tuple[Any, ...], rows: pl.DataFrame) -> Counte
     return CounterLane(lane, clean(unit), rows["time_ns"].to_numpy(), rows["value"].to_numpy())
 
 
-def _queues(frames: TraceFrames, titles: Titles) -> list[CounterLane]:
+def _queues(frames: TraceView, titles: Titles) -> list[CounterLane]:
     """How much work was launched on each device and had not started: of work whose launch is known."""
     work = frames.all_activities.select(*DEVICE, "call_start_ns", "start_ns").drop_nulls("call_start_ns")
     lanes = []

@@ -21,8 +21,8 @@ from xsp_model.arrays import lookup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_analyze.pages.viewer.lanes import Lane
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Positions
 
@@ -55,7 +55,7 @@ class Drawing:
     unclosed: int
 
 
-def drawing_of(frames: TraceFrames) -> Drawing:
+def drawing_of(frames: TraceView) -> Drawing:
     """Every closed span of the trace as a box."""
     spans = timed_spans(frames.trace)
     lanes, placed, limits = lanes_of(frames.trace, spans)
@@ -72,7 +72,7 @@ def drawing_of(frames: TraceFrames) -> Drawing:
     return Drawing(drawn, names, boxes, begin, end, unclosed)
 
 
-def _columns(frames: TraceFrames, spans: pl.LazyFrame) -> tuple[list[str], list[Positions]]:
+def _columns(frames: TraceView, spans: pl.LazyFrame) -> tuple[list[str], list[Positions]]:
     """All names; and of each span start, duration, name, tone, span and layer, the small numbers in small types."""
     names, name, layer = _names(frames.trace, spans)
     tones = _tones(frames, spans)
@@ -121,7 +121,7 @@ def _names(trace: Trace, spans: pl.LazyFrame) -> tuple[list[str], Positions, Pos
     return [clean(text) for text in (*texts, *texts_of_layers)], name.astype(np.int32), numbers[row]
 
 
-def _tones(frames: TraceFrames, spans: pl.LazyFrame) -> Positions:
+def _tones(frames: TraceView, spans: pl.LazyFrame) -> Positions:
     """For each span a position in VIEWER_TONES: by the class of device work, by level on the host."""
     at = {name: position for position, name in enumerate(VIEWER_TONES)}
     of_spans = spans.select("level", "is_work", "span_id").collect()

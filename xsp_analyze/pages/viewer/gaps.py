@@ -15,8 +15,8 @@ from xsp_analyze.pages.viewer.columns import encoded_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.trace_frames import TraceFrames
     from xsp_analyze.pages.viewer.lanes import Lane
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["Gaps", "causes", "gaps_of"]
@@ -61,7 +61,7 @@ def causes() -> list[dict[str, str]]:
     return [{"tone": IDLE_TONES[name], "text": IDLE[name]} for name in CAUSES]
 
 
-def gaps_of(frames: TraceFrames, lanes: Sequence[Lane]) -> tuple[Gaps, frozenset[int]]:
+def gaps_of(frames: TraceView, lanes: Sequence[Lane]) -> tuple[Gaps, frozenset[int]]:
     """The idle time of every device over its run, and the first lanes of the devices of which it is known.
 
     It is known of none where kernels ran one by one for their counters.

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import groups
-from xsp_analyze.frames.timed_runs import timed, timed_runs
 from xsp_analyze.pages.viewer.boxes import NONE
 from xsp_analyze.render.shown import clean
+from xsp_analyze.trace.timed_runs import timed, timed_runs
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.frames.roles import Roles
+from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.frames.step_frames import StepFrames
+    from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["MedianStep", "drawn_steps", "median_step"]
 
@@ -28,7 +28,7 @@ class MedianStep:
     end: int
 
 
-def median_step(frames: StepFrames) -> MedianStep | None:
+def median_step(frames: StepView) -> MedianStep | None:
     """Of the steps that the frames average, in the runs that kernels are taken from; None where there are none."""
     runs = list(frames.of_trace.roles.kernels)
     taken = _nearest(frames, runs)
@@ -42,7 +42,7 @@ def median_step(frames: StepFrames) -> MedianStep | None:
     return MedianStep(taken["step"], taken["duration_ns"], taken["basis"], begin, until)
 
 
-def _nearest(frames: StepFrames, runs: Sequence[int]) -> dict[str, Any] | None:
+def _nearest(frames: StepView, runs: Sequence[int]) -> dict[str, Any] | None:
     steps = Roles.of(frames.steps, runs) if frames.averaged else frames.steps.head(0)
     if steps.is_empty():
         return None
@@ -53,7 +53,7 @@ def _nearest(frames: StepFrames, runs: Sequence[int]) -> dict[str, Any] | None:
     return times.sort(distance, "step").row(0, named=True)
 
 
-def drawn_steps(frames: StepFrames) -> list[dict[str, int]]:
+def drawn_steps(frames: StepView) -> list[dict[str, int]]:
     """Every step that a span marks: number, run, begin and end in ns, in order of time."""
     steps = frames.of_trace.process_steps.group_by("run_id", "step").agg(
         pl.col("begin_ns").min().alias("begin"), pl.col("end_ns").max().alias("end")

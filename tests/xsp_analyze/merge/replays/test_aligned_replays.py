@@ -17,7 +17,7 @@ from tests.helpers.run_sets import merged, write_run
 from xsp.cli.main import main
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.step_frames import StepFrames
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import bundle
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_the_trace_says_how_it_is_known(tmp_path: Path) -> None:
 
 
 def test_times_are_of_the_replay_and_never_of_the_run_without_graphs(tmp_path: Path) -> None:
-    view = StepFrames.of(_profile(tmp_path, replayed_run(), eager_run()))
+    view = StepView.of(_profile(tmp_path, replayed_run(), eager_run()))
     by_layer = run(find("A11"), view).table
     assert by_layer.select("layer_name", "layer_latency_ns", "kernel_duration_ns").rows() == [
         ("Linear_0", 1_300.0, 1_300.0), ("Linear_1", 1_200.0, 1_200.0), ("ReLU_0", 400.0, 400.0)]  # fmt: skip
@@ -108,7 +108,7 @@ def test_times_are_of_the_replay_and_never_of_the_run_without_graphs(tmp_path: P
 
 def test_model_latency_is_of_the_replay_where_another_run_has_layers(tmp_path: Path) -> None:
     write_run(tmp_path / "m", "M", step_durations_ns=[50_000, 50_000, 50_000], **_FACTS)
-    view = StepFrames.of(_profile(tmp_path, replayed_run(), eager_run()))
+    view = StepView.of(_profile(tmp_path, replayed_run(), eager_run()))
     assert run(find("A15"), view).table["model_latency_ns"].to_list() == [50_000.0]
     overhead = run(find("B02"), view).table.select("level", "scope", "baseline_ns", "measured_ns").rows()
     assert overhead == [("total", "model", 50_000.0, 60_000.0)]
@@ -125,7 +125,7 @@ def test_a_run_of_layers_gives_its_identities(tmp_path: Path) -> None:
     profile = _profile(tmp_path, replayed_run(), eager_run())
     assert _time_by_layer(profile) == _IN_LAYERS
     assert profile.frame("runs")["role"].to_list() == ["layers", "kernels", "kernels, eager"]
-    by_layer = run(find("A11"), StepFrames.of(profile)).table
+    by_layer = run(find("A11"), StepView.of(profile)).table
     assert by_layer["layer_latency_ns"].to_list() == [29_000.0] * 3  # of the run that waits for the device
 
 
@@ -221,7 +221,7 @@ def test_without_steps_a_graph_is_looked_for_in_the_other_run(tmp_path: Path) ->
 
 def test_without_steps_a_layer_takes_what_its_work_takes_and_not_the_time_between_replays(tmp_path: Path) -> None:
     profile = _profile(tmp_path, replayed_run(marked=False), eager_run(steps=5))
-    table = run(find("A11"), StepFrames.of(profile, steps="all")).table
+    table = run(find("A11"), StepView.of(profile, steps="all")).table
     assert dict(table.select("layer_name", "layer_latency_ns").rows()) == _IN_LAYERS
 
 

@@ -14,9 +14,9 @@ from tests.helpers.viewer_columns import unpacked, unpacked_rows
 from xsp_analyze.analyses.b03_timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.viewer.block import about, viewed, viewer
 from xsp_analyze.pages.viewer.drawing import VIEWER_TONES
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -40,7 +40,7 @@ def _made(folder: Path) -> Trace:
 
 @pytest.fixture(name="viewed_trace", scope="module")
 def fixture_viewed_trace(tmp_path_factory: pytest.TempPathFactory) -> Viewed:
-    return viewed(StepFrames.of(_made(tmp_path_factory.mktemp("made"))))
+    return viewed(StepView.of(_made(tmp_path_factory.mktemp("made"))))
 
 
 def _boxes(viewed_trace: Viewed) -> list[tuple[str, int, str, str, int, int]]:
@@ -116,7 +116,7 @@ def test_idle_stretches_are_told_with_their_cause(viewed_trace: Viewed) -> None:
 
 
 def test_the_causes_of_a_step_add_up_to_its_idle_time(tmp_path: Path) -> None:
-    frames = StepFrames.of(small_trace(tmp_path), "each")
+    frames = StepView.of(small_trace(tmp_path), "each")
     viewed_trace = viewed(frames)
     table = run(timeline, frames).table
     assert table.height == 2
@@ -132,7 +132,7 @@ def test_the_causes_of_a_step_add_up_to_its_idle_time(tmp_path: Path) -> None:
 
 def test_it_opens_at_the_step_nearest_to_the_median_and_holds_the_hostile_name_as_text(tmp_path: Path) -> None:
     trace = small_trace(tmp_path)
-    block = viewer(viewed(StepFrames.of(trace)), "small.json")
+    block = viewer(viewed(StepView.of(trace)), "small.json")
     first = block["steps"][0]
     assert first["number"] == 0
     step = trace.frame("spans").filter(pl.col("step") == 0)
@@ -144,7 +144,7 @@ def test_it_opens_at_the_step_nearest_to_the_median_and_holds_the_hostile_name_a
 
 
 def test_layers_of_boxes_are_named(tmp_path: Path) -> None:
-    viewed_trace = viewed(StepFrames.of(small_trace(tmp_path)))
+    viewed_trace = viewed(StepView.of(small_trace(tmp_path)))
     rows = unpacked_rows(viewed_trace.drawing.boxes.encoded())
     names = viewed_trace.drawing.names
     layers = {names[row["name"]]: names[row["layer"]] if row["layer"] >= 0 else None for row in rows}
@@ -159,7 +159,7 @@ def test_ranks_are_named_where_there_are_several(tmp_path: Path) -> None:
         kineto = KinetoTrace(distributedInfo={"rank": rank, "world_size": 2})
         kineto.launch("gemm", 10_000, 50_000, 40_000)
         files.append(kineto.write(tmp_path / f"rank{rank}.json"))
-    drawing = viewed(StepFrames.of(convert(files, Options()))).drawing
+    drawing = viewed(StepView.of(convert(files, Options()))).drawing
     assert list(dict.fromkeys(lane.group for lane in drawing.lanes)) == [
         "rank 0, host", "rank 0, device 0", "rank 1, host", "rank 1, device 0",
     ]  # fmt: skip
@@ -169,6 +169,6 @@ def test_ranks_are_named_where_there_are_several(tmp_path: Path) -> None:
 def test_a_span_that_was_never_closed_is_counted_not_drawn(tmp_path: Path) -> None:
     trace = _made(tmp_path)
     open_end = pl.when(pl.col("name").cast(pl.String) != "aten::linear").then("duration_ns").alias("duration_ns")
-    block = viewer(viewed(StepFrames.of(trace.replaced({"spans": trace.frame("spans").with_columns(open_end)}))), "x")
+    block = viewer(viewed(StepView.of(trace.replaced({"spans": trace.frame("spans").with_columns(open_end)}))), "x")
     assert block["levels"][0]["boxes"]["count"] == 4
     assert "1 span was never closed" in block["left_out"]

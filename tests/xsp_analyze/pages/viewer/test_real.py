@@ -14,10 +14,10 @@ from tests.helpers.viewer_columns import unpacked_rows
 from xsp_analyze.analyses.b03_timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.pages.viewer.block import viewed, viewer
 from xsp_analyze.pages.viewer.ranges import range_statistics
 from xsp_analyze.pages.viewer.windows import Windows
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -43,7 +43,7 @@ def test_boxes_of_streams_are_the_file_s_kernels(real_dir: Path, name: str) -> N
     work = _work_of(real_dir / name)
     trace = convert([real_dir / name], Options())
     origin = trace.frame("runs")["clock_origin_ns"][0]
-    block = viewer(viewed(StepFrames.of(trace)), name)
+    block = viewer(viewed(StepView.of(trace)), name)
     drawn = [
         (box["start"], box["duration"], block["names"][box["name"]], block["lanes"][box["lane"]]["title"])
         for box in unpacked_rows(block["levels"][0]["boxes"])
@@ -58,7 +58,7 @@ def test_statistics_of_a_range_are_what_the_file_says(real_dir: Path, name: str)
     work = _work_of(real_dir / name)
     trace = convert([real_dir / name], Options())
     origin = trace.frame("runs")["clock_origin_ns"][0]
-    viewed_trace = viewed(StepFrames.of(trace))
+    viewed_trace = viewed(StepView.of(trace))
     begin, until = viewed_trace.opened
     begin, until = begin + (until - begin) // 3, begin + (until - begin) // 2
     expected = range_statistics(viewed_trace, Windows(viewed_trace.drawing.boxes).exact(begin, until), begin, until)
@@ -81,7 +81,7 @@ def test_statistics_of_a_range_are_what_the_file_says(real_dir: Path, name: str)
 @pytest.mark.parametrize("name", [*_KINETO, "kineto/cuda_graphs.json.gz", "nsys/h100_fsdp_2gpu.nsys2026_2.sqlite"])
 def test_the_causes_of_idle_time_add_up_to_those_of_b03(real_dir: Path, name: str) -> None:
     trace = convert([real_dir / name], Options())
-    frames = StepFrames.of(trace, "all")
+    frames = StepView.of(trace, "all")
     viewed_trace = viewed(frames)
     devices = {
         (lane.run, lane.device): at

@@ -16,7 +16,6 @@ from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import aligned, executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.frames.roles import Roles
 from xsp_analyze.frames.serving_steps import batch_of, of_phase, parsed_phase
 from xsp_analyze.frames.steps import (
     STEP_COLUMNS,
@@ -27,8 +26,9 @@ from xsp_analyze.frames.steps import (
     settled,
     without_stubs,
 )
-from xsp_analyze.frames.timed_runs import capture_runs
-from xsp_analyze.frames.trace_frames import TraceFrames
+from xsp_analyze.trace.roles import Roles
+from xsp_analyze.trace.timed_runs import capture_runs
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.step_annotations import ServingPhase
 
-__all__ = ["StepFrames"]
+__all__ = ["StepView"]
 
 T = TypeVar("T")
 
 
-class StepFrames:
+class StepView:
     """A trace over the steps chosen: `mean` (default where there are steps), `all`, `each` or one step's number."""
 
     def __init__(
         self,
-        of_trace: TraceFrames,
+        of_trace: TraceView,
         steps: StepChoice | str | None = None,
         serving_phase: ServingPhase | str | None = None,
     ) -> None:
@@ -68,16 +68,16 @@ class StepFrames:
     @classmethod
     def of(
         cls, trace: Trace, steps: StepChoice | str | None = None, serving_phase: ServingPhase | str | None = None
-    ) -> StepFrames:
+    ) -> StepView:
         """Those of a trace that no other choice of steps is looked at of."""
-        return cls(TraceFrames(trace), steps, serving_phase)
+        return cls(TraceView(trace), steps, serving_phase)
 
     @property
     def trace(self) -> Trace:
         """The trace itself."""
         return self.of_trace.trace
 
-    def once(self, compute: Callable[[StepFrames], T]) -> T:
+    def once(self, compute: Callable[[StepView], T]) -> T:
         """What the function answers for these frames, computed when first asked for."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
@@ -102,15 +102,15 @@ class StepFrames:
         return self._of_phase(self.of_trace.all_steps)
 
     @cached_property
-    def of_all_steps(self) -> StepFrames:
+    def of_all_steps(self) -> StepView:
         """The frames of all steps and of what is outside of them, which is what reports of other tools answer for."""
-        return self if self.choice.mode is StepMode.ALL else StepFrames(self.of_trace, StepMode.ALL)
+        return self if self.choice.mode is StepMode.ALL else StepView(self.of_trace, StepMode.ALL)
 
     @cached_property
-    def of_each_step(self) -> StepFrames:
+    def of_each_step(self) -> StepView:
         """The frames of every step by itself."""
         each = self.choice.mode is StepMode.EACH
-        return self if each else StepFrames(self.of_trace, StepMode.EACH, self.serving_phase)
+        return self if each else StepView(self.of_trace, StepMode.EACH, self.serving_phase)
 
     @property
     def by(self) -> Sequence[str]:
@@ -239,14 +239,14 @@ class StepFrames:
         return Roles.of(model_time.run_latencies(self.of_trace, self.choice.mode, Roles.of(self.steps, runs)), runs)
 
     @cached_property
-    def by_batch_size(self) -> Sequence[StepFrames]:
+    def by_batch_size(self) -> Sequence[StepView]:
         """These frames, then those of the profile's other batch sizes over the same choice of steps, if any."""
         others = (self._chosen_alike(each) for each in self.of_trace.at_other_batch_sizes)
         return [self, *(frames for frames in others if frames is not None)]
 
-    def _chosen_alike(self, of_trace: TraceFrames) -> StepFrames | None:
+    def _chosen_alike(self, of_trace: TraceView) -> StepView | None:
         try:
-            return StepFrames(of_trace, self.choice, self.serving_phase)
+            return StepView(of_trace, self.choice, self.serving_phase)
         except XspError:
             return None
 

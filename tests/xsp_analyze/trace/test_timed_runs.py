@@ -15,9 +15,9 @@ from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.core import run
 from xsp_analyze.export.exporter import Exporter, find
 from xsp_analyze.frames.coverage import provenance
-from xsp_analyze.frames.step_frames import StepFrames
-from xsp_analyze.frames.timed_runs import capture_runs, timed_runs
 from xsp_analyze.pages.report.trace_contents import summarise
+from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.trace.timed_runs import capture_runs, timed_runs
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -56,7 +56,7 @@ def pair_of_traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Tra
 def _answer(trace: Trace, identity: str) -> pl.DataFrame | str:
     one = next(each for each in ANALYSES if each.id == identity)
     try:
-        return run(one, StepFrames.of(trace)).table
+        return run(one, StepView.of(trace)).table
     except XspError as error:
         return str(error)
 
@@ -73,12 +73,12 @@ def test_what_does_not_speak_of_layers_is_the_same(identity: str, pair: tuple[Tr
 def test_captures_are_runs_that_no_time_is_taken_from(pair: tuple[Trace, Trace]) -> None:
     assert [capture_runs(trace) for trace in pair] == [[], [1]]
     assert timed_runs(pair[1])["run_id"].to_list() == [0]
-    assert StepFrames.of(pair[1]).of_trace.extents["run_id"].to_list() == [0]
+    assert StepView.of(pair[1]).of_trace.extents["run_id"].to_list() == [0]
 
 
 def test_the_provenance_counts_the_run_alone(pair: tuple[Trace, Trace]) -> None:
-    assert [provenance(StepFrames.of(trace))["run_count"] for trace in pair] == [1, 1]
-    sources = [provenance(StepFrames.of(trace))["sources"] for trace in pair]
+    assert [provenance(StepView.of(trace))["run_count"] for trace in pair] == [1, 1]
+    sources = [provenance(StepView.of(trace))["sources"] for trace in pair]
     assert [len(each) for each in sources if isinstance(each, list)] == [1, 2]
 
 

@@ -14,25 +14,25 @@ from xsp_analyze.frames.host_blocks import blocks_of
 from xsp_analyze.frames.kernel_classes import kernel_classes
 from xsp_analyze.frames.launches import waits_of
 from xsp_analyze.frames.load_tests import LoadTest, load_tests
-from xsp_analyze.frames.roles import Roles, roles_of
 from xsp_analyze.frames.serving_steps import serving_steps
 from xsp_analyze.frames.step_windows import QUEUED_NS, step_windows
 from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
-from xsp_analyze.frames.timed_runs import timed
+from xsp_analyze.trace.roles import Roles, roles_of
+from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xsp_model import Trace
 
-__all__ = ["TraceFrames"]
+__all__ = ["TraceView"]
 
 T = TypeVar("T")
 
 _CALL = ("call_start_ns", "call_end_ns")
 
 
-class TraceFrames:
+class TraceView:
     """What analyses share of a trace, independent of steps; of a profile of several batch sizes at one of them."""
 
     def __init__(self, trace: Trace, batch_size: int | None = None) -> None:
@@ -43,7 +43,7 @@ class TraceFrames:
         self._blocks: dict[int, pl.DataFrame] = {}
         self._computed: dict[object, object] = {}
 
-    def once(self, compute: Callable[[TraceFrames], T]) -> T:
+    def once(self, compute: Callable[[TraceView], T]) -> T:
         """What the function answers for this trace, computed when first asked for."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
@@ -55,9 +55,9 @@ class TraceFrames:
         return roles_of(self.trace, self._batch_size)
 
     @cached_property
-    def at_other_batch_sizes(self) -> Sequence[TraceFrames]:
+    def at_other_batch_sizes(self) -> Sequence[TraceView]:
         """The same of the profile's other batch sizes, smallest first."""
-        return [TraceFrames(self.trace, size) for size in self.roles.batch_sizes]
+        return [TraceView(self.trace, size) for size in self.roles.batch_sizes]
 
     @cached_property
     def marked_steps(self) -> pl.DataFrame:
