@@ -108,7 +108,7 @@ def document(
     summary: Summary, without: Mapping[str, Sequence[str]], recording: Sequence[Recording]
 ) -> dict[str, object]:
     """As `xsp info -f json` has it; times are ns, null is unknown."""
-    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "roles"}
+    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "view"}
     return {
         **held,
         "attributed": [asdict(one) for one in summary.attributed],

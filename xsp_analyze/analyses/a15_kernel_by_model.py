@@ -106,7 +106,7 @@ def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """One row a batch size with device time, latency and FP32's counters."""
-    batches = frames.trace.frame("runs").select("run_id", "batch_size")
+    batches = frames.of_trace.own_runs.table.select("run_id", "batch_size")
     executions = frames.once(filled_executions)
     sums = (
         executions.join(batches, on="run_id", how="left", maintain_order="left")
@@ -135,7 +135,7 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
 
 def _busy(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """busy_ns, and window_ns that it is of, over the devices of the runs of each batch size."""
-    batches = frames.trace.frame("runs").select("run_id", "batch_size")
+    batches = frames.of_trace.own_runs.table.select("run_id", "batch_size")
     parts = frames.once(device_time).parts.join(batches, on="run_id", how="left", maintain_order="left")
     return parts.group_by(keys, maintain_order=True).agg(ordered_sum(pl.col("busy_ns", "window_ns")))
 
@@ -150,7 +150,7 @@ def _share(frames: StepView) -> list[pl.Expr]:
     """Of a profile of levels the busy time is of another run than the latency, and kernels are what it is told by."""
     if frames.of_trace.is_one_by_one:
         return [pl.lit(None, pl.Float64).alias("gpu_share")]
-    if frames.of_trace.roles.leveled:
+    if frames.of_trace.is_leveled:
         share = ratio(pl.col("kernel_duration_ns"), pl.col("model_ns"))
         return [pl.when(False).then("busy_ns").alias("busy_ns"), share.alias("gpu_share")]  # noqa: FBT003 (never)
     return [pl.when(pl.col("window_ns") > 0).then(quotient(pl.col("busy_ns"), pl.col("window_ns"))).alias("gpu_share")]

@@ -11,7 +11,6 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.attributions import shared_out
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Phase
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def module_tree(frames: StepView) -> pl.LazyFrame:
     of the layers run (where it has modules), device work that of the kernels run. Where none was recorded, on a CPU,
     it is unknown. Where modules are the layers, what a module has of its own over all phases is what A11 gives it.
     """
-    tree = ModuleTree(frames.trace, frames.of_trace.roles)
+    tree = ModuleTree(frames.of_trace)
     work = _device(frames, tree)
     order = tree.calls.group_by(_MODULE).agg(pl.col("span_id", "depth").min())
     keys = [*frames.by, *_ROW]
@@ -95,8 +94,8 @@ def module_tree(frames: StepView) -> pl.LazyFrame:
 
 def _host(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     outermost = pl.col("duration_ns").filter(~pl.col("again"))
-    calls = Roles.of(tree.calls, frames.of_trace.roles.layers)
-    calls = Roles.of(tree.calls, frames.of_trace.roles.kernels) if calls.is_empty() else calls
+    calls = frames.of_trace.layer_runs.of(tree.calls)
+    calls = frames.of_trace.kernel_runs.of(tree.calls) if calls.is_empty() else calls
     per_step = calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
         _known_sum(outermost).alias("host_ns"),

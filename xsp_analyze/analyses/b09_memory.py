@@ -53,13 +53,12 @@ def _bytes(name: str, doc: str) -> Column:
 def memory(frames: StepView) -> pl.LazyFrame:
     """One row a run, device and counter of bytes, in this order; over the whole trace, whatever the steps."""
     samples = (
-        frames.trace.scan("counters")
+        frames.of_trace.own_runs.scan("counters")
         .filter(pl.col("unit") == "byte")
         .with_columns(pl.col("counter").cast(pl.String))
         .sort(TABLES["counters"].order, nulls_last=True)
         .collect()
     )
-    samples = frames.of_trace.roles.own(samples)
     held = pl.col("time_ns").shift(-1) - pl.col("time_ns")
     peak = pl.col("value").arg_max()
     series = samples.group_by(_SERIES, maintain_order=True).agg(

@@ -61,7 +61,7 @@ def critical_path(frames: StepView) -> pl.LazyFrame:
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
-    parts = [part for run in frames.of_trace.roles.kernels for part in _of_run(frames, run)]
+    parts = [part for run in frames.of_trace.kernel_runs for part in _of_run(frames, run)]
     links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
         links.with_columns(share_of_sum("duration_ns", ["run_id"]).alias("path_share"))
@@ -129,7 +129,7 @@ def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
 def _extent(frames: StepView, run: int) -> tuple[int, int]:
     """From the first to the last range of a step; of a run without steps from first to last of all its spans."""
     steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
-    spans = steps.lazy() if steps.height else frames.trace.scan("spans").filter(pl.col("run_id") == run)
+    spans = steps.lazy() if steps.height else frames.of_trace.kernel_runs.scan("spans").filter(pl.col("run_id") == run)
     end = pl.col("start_ns") + pl.col("host_ns" if steps.height else "duration_ns")
     first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
     return int(first), int(last)

@@ -141,17 +141,17 @@ def _one(values: pl.Series) -> str | None:
 
 
 def _profiled_batch_size(frames: StepView) -> int | None:
-    sizes = frames.of_trace.roles.own(frames.trace.frame("runs"))["batch_size"].drop_nulls().unique().to_list()
+    sizes = frames.of_trace.own_runs.frame("runs")["batch_size"].drop_nulls().unique().to_list()
     return sizes[0] if len(sizes) == 1 else None
 
 
 def _system(frames: StepView) -> str | None:
     """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
-    trace, others = frames.trace, list(frames.of_trace.roles.other_batches)
+    trace = frames.trace
     if described := _one(trace.frame("runs")["device_name"]):
         return described
-    worked = pl.col("attribution").is_not_null() & ~pl.col("run_id").is_in(others)
-    used = trace.scan("spans").filter(worked).select("run_id", "device_id").unique()
+    worked = pl.col("attribution").is_not_null()
+    used = frames.of_trace.own_runs.scan("spans").filter(worked).select("run_id", "device_id").unique()
     names = (
         used.join(trace.scan("devices").select("run_id", "device_id", "name").unique(), on=["run_id", "device_id"])
         .collect()["name"]
@@ -189,7 +189,7 @@ def _kernels(kernels: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if kernels is None:
         return {}
     own = frames.run_latencies["batch_size"].unique()
-    if frames.of_trace.roles.other_batches:
+    if frames.of_trace.has_other_batches:
         kernels = kernels.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
     first = kernels.row(0, named=True)
     work = _by_modelled_flop(kernels).row(0, named=True)
@@ -239,8 +239,7 @@ def _by_modelled_flop(rows: pl.DataFrame) -> pl.DataFrame:
 def _memory(frames: StepView, *, on_device: bool) -> dict[str, Any]:
     """The most memory in use at once: of a device where one worked, else of the host."""
     rows = (
-        frames.trace.scan("counters")
-        .filter(~pl.col("run_id").is_in(list(frames.of_trace.roles.other_batches)))
+        frames.of_trace.own_runs.scan("counters")
         .with_columns(pl.col("counter").cast(pl.String))
         .filter(pl.col("counter").is_in(_PEAK_COUNTERS), pl.col("device_id").is_not_null() == on_device)
         .select(pl.col("value").max())

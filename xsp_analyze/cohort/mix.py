@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import KernelClass, class_of_operator, operator_type
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Level
 from xsp_model.tree import outermost
 
@@ -62,20 +61,20 @@ def operator_mix(frames: StepView) -> Mix:
 
 def _of_operators(frames: StepView) -> Mix:
     runs = (
-        frames.of_trace.roles.kernels
+        frames.of_trace.kernel_runs
         if not frames.of_trace.all_activities.is_empty()
-        else frames.of_trace.roles.layers or frames.of_trace.roles.kernels
+        else frames.of_trace.layer_runs or frames.of_trace.kernel_runs
     )
     columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
     frame = frames.trace.scan("spans").select(columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
-    if not (is_operator & frame["run_id"].is_in(list(runs)).to_numpy()).any():
+    if not (is_operator & frame["run_id"].is_in(runs.ids).to_numpy()).any():
         return _of_layers(frames)
     top = outermost(frame["parent_id"].fill_null(-1).to_numpy(), is_operator)
     owned = frame.with_columns(pl.Series("top", top))
-    work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
+    work = runs.of(owned.filter(pl.col("attribution").is_not_null()))
     if work.is_empty():
-        own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
+        own = runs.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))))
         return _shares(_per_step(frames, _typed(own)), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})

@@ -38,7 +38,7 @@ def kernels(frames: StepView) -> Measured:
     work = frames.activities.rename({"name": "kernel_name"})
     per_step = work.with_columns(_keys(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
     return measured(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
-                     frames.of_trace.roles.kernels)  # fmt: skip
+                     frames.of_trace.kernel_runs)  # fmt: skip
 
 
 def kernel_classes(frames: StepView) -> Measured:

@@ -87,7 +87,7 @@ _COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
 def facts(views: Sequence[StepView]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     frames = views[0]
-    runs = pl.concat([v.of_trace.roles.own(v.trace.frame("runs")) for v in views])
+    runs = pl.concat([v.of_trace.own_runs.frame("runs") for v in views])
     frameworks = [name_and_version(str(f)) for f in runs["framework"].drop_nulls().unique().sort()]
     used = set(frames.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
@@ -106,7 +106,7 @@ def facts(views: Sequence[StepView]) -> Facts:
         captures=len(views),
         levels=", ".join(frames.trace.levels),
         layer_source=_joined(sources),
-        layer_basis=_joined(frames.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))["basis"].unique()
+        layer_basis=_joined(frames.of_trace.layer_runs.of(frames.of_trace.layer_bases)["basis"].unique()
                            .sort().to_list()) if has_layers else None,
         format=_joined(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip

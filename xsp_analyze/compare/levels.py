@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Kind, Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Floats
 
@@ -73,7 +73,7 @@ def layers(frames: StepView) -> Measured:
     )
     steps = frames.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
+    return measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.layer_runs)
 
 
 def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured:
@@ -103,7 +103,7 @@ def combined(frames: StepView, per_step: pl.DataFrame) -> Measured:
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
     sums = frames.combine(rows, ["key"], ["ns", "count"])
-    return measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
+    return measured(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.kernel_runs)
 
 
 def operators_by_layer(frames: StepView) -> pl.DataFrame:
@@ -137,7 +137,7 @@ def operator_calls(frames: StepView) -> pl.DataFrame:
         pl.Series("self_ns", np.maximum(own, 0)),
         is_operator.alias("is_operator"),
     )
-    return Roles.of(out, frames.of_trace.roles.kernels)
+    return frames.of_trace.kernel_runs.of(out)
 
 
 def measured(
@@ -146,18 +146,18 @@ def measured(
     mean: pl.Series,
     count: pl.Series,
     per_step: pl.DataFrame,
-    runs: Sequence[int],
+    runs: Runs,
 ) -> Measured:
     means = mean.cast(pl.Float64).fill_null(np.nan).to_numpy()
     counts = count.cast(pl.Float64).fill_null(np.nan).to_numpy()
     return Measured(labels, means, counts, _step_values(frames, labels["key"], per_step, runs))
 
 
-def _step_values(frames: StepView, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+def _step_values(frames: StepView, keys: pl.Series, per_step: pl.DataFrame, runs: Runs) -> Floats:
     """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
     if frames.choice.mode is not StepMode.MEAN:
         return np.empty((len(keys), 0))
-    steps = Roles.of(frames.steps, runs).sort("run_id", "step")
+    steps = runs.of(frames.steps).sort("run_id", "step")
     numbered = steps.with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
     height = int(numbered.group_by("run_id").len()["len"].min() or 0)  # type: ignore[arg-type]
     positions_of = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")

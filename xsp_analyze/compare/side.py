@@ -14,7 +14,6 @@ from xsp_analyze.compare.facts import Facts, facts
 from xsp_analyze.compare.layer_pairs import family
 from xsp_analyze.formulas import quotient
 from xsp_analyze.merge.kernels import kernel_work, template
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class Side:
     def one_step(self) -> pl.DataFrame:
         """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
         frames = self.views[0]
-        return template(Roles.of(kernel_work(frames.trace), frames.of_trace.roles.kernels))
+        return template(frames.of_trace.kernel_runs.of(kernel_work(frames.trace)))
 
     def work(self) -> pl.DataFrame:
         """Device time of a mean step in the first capture.

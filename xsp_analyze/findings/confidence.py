@@ -121,7 +121,7 @@ def _record_more(facts: Facts) -> str:
 )
 def no_modules(facts: Facts) -> Iterator[Observation]:
     """Layer source of the runs that layers are taken from."""
-    runs = facts.frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.frames.of_trace.roles.layers)))
+    runs = facts.frames.of_trace.layer_runs.table
     sources = set(runs["layer_source"].drop_nulls())
     if facts.frames.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
         return

@@ -75,8 +75,7 @@ class Context:
     @cached_property
     def runs(self) -> pl.DataFrame:
         """The runs that kernels are taken from."""
-        runs = self.frames.trace.frame("runs")
-        return runs.filter(pl.col("run_id").is_in(list(self.frames.of_trace.roles.kernels)))
+        return self.frames.of_trace.kernel_runs.table
 
     @cached_property
     def framework(self) -> str:
@@ -113,9 +112,7 @@ class Context:
     @cached_property
     def modules_recorded(self) -> bool:
         """Whether layers are modules."""
-        runs = self.frames.trace.frame("runs")
-        of_layers = runs.filter(pl.col("run_id").is_in(list(self.frames.of_trace.roles.layers)))
-        return str(LayerSource.MODULE) in set(of_layers["layer_source"].drop_nulls())
+        return str(LayerSource.MODULE) in set(self.frames.of_trace.layer_runs.table["layer_source"].drop_nulls())
 
     @cached_property
     def peaks(self) -> Mapping[str, float]:

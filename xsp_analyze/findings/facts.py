@@ -163,7 +163,7 @@ class Facts:
 
         The profiler made that step longer than the model's latency, and idle time with it.
         """
-        if not self.frames.of_trace.roles.leveled or self.devices.is_empty():
+        if not self.frames.of_trace.is_leveled or self.devices.is_empty():
             return self.latency_ns
         return float(self.devices["window_ns"].max() or 0)  # type: ignore[arg-type]
 
@@ -173,7 +173,7 @@ class Facts:
 
     def idle_gain_ns(self, time_ns: float) -> float:
         """What a step can save of idle time: no more than it has without the profiler of kernels."""
-        if not self.frames.of_trace.roles.leveled or self.devices.is_empty():
+        if not self.frames.of_trace.is_leveled or self.devices.is_empty():
             return time_ns
         busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
         return max(min(time_ns, self.latency_ns - busy), 0.0)

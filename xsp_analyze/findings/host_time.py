@@ -13,7 +13,6 @@ from xsp_analyze.frames.compiled_regions import compiled_regions
 from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS
 from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +38,11 @@ class HostTime:
     @cached_property
     def windows(self) -> pl.DataFrame:
         """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
-        runs = self.frames.of_trace.roles.kernels
+        runs = self.frames.of_trace.kernel_runs
         if self.frames.averaged:
-            steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
+            steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
-        extents = Roles.of(self.frames.of_trace.seen, runs)
+        extents = runs.of(self.frames.of_trace.seen)
         if not self.frames.activities.is_empty():
             extents = extents.join(self.frames.activities.select("run_id").unique(), on="run_id", how="semi")
         none = pl.lit(None, pl.Int64).alias("step")
@@ -116,7 +115,7 @@ class HostTime:
     def regions(self) -> CompiledRegions:
         """Calls of what torch.compile made, in the whole of the runs of kernels; see `compiled_regions`."""
         of_trace = self.frames.of_trace
-        return compiled_regions(self.frames.trace, of_trace.roles.kernels, of_trace.span_names)
+        return compiled_regions(self.frames.trace, of_trace.kernel_runs.ids, of_trace.span_names)
 
     @cached_property
     def graph_breaks(self) -> pl.DataFrame:

@@ -13,7 +13,6 @@ from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.render.units import count, duration, share
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +69,7 @@ def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:
 
     Steps with other batches do other work, and may well take longer.
     """
-    batches = batch_of(Roles.of(frames.steps, frames.of_trace.roles.model), frames.of_trace.serving_steps)
+    batches = batch_of(frames.of_trace.model_runs.of(frames.steps), frames.of_trace.serving_steps)
     alike = ["run_id", "serving_phase", "requests", "tokens"]
     for _, steps in batches.group_by("run_id", maintain_order=True):
         rows = max((rows for _, rows in steps.group_by(alike, maintain_order=True)), key=lambda rows: rows.height)

@@ -14,7 +14,6 @@ from xsp_analyze.frames.call_labels import case_labels, place_labels
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
-from xsp_analyze.trace.roles import Roles
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def calls_made(frames: StepView) -> pl.DataFrame:
     """
     calls = frames.of_trace.once(operator_calls).calls.select(pl.int_range(pl.len()).alias("row"), "run_id", "step")
     replayed = _replayed(frames)
-    made = Roles.of(calls, frames.of_trace.roles.kernels)
+    made = frames.of_trace.kernel_runs.of(calls)
     if replayed.is_empty():
         return made
     captured = pl.col("row").is_in(replayed["row"].unique().implode())

@@ -13,7 +13,6 @@ from xsp_analyze.frames.counters import COUNTERS, are_known, counter_columns
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import Attribution, AttributionBasis, Kind, LedgerKind, Severity
 
 if TYPE_CHECKING:
@@ -108,9 +107,7 @@ def _ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
     number = pl.Float64() if frames.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
-    own = frames.of_trace.roles.own(frames.trace.frame("ledger")).filter(
-        ~pl.col("kind").is_in([str(a) for a in Attribution])
-    )
+    own = frames.of_trace.own_runs.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
     return pl.concat([attribution(frames), ours, own], how="diagonal_relaxed").select(*schema)
 
 
@@ -205,8 +202,8 @@ def _provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, obj
     basis, is_observed = _layer_basis(frames) if on_layers else (None, None)
     return {
         "sources": sources,
-        "run_count": timed_runs(frames.trace).height,
-        "taken_from": dict(frames.of_trace.roles.sources) or None,
+        "run_count": len(frames.of_trace.timed_runs),
+        "taken_from": dict(frames.of_trace.taken_from) or None,
         "levels": list(frames.trace.levels),
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
@@ -217,7 +214,7 @@ def _provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, obj
         "layer_latency_basis": basis,
         "layer_latency_basis_observed": is_observed,
         "layer_coverage": _layer_coverage(frames) if on_layers else None,
-        "over_runs": _OVER_RUNS if len(frames.of_trace.roles.kernels) > 1 else None,
+        "over_runs": _OVER_RUNS if len(frames.of_trace.kernel_runs) > 1 else None,
     }
 
 
@@ -241,7 +238,7 @@ def _layer_coverage(frames: StepView) -> float | None:
 
 def _layer_source(frames: StepView) -> str | None:
     """What the layers are from, in the runs that layer latency is taken from."""
-    runs = frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))
+    runs = frames.of_trace.layer_runs.table
     return " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None
 
 

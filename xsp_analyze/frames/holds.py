@@ -18,7 +18,6 @@ from xsp_analyze.frames.rank_units import has_ranks
 from xsp_analyze.frames.stages import has_stages
 from xsp_analyze.frames.system_samples import system_series
 from xsp_analyze.needs import AnyOf
-from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import Level
 from xsp_model.schema import TABLES
 
@@ -43,8 +42,7 @@ def holds(frames: TraceView, need: Need) -> bool:
 
 def _works(frames: TraceView) -> bool:
     """Whether a device did anything in the runs that kernels are taken from."""
-    of_runs = pl.col("run_id").is_in(list(frames.roles.kernels))
-    rows = frames.trace.scan("spans").filter(pl.col("level") == str(Level.KERNEL), of_runs)
+    rows = frames.kernel_runs.scan("spans").filter(pl.col("level") == str(Level.KERNEL))
     return not rows.select("run_id").head(1).collect().is_empty()
 
 
@@ -86,11 +84,11 @@ def _has_gpu_metrics(frames: TraceView) -> bool:
 
 
 def _has_calls_of(whose: str) -> Callable[[TraceView], bool]:
-    return lambda frames: has_library(frames.trace, whose)
+    return lambda frames: has_library(frames, whose)
 
 
 def _has_batch_sizes(frames: TraceView) -> bool:
-    own = timed_runs(frames.trace).filter(pl.col("role").is_null() | (pl.col("role") != "counters"))
+    own = frames.timed_runs.table.filter(~pl.col("run_id").is_in(frames.counter_runs.ids))
     return own["batch_size"].drop_nulls().n_unique() > 1
 
 
@@ -109,7 +107,7 @@ _HOLDS: Mapping[str, Callable[[TraceView], bool]] = {
     "power": lambda frames: bool(power_series(frames.trace.frame("counters"))),
     "stages": has_stages,
     "batch sizes": _has_batch_sizes,
-    "leveled": lambda frames: frames.roles.leveled,
+    "leveled": lambda frames: frames.is_leveled,
     "layer": lambda frames: not frames.layer_calls.is_empty() or frames.trace.height("attributions") > 0,
     "module": _has_modules,
     "serving": lambda frames: not frames.serving_steps.is_empty(),

@@ -9,11 +9,11 @@ import polars as pl
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["model_latency", "run_latencies", "timed_latency"]
@@ -125,7 +125,7 @@ def model_latency(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return latencies.group_by(by, maintain_order=True).agg(measures) if by else latencies.select(measures)
 
 
-def timed_latency(frames: TraceView, runs: Sequence[int]) -> float | None:
+def timed_latency(frames: TraceView, runs: Runs) -> float | None:
     """The trimmed mean step of these runs in ns, None where they have none, to compare with a run without a profiler.
 
     It is timed around the model's call where the runs say so, as that run is, else by the spans of steps. Of a load
@@ -134,6 +134,6 @@ def timed_latency(frames: TraceView, runs: Sequence[int]) -> float | None:
     tests = [test for test in frames.load_tests if test.run_id in runs]
     if tests:
         return None if any(test.queued for test in tests) else tests[0].mean_latency_ns
-    timed = Roles.of(frames.trace.frame("step_times"), runs)
-    mean = (timed if timed.height else Roles.of(frames.all_steps, runs)).select(trimmed_mean(pl.col("duration_ns")))
+    timed = runs.frame("step_times")
+    mean = (timed if timed.height else runs.of(frames.all_steps)).select(trimmed_mean(pl.col("duration_ns")))
     return None if mean.item() is None else float(mean.item())

@@ -26,7 +26,6 @@ from xsp_analyze.frames.steps import (
     settled,
     without_stubs,
 )
-from xsp_analyze.trace.roles import Roles
 from xsp_analyze.trace.timed_runs import capture_runs
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import XspError
@@ -222,9 +221,9 @@ class StepView:
 
     def _with_deeper_memory(self, layers: pl.DataFrame) -> pl.DataFrame:
         """The layers with memory from the kernels run of a profile where the layers run did not record it."""
-        if not self.of_trace.roles.leveled or layers["allocated_bytes"].is_not_null().any():
+        if not self.of_trace.is_leveled or layers["allocated_bytes"].is_not_null().any():
             return layers
-        calls = Roles.of(self.of_trace.described_calls, self.of_trace.roles.kernels)
+        calls = self.of_trace.kernel_runs.of(self.of_trace.described_calls)
         keys = ["run_id", "step", *LAYER_KEY]
         per_step = calls.group_by(keys, maintain_order=True).agg(known_sum(pl.col("allocated_bytes")))
         memory = self.combine(per_step, LAYER_KEY, ("allocated_bytes",))
@@ -235,8 +234,8 @@ class StepView:
     @cached_property
     def run_latencies(self) -> pl.DataFrame:
         """Model latency per run; see `model_time.run_latencies`."""
-        runs = self.of_trace.roles.model
-        return Roles.of(model_time.run_latencies(self.of_trace, self.choice.mode, Roles.of(self.steps, runs)), runs)
+        runs = self.of_trace.model_runs
+        return runs.of(model_time.run_latencies(self.of_trace, self.choice.mode, runs.of(self.steps)))
 
     @cached_property
     def by_batch_size(self) -> Sequence[StepView]:

@@ -81,7 +81,7 @@ def test_layer_latency_is_of_the_layer_run(runs: Path, profile: Trace) -> None:
     alone = StepView.of(merge(read_run_set(runs / "ml", Options())))
     assert view.layers.height == _LAYERS
     assert view.layers["latency_ns"].to_list() == pytest.approx(alone.layers["latency_ns"].to_list(), rel=1e-9)
-    assert view.of_trace.roles.layers != view.of_trace.roles.model
+    assert view.of_trace.layer_runs != view.of_trace.model_runs
 
 
 def test_overhead_is_what_each_level_adds_to_the_one_before(runs: Path, profile: Trace) -> None:

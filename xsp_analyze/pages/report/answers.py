@@ -52,7 +52,7 @@ class Answers:
     @property
     def leveled(self) -> bool:
         """Whether the trace is a profile: runs of the same work at several levels."""
-        return self.per_step.of_trace.roles.leveled
+        return self.per_step.of_trace.is_leveled
 
     @property
     def step_count(self) -> int:
@@ -73,15 +73,17 @@ class Answers:
             else f"per step, averaged over {self.step_count}"
         )
 
-    def taken(self, **roles: str) -> str:
+    def taken(self, **labels: str) -> str:
         """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.
 
-        Keys are fields of Roles (model, layers, kernels).
+        Keys are what runs give: model, layers, kernels.
         """
         if not self.leveled:
             return ""
-        runs = {label: getattr(self.per_step.of_trace.roles, role) for role, label in roles.items()}
-        parts = [f"{label} from run {', '.join(map(str, run_ids))}" for label, run_ids in runs.items() if run_ids]
+        view = self.per_step.of_trace
+        runs = {"model": view.model_runs, "layers": view.layer_runs, "kernels": view.kernel_runs}
+        taken = ((label, runs[what]) for what, label in labels.items())
+        parts = [f"{label} from run {', '.join(map(str, run_ids))}" for label, run_ids in taken if run_ids]
         sentence = " and ".join(parts)
         return f" {sentence[:1].upper()}{sentence[1:]}." if parts else ""
 
@@ -115,7 +117,7 @@ class Answers:
 
     def at_own_batch_size(self, table: pl.DataFrame) -> pl.DataFrame:
         """The rows that are of the batch size of everything else; all where rows are not by batch size."""
-        if "batch_size" not in table.columns or not self.per_step.of_trace.roles.other_batches:
+        if "batch_size" not in table.columns or not self.per_step.of_trace.has_other_batches:
             return table
         own = self.per_step.run_latencies["batch_size"].unique()
         return table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))

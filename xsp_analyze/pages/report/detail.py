@@ -44,7 +44,7 @@ def time_by_path(answers: Answers) -> Section:
         " then kernels. A box is as wide as its share; click one to zoom in, and the path above to zoom out."
         " Work of the backward pass stands under the layer it belongs to." + answers.taken(kernels="all")
     )
-    tree = time_tree(answers.trace)
+    tree = time_tree(answers.per_step.of_trace)
     chart = (
         {**blocks.icicle(pruned(tree, _MAX_NODES)), "link": "tree"}
         if tree.time_ns[0]

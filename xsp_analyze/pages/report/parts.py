@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.pages.report.span_paths import SpanPaths
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
     from xsp_model.arrays import Ints
@@ -127,9 +128,8 @@ def host_parts(frames: StepView) -> pl.DataFrame:
 
     Times are per step where the frames are averaged (plain means), in the runs that layers are taken from.
     """
-    spans = frames.trace.scan("spans").filter(
+    spans = frames.of_trace.layer_runs.scan("spans").filter(
         pl.col("level").cast(pl.String) == str(Level.OPERATOR),
-        pl.col("run_id").is_in(list(frames.of_trace.roles.layers)),
         pl.col("duration_ns").is_not_null(),
     )
     timed = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
@@ -139,7 +139,7 @@ def host_parts(frames: StepView) -> pl.DataFrame:
     )
     chosen = frames.chosen(own) if frames.averaged else own
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
-    steps = _steps(frames, frames.of_trace.roles.layers)
+    steps = _steps(frames, frames.of_trace.layer_runs)
     return (
         chosen.join(layers, on="layer_id", how="inner", maintain_order="left")
         .with_columns(
@@ -156,9 +156,9 @@ def host_parts(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _steps(frames: StepView, runs: Sequence[int]) -> int:
+def _steps(frames: StepView, runs: Runs) -> int:
     """Steps of one run that sums are divided by: runs are summed, as device time is."""
     if not frames.averaged:
         return 1
-    steps = frames.steps.filter(pl.col("run_id").is_in(list(runs)))
+    steps = runs.of(frames.steps)
     return max(steps["step"].n_unique(), 1)

@@ -64,7 +64,7 @@ def busiest(answers: Answers) -> dict[str, Any] | None:
 
 def has_starts(answers: Answers) -> bool:
     """Whether work stands where it ran: reports of sums have no times of start."""
-    runs = (None, *answers.per_step.of_trace.roles.kernels)
+    runs = (None, *answers.per_step.of_trace.kernel_runs)
     return not any(f["kind"] == LedgerKind.NO_TIMESTAMPS and f["run_id"] in runs for f in answers.summary.findings)
 
 
