@@ -1,4 +1,4 @@
-"""Every analysis, listed once."""
+"""Every analysis, listed once, and what each answers of a view of a trace."""
 
 from __future__ import annotations
 
@@ -55,13 +55,17 @@ from xsp_analyze.analyses.b37_system_shares import system_shares
 from xsp_analyze.analyses.b38_batch_sizes import batch_sizes
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.analyses.recipes import NSYS_RECIPES
+from xsp_analyze.core import run
 from xsp_model import XspError
 from xsp_model.closest import closest
 
 if TYPE_CHECKING:
-    from xsp_analyze.core import Analysis
+    import polars as pl
 
-__all__ = ["ANALYSES", "find"]
+    from xsp_analyze.core import Analysis, Result
+    from xsp_analyze.trace.step_view import StepView
+
+__all__ = ["ANALYSES", "find", "outcome", "result", "table"]
 
 ANALYSES: tuple[Analysis, ...] = (
     model_information,
@@ -130,3 +134,29 @@ def find(identifier: str) -> Analysis:
     named = [f"{a.id} ({a.title})" for identity in dict.fromkeys(near) for a in ANALYSES if a.id == identity]
     hint = f"Did you mean {' or '.join(named)}? " if named else ""
     raise XspError(f"there is no analysis {identifier!r}", advice=f"{hint}`xsp analyses` lists them")
+
+
+def outcome(view: StepView, identifier: str) -> Result | XspError:
+    """What the analysis of that id answers, or why the trace cannot tell it; worked out once for the view."""
+    return view.once(_outcome, find(identifier).id)
+
+
+def result(view: StepView, identifier: str) -> Result:
+    """The same; XspError is raised."""
+    answer = outcome(view, identifier)
+    if isinstance(answer, XspError):
+        raise answer
+    return answer
+
+
+def table(view: StepView, identifier: str) -> pl.DataFrame | None:
+    """The table of the same; None where the trace cannot tell it."""
+    answer = outcome(view, identifier)
+    return None if isinstance(answer, XspError) else answer.table
+
+
+def _outcome(view: StepView, identifier: str) -> Result | XspError:
+    try:
+        return run(find(identifier), view)
+    except XspError as error:
+        return error.with_traceback(None)  # which holds the tables that it came by

@@ -10,8 +10,8 @@ import polars as pl
 
 from xsp.api.overview import Info, info_of
 from xsp.api.result import Result
-from xsp_analyze.catalog import ANALYSES, find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import ANALYSES, result
+from xsp_analyze.frames.holds import holds
 from xsp_analyze.schema import no_table
 from xsp_analyze.trace.step_view import StepView
 from xsp_model.bundle_rows import fault_told
@@ -83,7 +83,12 @@ class OpenTrace:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
         frames = StepView.of(self.trace)
         rows = [
-            (one.id, one.title, all(frames.has(need) for need in one.needs), [str(need) for need in one.needs])
+            (
+                one.id,
+                one.title,
+                all(frames.of_trace.once(holds, need) for need in one.needs),
+                [str(need) for need in one.needs],
+            )
             for one in ANALYSES
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
@@ -101,7 +106,7 @@ class OpenTrace:
             XspError: There is no such analysis, step or phase, or the trace lacks what the analysis needs.
         """
         frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
-        return Result.of(run(find(analysis), frames))
+        return Result.of(result(frames, analysis))
 
     @fault_told()
     def findings(self, *, serving_phase: str | None = None) -> Findings:

@@ -23,8 +23,8 @@ from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.filled_counters import basis_of, filled_executions
-from xsp_analyze.frames.model_time import model_latency
-from xsp_analyze.frames.roofline import by_precision, under_roof
+from xsp_analyze.frames.model_time import latency_by_run, latency_over_runs
+from xsp_analyze.frames.roofline import by_precision, ideal_intensity, under_roof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,10 +119,11 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
         )
         .lazy()
     )
-    latency = model_latency(frames.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
+    latency = latency_over_runs(frames.once(latency_by_run), keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (
         derived(
-            latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True), frames.of_trace.ideal_intensity
+            latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True),
+            frames.of_trace.once(ideal_intensity),
         )
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns(pl.col("kernel_duration_ns", "kernel_count").fill_null(0))
@@ -142,7 +143,7 @@ def _busy(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
 
 def _bases(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     bases = pl.col("basis").list.explode().unique(maintain_order=True)
-    rows = frames.run_latencies.group_by(keys, maintain_order=True).agg(bases)
+    rows = frames.once(latency_by_run).group_by(keys, maintain_order=True).agg(bases)
     return rows.select(*keys, pl.col("basis").list.join(" and ").alias("latency_basis"))
 
 

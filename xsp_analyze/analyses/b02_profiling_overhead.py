@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.formulas import ratio
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call, layer_bases
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import mean_over_steps
 
@@ -78,7 +78,7 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
 
 def _by_layer(frames: StepView) -> pl.DataFrame:
     """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
-    calls = frames.of_trace.every_layer_call
+    calls = frames.of_trace.once(every_layer_call)
     one, other = (
         _host_latency(frames, runs.of(calls)) for runs in (frames.of_trace.layer_runs, frames.of_trace.serialised_runs)
     )
@@ -103,7 +103,7 @@ def _host_latency(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
 
     Nor has a layer that was compiled away, and so has no call.
     """
-    hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
+    hosted = frames.of_trace.once(layer_bases).filter(pl.col("basis") == "host")["run_id"]
     serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()), pl.col("duration_ns").is_not_null())
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
     in_steps = per_step.filter(pl.col("step").is_not_null())

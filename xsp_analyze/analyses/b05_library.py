@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.activities import every_span
+from xsp_analyze.frames.kernel_means import step_work
 from xsp_model import Level
 from xsp_model.tree import innermost
 
@@ -128,12 +129,11 @@ def _enclosing_parents(frames: StepView, calls: pl.DataFrame) -> Ints:
 
 def _work(frames: StepView) -> pl.DataFrame:
     """The device work that each call launched."""
-    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.work["origin_id"])
+    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.once(step_work)["origin_id"])
     names = _named(frames).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()
     return (
-        frames.work.select(
-            *frames.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count")
-        )
+        frames.once(step_work)
+        .select(*frames.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count"))
         .with_columns(calls)
         .join(names, on="call_id", how="inner", maintain_order="left")
         .group_by(*frames.by, *_KEYS, maintain_order=True)

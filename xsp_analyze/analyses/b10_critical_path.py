@@ -11,9 +11,9 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
-from xsp_analyze.frames.launches import STREAM
+from xsp_analyze.frames.launches import STREAM, host_waits
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
     on_host = chain.links == LINKS.index(Link.HOST)
     elsewhere = np.flatnonzero(~on_host)
     yield _summed(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
-    calls = frames.of_trace.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
+    calls = frames.of_trace.once(every_layer_call).filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
     rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
     yield _summed(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
@@ -112,7 +112,7 @@ def _work(frames: StepView, run: int) -> pl.DataFrame:
 
 
 def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
-    waits = frames.of_trace.waits(run)
+    waits = frames.of_trace.once(host_waits, run)
     first, last = _extent(frames, run)
     return Timeline(
         work["start_ns"].to_numpy(),

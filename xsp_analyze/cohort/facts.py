@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.catalog import find
+from xsp_analyze.catalog import table
 from xsp_analyze.classification import KernelClass, class_of_operator
 from xsp_analyze.cohort.mix import Mix, operator_mix
 from xsp_analyze.cohort.quality import Measure, accuracies_of, outputs_of
 from xsp_analyze.cohort.utilisation import Utilisation, utilisation
-from xsp_analyze.core import run
 from xsp_analyze.frames.filled_counters import MODELLED
+from xsp_analyze.frames.layer_time import layer_latencies
 from xsp_analyze.frames.load_tests import LoadTest, load_test
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.outputs import Tensor
 from xsp_analyze.trace.step_view import StepView
-from xsp_model import Attribution, XspError
+from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.core import Result
     from xsp_model import Trace
 
 __all__ = ["Facts", "Speed", "facts_of", "facts_seen", "from_json"]
@@ -92,12 +92,9 @@ def facts_of(trace: Trace, name: str) -> Facts:
     return facts_seen(StepView.of(trace), name)
 
 
-def facts_seen(frames: StepView, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
-    """The facts of a trace that is seen over its default steps already.
-
-    `of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
-    """
-    trace, ask = frames.trace, of or (lambda identity: _run(identity, frames))
+def facts_seen(frames: StepView, name: str) -> Facts:
+    """The facts of a trace that is seen over its default steps already."""
+    trace = frames.trace
     runs = trace.frame("runs")
     return Facts(
         model=_one(runs["model"]) or name,
@@ -107,11 +104,11 @@ def facts_seen(frames: StepView, name: str, of: Callable[[str], Result | str] | 
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
-        speeds=_speeds(_table("A01", ask), averaged=frames.averaged),
+        speeds=_speeds(table(frames, "A01"), averaged=frames.averaged),
         profiled_batch_size=_profiled_batch_size(frames),
-        **_kernels(_table("A15", ask), frames),
-        **_layers(_table("A06", ask), frames),
-        **_roof(_table("A14", ask)),
+        **_kernels(table(frames, "A15"), frames),
+        **_layers(table(frames, "A06"), frames),
+        **_roof(table(frames, "A14")),
         **_memory(frames, on_device=not frames.of_trace.all_activities.is_empty()),
         attributed_share=_attributed(frames),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
@@ -163,19 +160,6 @@ def _system(frames: StepView) -> str | None:
     return ", ".join(labels) or None
 
 
-def _run(identity: str, frames: StepView) -> Result | str:
-    try:
-        return run(find(identity), frames)
-    except XspError as error:
-        return error.what
-
-
-def _table(identity: str, ask: Callable[[str], Result | str]) -> pl.DataFrame | None:
-    """The analysis's table; None where the trace lacks what it needs."""
-    result = ask(identity)
-    return None if isinstance(result, str) else result.table
-
-
 def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
     if latencies is None:
         return []
@@ -188,7 +172,7 @@ def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
 def _kernels(kernels: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if kernels is None:
         return {}
-    own = frames.run_latencies["batch_size"].unique()
+    own = frames.once(latency_by_run)["batch_size"].unique()
     if frames.of_trace.has_other_batches:
         kernels = kernels.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
     first = kernels.row(0, named=True)
@@ -212,7 +196,7 @@ def _layers(by_type: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
         share or 0.0 for name, share in shares.items() if class_of_operator(name) == KernelClass.CONVOLUTION
     )
     return {
-        "layer_count": frames.layers.height,
+        "layer_count": frames.once(layer_latencies).height,
         "dominant_type": top["layer_type"] if measured else None,
         "dominant_share": top["share"],
         "convolution_share": convolution if measured else None,

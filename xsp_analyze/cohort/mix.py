@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import KernelClass, class_of_operator, operator_type
+from xsp_analyze.frames.layer_time import layer_calls, layer_latencies
 from xsp_model import Level
 from xsp_model.tree import outermost
 
@@ -104,9 +105,9 @@ def _typed(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_layers(frames: StepView) -> Mix:
-    if frames.of_trace.layer_calls.is_empty():
+    if frames.of_trace.once(layer_calls).is_empty():
         return Mix()
-    layers = frames.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
+    layers = frames.once(layer_latencies).select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
     sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))
     return _shares(sums, "time of layers", None)
 

@@ -15,6 +15,7 @@ import polars as pl
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import device_time
 from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.kernel_means import kernel_executions
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -42,7 +43,7 @@ def utilisation(frames: StepView) -> Utilisation:
 
 
 def _fp32(frames: StepView) -> tuple[float | None, float | None]:
-    work = frames.executions
+    work = frames.once(kernel_executions)
     if "flop_count" not in work.columns:
         return None, None
     counted = work.filter(pl.col("flop_count").is_not_null())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.device_levels import KERNEL
-from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.frames.load_tests import tests_in
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def same_content(one: Side, two: Side) -> bool:
 def _equal(first: Trace, second: Trace) -> bool:
     if first is second:
         return True
-    return all(_equal_tables(first, second, name) for name in _CONTENT) and load_tests(first) == load_tests(second)
+    return all(_equal_tables(first, second, name) for name in _CONTENT) and tests_in(first) == tests_in(second)
 
 
 def _equal_tables(first: Trace, second: Trace, name: str) -> bool:

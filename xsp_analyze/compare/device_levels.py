@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.compare.levels import UNKNOWN_TYPE, combined, measured, operator_calls
+from xsp_analyze.frames.kernel_means import chosen_activities, kernel_executions, step_work
 from xsp_analyze.merge.kernel_names import normalised
 from xsp_model import Attribution
 
@@ -28,14 +29,14 @@ KERNEL = "kernel "
 
 def kernels(frames: StepView) -> Measured:
     """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
-    rows = frames.executions.with_columns(_keys(frames.executions))
+    rows = frames.once(kernel_executions).with_columns(_keys(frames.once(kernel_executions)))
     sums = rows.group_by("key", maintain_order=True).agg(
         pl.col("kernel_name").first().cast(pl.String).alias("name"),
         pl.col("kind").first().cast(pl.String),
         pl.col("count").sum(),
         pl.col("duration_ns").sum(),
     )
-    work = frames.activities.rename({"name": "kernel_name"})
+    work = frames.once(chosen_activities).rename({"name": "kernel_name"})
     per_step = work.with_columns(_keys(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
     return measured(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
                      frames.of_trace.kernel_runs)  # fmt: skip
@@ -67,7 +68,7 @@ def _timed(work: pl.DataFrame, key: str) -> pl.DataFrame:
 
 def _labelled(frames: StepView) -> pl.DataFrame:
     """The activities of the steps with what each is called at every level."""
-    work = frames.work
+    work = frames.once(step_work)
     launchers = operator_calls(frames).select("span_id", "operator")
     named = work.select("span_id").join(launchers, on="span_id", how="left", maintain_order="left")["operator"]
     replayed = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)

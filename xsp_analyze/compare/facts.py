@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.layer_time import layer_bases, layer_calls, layer_latencies
 from xsp_analyze.merge.comparable import name_and_version
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def facts(views: Sequence[StepView]) -> Facts:
     used = set(frames.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
-    has_layers = not frames.of_trace.layer_calls.is_empty()
+    has_layers = not frames.of_trace.once(layer_calls).is_empty()
     return Facts(
         model=_joined(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(frames),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
@@ -106,7 +107,7 @@ def facts(views: Sequence[StepView]) -> Facts:
         captures=len(views),
         levels=", ".join(frames.trace.levels),
         layer_source=_joined(sources),
-        layer_basis=_joined(frames.of_trace.layer_runs.of(frames.of_trace.layer_bases)["basis"].unique()
+        layer_basis=_joined(frames.of_trace.layer_runs.of(frames.of_trace.once(layer_bases))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
         format=_joined(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
@@ -163,7 +164,7 @@ def _outermost(frames: StepView) -> str | None:
 def _precision(frames: StepView) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
-    for dtypes, ns in frames.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
+    for dtypes, ns in frames.once(layer_latencies).select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
         for dtype in (dtypes or "").strip("[]").split(","):
             precision = _PRECISIONS.get(dtype.strip(' "').casefold().removeprefix("c10::"))
             if precision:

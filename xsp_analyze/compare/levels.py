@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.frames.layer_time import layer_latencies, layer_steps
+from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
 from xsp_analyze.frames.steps import StepMode
 from xsp_model import Kind, Level
 from xsp_model.tree import innermost
@@ -56,22 +58,22 @@ class Measured:
 
 def model(frames: StepView) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
-    durations = [d for d in frames.run_latencies["durations"].to_list() if d] if frames.averaged else []
+    durations = [d for d in frames.once(latency_by_run)["durations"].to_list() if d] if frames.averaged else []
     min_steps = min(map(len, durations), default=0)
     steps = np.mean([d[:min_steps] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
-    mean = frames.model_latency["latency_ns"].to_list()
+    mean = frames.once(latency_of_model)["latency_ns"].to_list()
     means = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
     return Measured(pl.DataFrame({"key": ["latency"]}), means, np.ones(1), steps)
 
 
 def layers(frames: StepView) -> Measured:
     """One row a layer with own work, key its index: latency as A02 has it."""
-    rows = frames.layers.filter(pl.col("layer_index").is_not_null())
+    rows = frames.once(layer_latencies).filter(pl.col("layer_index").is_not_null())
     labels = rows.select(
         pl.col("layer_index").alias("key"),
         *(pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path", "shapes", "dtypes")),
     )
-    steps = frames.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
+    steps = frames.of_trace.once(layer_steps).filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
     return measured(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.layer_runs)
 

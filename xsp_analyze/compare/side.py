@@ -13,6 +13,9 @@ from xsp_analyze.compare import device_levels, levels
 from xsp_analyze.compare.facts import Facts, facts
 from xsp_analyze.compare.layer_pairs import family
 from xsp_analyze.formulas import quotient
+from xsp_analyze.frames.holds import holds
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.merge.kernels import kernel_work, template
 from xsp_model import Attribution, XspError
 
@@ -41,7 +44,7 @@ class Side:
     @cached_property
     def has_kernels(self) -> bool:
         """Whether every capture holds device work."""
-        return all(frames.has("kernel") for frames in self.views)
+        return all(frames.of_trace.once(holds, "kernel") for frames in self.views)
 
     @cached_property
     def model(self) -> list[Measured]:
@@ -99,11 +102,11 @@ class Side:
         Of several processes side by side, what each of them takes on average, so that it compares with latency.
         """
         frames = self.views[0]
-        latency = frames.model_latency
+        latency = frames.once(latency_of_model)
         model_ns = float(latency["model_ns"][0] or 0) if latency.height else 0.0
         share = float(latency["latency_ns"][0]) / model_ns if model_ns else 1.0
         inside = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
-        return frames.executions.select(
+        return frames.once(kernel_executions).select(
             pl.when(inside).then("layer_index").alias("layer_index"),
             *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase", "kernel_class")),
             pl.col("kernel_name").cast(pl.String).alias("name"),

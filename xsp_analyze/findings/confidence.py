@@ -9,6 +9,8 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.render.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 
@@ -170,13 +172,13 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 )
 def few_steps(facts: Facts) -> Iterator[Observation]:
     """Steps of the run that model latency is from; of a load test's queue LoadGen says how many queries it has."""
-    if any(test.queued for test in facts.frames.of_trace.load_tests):
+    if any(test.queued for test in facts.frames.of_trace.once(load_tests)):
         return
     if facts.frames.of_trace.all_steps.is_empty():
-        if facts.latency_ns and not facts.frames.of_trace.load_tests:
+        if facts.latency_ns and not facts.frames.of_trace.once(load_tests):
             yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
-    step_count = max((len(d) for d in facts.frames.run_latencies["durations"].to_list()), default=0)
+    step_count = max((len(d) for d in facts.frames.once(latency_by_run)["durations"].to_list()), default=0)
     if 0 < step_count < limit.FEW_STEPS:
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 

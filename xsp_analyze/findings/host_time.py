@@ -10,7 +10,8 @@ import polars as pl
 from xsp_analyze.findings.gaps import gaps_of
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.compiled_regions import compiled_regions
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.kernel_means import chosen_activities
 from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.step_windows import StepBasis
 
@@ -43,8 +44,10 @@ class HostTime:
             steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
         extents = runs.of(self.frames.of_trace.seen)
-        if not self.frames.activities.is_empty():
-            extents = extents.join(self.frames.activities.select("run_id").unique(), on="run_id", how="semi")
+        if not self.frames.once(chosen_activities).is_empty():
+            extents = extents.join(
+                self.frames.once(chosen_activities).select("run_id").unique(), on="run_id", how="semi"
+            )
         none = pl.lit(None, pl.Int64).alias("step")
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
@@ -66,7 +69,7 @@ class HostTime:
         """
         of_trace = self.frames.of_trace
         runs = self._runs or [-1]  # of no run there are none, in the same columns
-        rows = pl.concat(of_trace.host_blocks(run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
+        rows = pl.concat(of_trace.once(host_blocks, run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
         causes = pl.Series(BLOCK_CAUSES, dtype=pl.String)
         return self.inside(
             rows.select(

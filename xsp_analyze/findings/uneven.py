@@ -10,6 +10,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
+from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.render.units import count, duration, share
@@ -41,7 +42,9 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
-    queued = any(test.queued for test in facts.frames.of_trace.load_tests)  # how long a query waited is of its load
+    queued = any(
+        test.queued for test in facts.frames.of_trace.once(load_tests)
+    )  # how long a query waited is of its load
     for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
         if len(lengths) < limit.FEW_STEPS:
             continue

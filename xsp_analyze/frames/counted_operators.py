@@ -13,6 +13,7 @@ from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.call_labels import case_labels, place_labels
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.kernel_means import counted_work, step_work
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
 from xsp_model.arrays import nullable_index
 
@@ -167,7 +168,9 @@ def _work(frames: StepView) -> tuple[pl.DataFrame, Ints]:
     """
     of_trace = frames.of_trace
     if frames.averaged:
-        return frames.work.select(*frames.by, *_WORK), of_trace.once(operator_calls).rows_of(frames.work["origin_id"])
-    rows = frames.chosen(of_trace.counted_work.with_columns(pl.Series("row", of_trace.once(call_of_work))))
+        return frames.once(step_work).select(*frames.by, *_WORK), of_trace.once(operator_calls).rows_of(
+            frames.once(step_work)["origin_id"]
+        )
+    rows = frames.chosen(of_trace.once(counted_work).with_columns(pl.Series("row", of_trace.once(call_of_work))))
     counted = rows.select(*frames.by, pl.col("duration_ns").alias("work_ns"), pl.lit(1).alias("work_count"), *_WORK[2:])
     return counted, rows["row"].to_numpy()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.peak_rates import DEVICE, peaks_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ __all__ = ["agreed_peaks", "device_peaks"]
 
 def device_peaks(frames: StepView) -> pl.DataFrame:
     """One row a device that was used and a known peak of it: the columns of DEVICE, quantity, peak, words."""
-    return peaks_of(frames.trace, frames.executions.select(DEVICE).unique(maintain_order=True))
+    return peaks_of(frames.trace, frames.once(kernel_executions).select(DEVICE).unique(maintain_order=True))
 
 
 def agreed_peaks(frames: StepView) -> pl.DataFrame:
@@ -25,7 +26,7 @@ def agreed_peaks(frames: StepView) -> pl.DataFrame:
     Work of several devices is held against it: sums of flops over sums of durations are the throughput of one.
     """
     peaks = device_peaks(frames)
-    devices = frames.executions.select(DEVICE).n_unique()
+    devices = frames.once(kernel_executions).select(DEVICE).n_unique()
     return (
         peaks.group_by("quantity", maintain_order=True)
         .agg(pl.col("peak", "words").first(), pl.len().alias("known"), pl.col("peak").n_unique().alias("values"))

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.host_blocks import host_blocks
 from xsp_analyze.frames.idle import CAUSES, idle_time
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode, kept_steps
@@ -145,7 +146,7 @@ def _of_device(frames: StepView, work: pl.DataFrame, windows: pl.DataFrame) -> D
 def device_idle(frames: TraceView, run: int, work: pl.DataFrame) -> IdleTime:
     """All the idle time of a device that a run used; `work` is all its work, as `all_activities` has it."""
     processes = work["process_id"].unique()
-    blocks = frames.host_blocks(run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
+    blocks = frames.once(host_blocks, run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
     extent = frames.extents.filter(pl.col("run_id") == run).select("begin_ns", "end_ns").row(0)
     return idle_time(work, blocks, (int(extent[0]), int(extent[1])))
 

@@ -13,6 +13,7 @@ from xsp_analyze.frames.graph_replays import replayed_work
 from xsp_analyze.frames.imported_work import MODELLED
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.kernel_waves import has_grids
+from xsp_analyze.frames.layer_time import layer_calls
 from xsp_analyze.frames.library_spans import LIBRARIES, has_library
 from xsp_analyze.frames.rank_units import has_ranks
 from xsp_analyze.frames.stages import has_stages
@@ -108,7 +109,7 @@ _HOLDS: Mapping[str, Callable[[TraceView], bool]] = {
     "stages": has_stages,
     "batch sizes": _has_batch_sizes,
     "leveled": lambda frames: frames.is_leveled,
-    "layer": lambda frames: not frames.layer_calls.is_empty() or frames.trace.height("attributions") > 0,
+    "layer": lambda frames: not frames.once(layer_calls).is_empty() or frames.trace.height("attributions") > 0,
     "module": _has_modules,
     "serving": lambda frames: not frames.serving_steps.is_empty(),
     "GPU metrics": _has_gpu_metrics,

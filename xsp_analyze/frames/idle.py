@@ -46,7 +46,7 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     """The idle time of a device over the extent of its run, by cause.
 
     `work` is all its work in order of start, with call_start_ns and call_thread_id (of the launch; null: unknown);
-    `blocks` the calls of its processes that explain idle time, see `host_blocks.blocks_of`. Until the next launch, what
+    `blocks` the calls of its processes that explain idle time, see `host_blocks`. Until the next launch, what
     the launching thread was in explains a gap, else what another thread was in (but not input, which is fetched ahead);
     else the host did other work. From the launch on it is the launch, what that loads (of over a millisecond), or the
     call that it was made in, if that blocks. A gap after which nothing was launched is the host's.

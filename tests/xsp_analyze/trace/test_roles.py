@@ -36,13 +36,13 @@ def _sources() -> Mapping[str, str]:
 def _reads_of_roles(source: str) -> Iterator[int]:
     """Lines that import what knows roles, or take the column `role` of a table."""
     for node in ast.walk(ast.parse(source)):
-        is_import = isinstance(node, ast.ImportFrom) and node.module in _MODULES
-        is_item = isinstance(node, ast.Subscript) and _is_role(node.slice)
-        is_column = (
-            isinstance(node, ast.Call) and _name(node.func) in {"col", "select"} and any(map(_is_role, node.args))
-        )
-        if is_import or is_item or is_column:
-            yield node.lineno
+        match node:
+            case ast.ImportFrom(module=module) if module in _MODULES:
+                yield node.lineno
+            case ast.Subscript(slice=ast.Constant(value="role")):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(attr="col" | "select"), args=names) if any(map(_is_role, names)):
+                yield node.lineno
 
 
 def _tables_of_all_runs(source: str) -> Iterator[int]:

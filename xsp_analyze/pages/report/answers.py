@@ -1,4 +1,4 @@
-"""The analyses a report is made of, each computed when first asked for; what cannot be answered is a sentence."""
+"""The analyses a report is made of; what cannot be answered is a sentence."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.catalog import find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import outcome
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_analyze.trace.step_view import StepView
@@ -34,8 +34,6 @@ class Answers:
         self.trace = trace
         self.per_step = StepView.of(trace, serving_phase=serving_phase)
         self.all_steps = StepView(self.per_step.of_trace, "all")
-        self._results: dict[tuple[str, bool], Result | str] = {}
-        self._advice: dict[str, str] = {}
 
     @cached_property
     def summary(self) -> Summary:
@@ -47,7 +45,7 @@ class Answers:
         """What rules found, the most promising first, doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415 (`xsp top` asks for none)
 
-        return advise(self.per_step, self.of)
+        return advise(self.per_step)
 
     @property
     def leveled(self) -> bool:
@@ -89,19 +87,13 @@ class Answers:
 
     def of(self, identity: str, *, all_steps: bool = False) -> Result | str:
         """The analysis's result, or one sentence on why there is none."""
-        key = (identity, all_steps)
-        if key not in self._results:
-            try:
-                self._results[key] = run(find(identity), self.all_steps if all_steps else self.per_step)
-            except XspError as error:
-                self._results[key] = f"{error.what}."
-                self._advice[identity] = error.advice
-        return self._results[key]
+        answer = outcome(self.all_steps if all_steps else self.per_step, identity)
+        return f"{answer.what}." if isinstance(answer, XspError) else answer
 
     def advice_on(self, identity: str) -> str:
         """How to get an answer where the analysis has none, as far as it says; else nothing."""
-        self.of(identity)
-        return self._advice.get(identity, "")
+        answer = outcome(self.per_step, identity)
+        return answer.advice if isinstance(answer, XspError) else ""
 
     def of_load_test(self) -> bool:
         """Whether model latency is what a load generator states of its test, not a mean over steps."""
@@ -119,7 +111,7 @@ class Answers:
         """The rows that are of the batch size of everything else; all where rows are not by batch size."""
         if "batch_size" not in table.columns or not self.per_step.of_trace.has_other_batches:
             return table
-        own = self.per_step.run_latencies["batch_size"].unique()
+        own = self.per_step.once(latency_by_run)["batch_size"].unique()
         return table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
 
     def first(self, identity: str) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames import layer_time
 from xsp_analyze.frames.activities import device_activities, shapes_of
 from xsp_analyze.frames.kernel_means import aligned
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, calls_of_layers
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import steps_of
 
@@ -67,7 +66,7 @@ def _layers(frames: StepView, runs: Runs) -> pl.DataFrame:
     A layer that was compiled away has no call that a box could show.
     """
     starts = _starts(frames, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
-    calls = runs.of(layer_time.layer_calls(frames.trace)).join(starts, on=["run_id", "step"])
+    calls = runs.of(calls_of_layers(frames.trace)).join(starts, on=["run_id", "step"])
     means = (
         calls.filter(pl.col("duration_ns").is_not_null())
         .sort("start_ns", "span_id")

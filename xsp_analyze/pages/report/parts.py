@@ -11,6 +11,7 @@ from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
+from xsp_analyze.frames.kernel_means import layer_executions
 from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages.report.span_paths import above
@@ -56,7 +57,7 @@ def device_parts(frames: StepView) -> pl.DataFrame:
 
     Numbers are those of A08: of a mean step, or of the whole trace.
     """
-    rows = frames.layer_executions
+    rows = frames.once(layer_executions)
     work = rows.with_columns(
         *_around_launches(frames.trace, origins(frames.trace, rows["span_id"])),
     )

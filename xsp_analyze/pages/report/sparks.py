@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.catalog import find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import result
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_windows
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.render.units import counted
 from xsp_model import Attribution
 
@@ -30,7 +30,7 @@ _MAX_MARKS = 60  # of a line; of more steps each mark is of several
 def latency_by_step(answers: Answers) -> pl.DataFrame:
     """Step and value, in ns: the mean over the runs that latency is taken from."""
     each = answers.per_step.of_each_step
-    return each.model_latency.select("step", pl.col("latency_ns").cast(pl.Float64).alias("value"))
+    return each.once(latency_of_model).select("step", pl.col("latency_ns").cast(pl.Float64).alias("value"))
 
 
 def busy_by_step(answers: Answers) -> pl.DataFrame:
@@ -59,7 +59,7 @@ def mfu_by_step(answers: Answers) -> pl.DataFrame:
     """Step and value: model flop utilisation as B24 has it; no rows for a profile, whose runs have other steps."""
     if answers.leveled or not answers.step_count:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
-    each = run(find("B24"), answers.per_step.of_each_step).table
+    each = result(answers.per_step.of_each_step, "B24").table
     return each.filter(pl.col("scope") == "model").select("step", pl.col("mfu").alias("value")).drop_nulls()
 
 
