@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.load_tests import load_tests
-from xsp_analyze.needs import advice_on
+from xsp_analyze.needs import advice_on, holds
 from xsp_model import XspError
 from xsp_model.extras import require
 
@@ -228,7 +227,7 @@ def run(analysis: Analysis, frames: StepView) -> Result:
     Raises:
         ContractError: The answer is not what the analysis declares, which is a bug of it.
     """
-    missing = [need for need in analysis.needs if not frames.of_trace.once(holds, need)]
+    missing = [need for need in analysis.needs if not holds(frames.of_trace, need)]
     if missing:
         what, advice = advice_on(missing[0])
         raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)

@@ -11,7 +11,7 @@ import polars as pl
 from xsp.api.overview import Info, info_of
 from xsp.api.result import Result
 from xsp_analyze.catalog import ANALYSES, result
-from xsp_analyze.frames.holds import holds
+from xsp_analyze.needs import holds
 from xsp_analyze.schema import no_table
 from xsp_analyze.trace.step_view import StepView
 from xsp_model.bundle_rows import fault_told
@@ -86,7 +86,7 @@ class OpenTrace:
             (
                 one.id,
                 one.title,
-                all(frames.of_trace.once(holds, need) for need in one.needs),
+                all(holds(frames.of_trace, need) for need in one.needs),
                 [str(need) for need in one.needs],
             )
             for one in ANALYSES

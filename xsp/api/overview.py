@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.catalog import ANALYSES
 from xsp_analyze.findings.recording import Recording, recordings
-from xsp_analyze.frames.holds import holds
-from xsp_analyze.needs import words_of_need
+from xsp_analyze.needs import holds, words_of_need
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_analyze.render import html
 from xsp_analyze.render.shown import clean
@@ -125,7 +124,7 @@ def not_answered(trace: Trace) -> Mapping[str, Sequence[str]]:
     without: dict[Need, list[str]] = {}
     for one in ANALYSES:
         for need in one.needs if _OURS.fullmatch(one.id) else ():
-            if not frames.of_trace.once(holds, need):
+            if not holds(frames.of_trace, need):
                 without.setdefault(need, []).append(one.id)
     return {words_of_need(need): ids for need, ids in without.items()}
 

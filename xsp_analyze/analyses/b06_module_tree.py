@@ -9,10 +9,10 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.attributions import shared_out
-from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import step_work
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
+from xsp_analyze.needs import holds
 from xsp_model import Phase
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def module_tree(frames: StepView) -> pl.LazyFrame:
         pl.concat([_host(frames, tree), _backward_calls(frames, work)], how="diagonal_relaxed")
         .lazy()
         .join(_summed(frames, work).lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
-        .with_columns(pl.col("count", *(_DEVICE if frames.of_trace.once(holds, "kernel") else ())).fill_null(0))
+        .with_columns(pl.col("count", *(_DEVICE if holds(frames.of_trace, "kernel") else ())).fill_null(0))
         .join(order.lazy(), on=_MODULE, how="left", nulls_equal=True)
         .sort(*frames.by, "span_id", *_MODULE, phase)
     )

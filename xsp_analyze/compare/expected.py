@@ -10,9 +10,9 @@ import polars as pl
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.counted_operators import operator_work
 from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.needs import holds
 from xsp_model.device_table import peaks_for
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _bound(quantity: str, before: Mapping[str, float], after: Mapping[str, float
 def _by_class(one: Side, memory: Bound, compute: Bound) -> tuple[float | None, float | None]:
     """Ratio by what bounds each modelled operator, below or above the ridge before; and the share that is modelled."""
     frames = one.views[0]
-    if not frames.of_trace.once(holds, "operators"):
+    if not holds(frames.of_trace, "operators"):
         return None, None
     work = operator_work(frames).filter(pl.col("device_sum_ns") > 0)
     modelled = work.filter(pl.col("modelled_device_ns") > 0, pl.col("modelled_bytes") > 0)

@@ -13,10 +13,10 @@ from xsp_analyze.compare import device_levels, levels
 from xsp_analyze.compare.facts import Facts, facts
 from xsp_analyze.compare.layer_pairs import family
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.merge.kernels import kernel_work, template
+from xsp_analyze.needs import holds
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Side:
     @cached_property
     def has_kernels(self) -> bool:
         """Whether every capture holds device work."""
-        return all(frames.of_trace.once(holds, "kernel") for frames in self.views)
+        return all(holds(frames.of_trace, "kernel") for frames in self.views)
 
     @cached_property
     def model(self) -> list[Measured]:

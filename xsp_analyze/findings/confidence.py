@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.render.units import count, duration, share
@@ -41,7 +40,7 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
     do="For a kernel's own numbers nothing more is needed. For layers and for the host record a timeline too (the"
     " framework's profiler, nsys profile, rocprofv3 --sys-trace), alone or in a run set.",
     source="No threshold.",
-    needs=(Circumstance.DEVICE_WORK,),
+    needs=("kernel",),
     explains=("orphans", "unattributed", "no-modules", "few-steps"),
     on_trust=True,
 )
@@ -118,7 +117,7 @@ def _record_more(facts: Facts) -> str:
     gain="None: this is about the numbers.",
     do="Record with_stack=True in torch.profiler, or mark layers with NVTX ranges (emit_nvtx, or the framework's own).",
     source="No threshold.",
-    needs=(Circumstance.DEVICE_WORK, Circumstance.NOT_REPLAYED),
+    needs=("kernel", "few replays"),
     on_trust=True,
 )
 def no_modules(facts: Facts) -> Iterator[Observation]:

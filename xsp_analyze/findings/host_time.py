@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings.gaps import gaps_of
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.compiled_regions import compiled_regions
 from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.idle import idle_of_run
 from xsp_analyze.frames.kernel_means import chosen_activities
 from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.step_windows import StepBasis
@@ -18,8 +18,8 @@ from xsp_analyze.frames.step_windows import StepBasis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.findings.gaps import Gaps, Intervals
     from xsp_analyze.frames.compiled_regions import CompiledRegions
+    from xsp_analyze.frames.idle import Intervals, RunIdle
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["HostTime"]
@@ -52,10 +52,10 @@ class HostTime:
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
     @cached_property
-    def gaps(self) -> Mapping[int, Gaps]:
+    def gaps(self) -> Mapping[int, RunIdle]:
         """Of each run, when none of its devices worked."""
-        work = self.frames.of_trace.all_activities
-        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self._runs}
+        by_run = self.windows.partition_by("run_id", as_dict=True)
+        return {run: idle_of_run(self.frames.of_trace, run, by_run[run,]) for run in self._runs}
 
     @property
     def _runs(self) -> list[int]:

@@ -25,6 +25,7 @@ from xsp_analyze.findings import (
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.elsewhere import advice_for
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +98,7 @@ def _fitted(rule: Rule, observation: Observation, facts: Facts) -> Observation:
 
 def _fired(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
     for rule in RULES:
-        if all(facts.context.holds(circumstance) for circumstance in rule.needs):
+        if all(holds(facts.frames.of_trace, need) for need in rule.needs):
             for observation in rule.find(facts):
                 yield rule, observation
 

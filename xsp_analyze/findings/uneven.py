@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
@@ -37,7 +36,7 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
     do="Compare a slow step with a fast one (xsp analyze --steps N); fix shapes and clocks, and move periodic work"
     " out of the step.",
     source="Our choice.",
-    needs=(Circumstance.STEPS,),
+    needs=("steps",),
 )
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
@@ -89,7 +88,7 @@ def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:
     do="Warm up before recording (wait and warmup of the profiler's schedule). To see what the first steps did, look at"
     " them alone: --steps N.",
     source="What a mean leaves out is decided with latency itself (ADR 0015).",
-    needs=(Circumstance.STEPS,),
+    needs=("steps",),
     explains=("uneven-steps",),
     on_trust=True,
 )
@@ -123,7 +122,7 @@ def ramp_up(facts: Facts) -> Iterator[Observation]:
     gain="None: this is about the numbers. The device is busy.",
     do="Read the latency of steps on the device, not the host's ranges around them. Nothing is to be mended.",
     source="Our choice.",
-    needs=(Circumstance.STEPS, Circumstance.LAUNCHES),
+    needs=("steps", "launches"),
     on_trust=True,
 )
 def host_ahead(facts: Facts) -> Iterator[Observation]:

@@ -10,9 +10,22 @@ from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.peak_rates import DEVICE, peaks_of
 
 if TYPE_CHECKING:
-    from xsp_analyze.trace.step_view import StepView
+    from collections.abc import Mapping
 
-__all__ = ["agreed_peaks", "device_peaks"]
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
+
+__all__ = ["TENSOR_RATES", "agreed_peaks", "device_peaks", "known_peaks"]
+
+TENSOR_RATES = ("tf32", "bf16_tensor", "fp16_tensor")
+"""Rates of tensor cores for products of FP32 models, the easiest to move to first."""
+
+
+def known_peaks(view: TraceView) -> Mapping[str, float]:
+    """Peak rates by quantity, of several devices the least; only what is known of the devices that were used."""
+    used = view.all_activities.select(DEVICE).unique(maintain_order=True)
+    rows = peaks_of(view.trace, used).group_by("quantity").agg(pl.col("peak").min())
+    return {str(quantity): float(peak) for quantity, peak in rows.iter_rows()}
 
 
 def device_peaks(frames: StepView) -> pl.DataFrame:

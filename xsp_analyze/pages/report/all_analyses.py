@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.catalog import ANALYSES
-from xsp_analyze.frames.holds import holds
 from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.needs import holds
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.row_limits import MAX_ROWS, cut, cut_executions
@@ -48,7 +48,7 @@ def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, 
     frames = answers.per_step
     if (
         one is kernel_information
-        and frames.of_trace.once(holds, "kernel")
+        and holds(frames.of_trace, "kernel")
         and frames.once(kernel_executions).height > MAX_ROWS
     ):
         return *cut_executions(frames), frames.once(kernel_executions).height

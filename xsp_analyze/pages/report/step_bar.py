@@ -10,7 +10,8 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.class_time import COMMUNICATION, MEMORY, class_time
-from xsp_analyze.frames.device_time import DEVICE, device_windows
+from xsp_analyze.frames.device_time import device_windows
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.render.shown import clean, short_name
 from xsp_analyze.render.units import duration, share

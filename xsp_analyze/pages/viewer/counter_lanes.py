@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.device_time import DEVICE
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.viewer.columns import encoded
 from xsp_analyze.pages.viewer.lanes import Lane, Titles
 from xsp_analyze.render.shown import clean
