@@ -109,6 +109,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, Role, analysis
+from xsp_analyze.frames.kernel_means import step_work
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -131,7 +132,7 @@ def toy(frames: StepView) -> pl.LazyFrame:
     """One row a name, by name."""
     name = pl.col("name").cast(pl.String)
     time = pl.col("work_ns").sum().alias("device_sum_ns")
-    return frames.work.lazy().group_by(*frames.by, name).agg(time).sort(*frames.by, "name")
+    return frames.once(step_work).lazy().group_by(*frames.by, name).agg(time).sort(*frames.by, "name")
 '''
 }
 _ANALYSIS_LINES = (('    "B14"', '    "X01": "x01_toy",'),)

@@ -1,4 +1,4 @@
-"""Every analysis, listed once: its id, and its module, which is imported when the analysis is asked for."""
+"""Every analysis, listed once, its module imported when it is asked for; and what each answers of a view of a trace."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from xsp_analyze.core import Analysis
+from xsp_analyze.core import Analysis, run
 from xsp_model import XspError
 from xsp_model.closest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["all_analyses", "analyses_in", "find"]
+    import polars as pl
+
+    from xsp_analyze.core import Result
+    from xsp_analyze.trace.step_view import StepView
+
+__all__ = ["all_analyses", "analyses_in", "find", "outcome", "result", "table"]
 
 _MODULES: Mapping[str, str] = {
     "A01": "a01_model_information",
@@ -137,3 +142,29 @@ def find(identifier: str) -> Analysis:
 def _load(identity: str) -> Analysis:
     declared = vars(import_module(f"xsp_analyze.analyses.{_MODULES[identity]}")).values()
     return next(one for one in declared if isinstance(one, Analysis) and one.id == identity)
+
+
+def outcome(view: StepView, identifier: str) -> Result | XspError:
+    """What the analysis of that id answers, or why the trace cannot tell it; worked out once for the view."""
+    return view.once(_outcome, find(identifier).id)
+
+
+def result(view: StepView, identifier: str) -> Result:
+    """The same; XspError is raised."""
+    answer = outcome(view, identifier)
+    if isinstance(answer, XspError):
+        raise answer
+    return answer
+
+
+def table(view: StepView, identifier: str) -> pl.DataFrame | None:
+    """The table of the same; None where the trace cannot tell it."""
+    answer = outcome(view, identifier)
+    return None if isinstance(answer, XspError) else answer.table
+
+
+def _outcome(view: StepView, identifier: str) -> Result | XspError:
+    try:
+        return run(find(identifier), view)
+    except XspError as error:
+        return error.with_traceback(None)  # which holds the tables that it came by

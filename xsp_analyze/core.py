@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames import coverage
-from xsp_analyze.needs import advice_on
+from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.needs import advice_on, holds
 from xsp_model import XspError
 from xsp_model.extras import require
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.needs import Need
     from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = [
     "AMOUNT",
@@ -225,12 +227,12 @@ def run(analysis: Analysis, frames: StepView) -> Result:
     Raises:
         ContractError: The answer is not what the analysis declares, which is a bug of it.
     """
-    missing = [need for need in analysis.needs if not frames.has(need)]
+    missing = [need for need in analysis.needs if not holds(frames.of_trace, need)]
     if missing:
         what, advice = advice_on(missing[0])
         raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)
     table = _declared(analysis, analysis.function(frames)).collect()
-    if not frames.of_trace.has_times:
+    if not _knows_times(frames.of_trace):
         table = _without_times(table, analysis.columns)
     _check(analysis, table, averaged=analysis.by_step and frames.averaged)
     columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
@@ -253,6 +255,15 @@ def _declared(analysis: Analysis, answer: pl.LazyFrame) -> pl.LazyFrame:
     """The declared columns in their order: what else an analysis worked with is no part of its answer, nor computed."""
     names = set(answer.collect_schema().names())
     return answer.select(c.name for c in analysis.columns if c.name in names)
+
+
+def _knows_times(view: TraceView) -> bool:
+    """Whether it says when anything was: a record of memory alone does, and nothing in it lasts.
+
+    Steps, samples and results of a run without spans have times, too, and a load test's summary of all its queries.
+    """
+    tables = ("allocations", "step_times", "counters", "accuracies")
+    return view.is_timed or any(map(view.trace.height, tables)) or bool(view.once(load_tests))
 
 
 def _without_times(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:

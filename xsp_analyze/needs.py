@@ -1,85 +1,36 @@
-"""What an analysis may need of a trace, in words."""
+"""What a trace may hold: how that is found out, in words, and how to get it; asked by analyses, findings and pages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import polars as pl
+
+from xsp_analyze.frames.compiled_kernels import has_compiled_kernels
+from xsp_analyze.frames.device_peaks import TENSOR_RATES, known_peaks
+from xsp_analyze.frames.energy import power_series
+from xsp_analyze.frames.expert_parts import has_experts
+from xsp_analyze.frames.graph_replays import replayed_share, replayed_work
+from xsp_analyze.frames.imported_work import MODELLED
+from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.kernel_waves import has_grids
+from xsp_analyze.frames.layer_time import layer_calls
+from xsp_analyze.frames.library_spans import has_library
+from xsp_analyze.frames.rank_units import has_ranks
+from xsp_analyze.frames.stages import has_stages
+from xsp_analyze.frames.system_samples import system_series
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 
-__all__ = ["AnyOf", "Need", "advice_on", "is_need", "words_of_need"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
-_NEEDS = {  # what is no level: in words, and how to get it
-    "metrics": ("hardware counters", "Measure them in a run of their own (ncu --csv) and join it with xsp merge"),
-    "work": (
-        "hardware counters or shapes of operators",
-        "Record shapes (record_shapes=True), or measure counters in a run of their own and join it with xsp merge",
-    ),
-    "communication": ("communication kernels (NCCL, RCCL)", ""),
-    "ranks": ("several ranks", "Read the traces of all ranks together, such as a folder that holds them"),
-    "graph replay": ("replays of device graphs (cudaGraphLaunch, hipGraphLaunch)", ""),
-    "grids": ("the grids of kernels", "Record how kernels are launched, as torch.profiler, nsys, ncu and rocprofv3 do"),
-    "experts": ("kernels of a mixture of experts", ""),
-    "compiled code": ("kernels that a compiler generated (torch.compile)", ""),
-    "allocations": (
-        "allocations of memory",
-        "Record memory (profile_memory=True), a memory snapshot, or with nsys --cuda-memory-usage=true",
-    ),
-    "batch sizes": ("runs at several batch sizes", "Collect a sweep (xsp collect --sweep), and join it with xsp merge"),
-    "stages": (
-        "ranges named as pre-processing or post-processing",
-        "Mark them as preprocess, inference and postprocess with NVTX ranges or record_function",
-    ),
-    "leveled": ("runs at several levels", "Join them with xsp merge"),
-    "MPI": ("calls of MPI", "Record them: nsys profile --trace=mpi"),
-    "UCX": ("calls of UCX", "Record them: nsys profile --trace=ucx"),
-    "unified memory": (
-        "migrations or page faults of unified memory",
-        "Record them: nsys profile --cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true",
-    ),
-    "GPU metrics": (
-        "samples of GPU metrics (SM Active, SM Issue, Tensor Active)",
-        "Record them: nsys profile --gpu-metrics-devices=all",
-    ),
-    "OpenMP": ("events of OpenMP", "Record them: nsys profile --trace=openmp"),
-    "OpenACC": ("events of OpenACC", "Record them: nsys profile --trace=openacc"),
-    "OS runtime": (
-        "calls of the operating system's runtime",
-        "Record them (nsys profile --trace=osrt), and have them read with --os-runtime",
-    ),
-    "serving": (
-        "steps that a serving engine named",
-        "Record them as docs/serving-steps.md says; torch.profiler's annotations and NVTX ranges both do",
-    ),
-    "results": (
-        "accuracies or checksums of outputs",
-        "Record them in run.json (docs/run-set.md), as xsp collect does of what comes out of a step",
-    ),
-    "system": (
-        "samples of the machine",
-        "Record them beside the run (the system_samples runner), and name their file in the run's run.json",
-    ),
-    "power": (
-        "samples of power",
-        "Record them beside the run (the nvml runner), and name their file in the run's run.json",
-    ),
-}
-_HOW = {  # to get a level or a table
-    "kernel": "Record device work: ProfilerActivity.CUDA in torch.profiler, or nsys profile, rocprofv3 --sys-trace",
-    "module": "Record modules: with_stack=True in torch.profiler",
-    "layer": "Record modules (with_stack=True), or name ranges that are layers with --layer-range",
-    "layers": "Record modules (with_stack=True), or name ranges that are layers with --layer-range",
-    "operators": "Record with the framework's own profiler, which knows its operators",
-    "operator": "Record with the framework's own profiler, which knows its operators",
-    "library": "Record calls of libraries: nsys profile --trace=cuda,nvtx,cudnn,cublas",
-    "runtime": "Record runtime and driver calls over the whole window",
-    "counters": "Record memory: profile_memory=True in torch.profiler",
-    "communication": "Only work of several devices has them",
-    "graph replay": "Only programs that replay graphs have them",
-    "experts": "Only models with a mixture of experts have them",
-    "compiled code": "Only programs under torch.compile have them",
-}
-_WITHOUT_WORDS = frozenset({"module"})  # beside levels and tables
+    from xsp_analyze.trace.trace_view import TraceView
+
+__all__ = ["CONDITIONS", "AnyOf", "Condition", "Need", "advice_on", "holds", "is_need", "words_of_need"]
+
+_MOSTLY = 0.5  # of device time
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +47,256 @@ class AnyOf:
 
 
 Need = str | AnyOf
-"""A level, a table that must have rows, or another of the things that `holds` knows; or several of which one does."""
+"""A level, a table that must have rows, or another of CONDITIONS; or several of which one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that a trace may hold. Where `holds` is left out, it is a level or a table of that name.
+
+    `what` it is stands behind "needs", `clause` is a sentence of its own, in small letters; `advice` is how to get it.
+    """
+
+    what: str = ""
+    advice: str = ""
+    clause: str = ""
+    holds: Callable[[TraceView], bool] | None = None
+
+
+def holds(view: TraceView, need: Need) -> bool:
+    """Whether the trace holds it, found out once."""
+    return view.once(_holds, need)
+
+
+def _holds(view: TraceView, need: Need) -> bool:
+    if isinstance(need, AnyOf):
+        return any(holds(view, one) for one in need.needs)
+    condition = CONDITIONS.get(need)
+    if condition is not None and condition.holds is not None:
+        return condition.holds(view)
+    return view.trace.height(need) > 0 if need in TABLES else view.trace.has_level(need)
 
 
 def is_need(need: Need) -> bool:
-    """Whether every part of it is a level, a table or something that has words of its own."""
+    """Whether every part of it is a level, a table or one of CONDITIONS."""
     parts = need.needs if isinstance(need, AnyOf) else (need,)
-    return all(part in {*_NEEDS, *_WITHOUT_WORDS, *TABLES, *LEVELS} for part in parts)
+    return all(part in {*CONDITIONS, *TABLES, *LEVELS} for part in parts)
 
 
 def words_of_need(need: Need) -> str:
     """A level, table or other thing that an analysis needs, in words."""
     if isinstance(need, AnyOf):
         return str(need)
-    return _NEEDS[need][0] if need in _NEEDS else f"{need} level" if need in LEVELS else need
+    condition = CONDITIONS.get(need, Condition())
+    return condition.what or (f"{need} level" if need in LEVELS else need)
 
 
 def advice_on(need: Need) -> tuple[str, str]:
     """What a trace that lacks it lacks, in words, and how to get it."""
-    what, advice = _NEEDS.get(str(need), (f"the level {need}", ""))
-    return what, advice or _HOW.get(str(need), "")
+    condition = CONDITIONS.get(str(need), Condition())
+    return condition.what or f"the level {need}", condition.advice
+
+
+def _works(view: TraceView) -> bool:
+    """Whether a device did anything in the runs that kernels are taken from."""
+    work = view.kernel_runs.scan("spans").filter(pl.col("attribution").is_not_null())
+    return not work.select("run_id").head(1).collect().is_empty()
+
+
+def _communicates(view: TraceView) -> bool:
+    by_name = not communication_names(view.device_work["name"]).is_empty()
+    return by_name or not view.all_activities.filter(IS_COMMUNICATION).is_empty()
+
+
+def _is_counted(view: TraceView) -> bool:
+    rows = view.trace.scan("metrics").filter(~pl.col("source").cast(pl.String).str.starts_with(MODELLED))
+    return not rows.select("span_id").head(1).collect().is_empty()
+
+
+def _has_work(view: TraceView) -> bool:
+    """Whether counters were measured, or the shapes of operators recorded, or their work given."""
+    if view.trace.height("metrics"):
+        return True
+    shapes = view.trace.scan("operators").filter(pl.col("input_shapes").is_not_null())
+    return not shapes.select("span_id").head(1).collect().is_empty()
+
+
+def _has_modules(view: TraceView) -> bool:
+    modules = view.trace.scan("layers").filter(pl.col("source") == "module")
+    return not modules.head(1).collect().is_empty()
+
+
+def _replays(view: TraceView) -> bool:
+    return not view.device_work.is_empty() and bool(replayed_work(view).height)
+
+
+def _has_unified_memory(view: TraceView) -> bool:
+    kinds = view.trace.scan("copies").select(pl.col("copy_kind").unique()).collect().to_series().cast(pl.String)
+    return view.trace.height("page_faults") > 0 or bool(kinds.str.starts_with("Unified").any())
+
+
+def _has_gpu_metrics(view: TraceView) -> bool:
+    names = view.trace.scan("counters").select(pl.col("counter").unique()).collect().to_series().cast(pl.String)
+    return bool(names.str.contains(r"^(SMs? Active|SM Issue|Tensor Active)$").any())
+
+
+def _has_calls_of(whose: str) -> Callable[[TraceView], bool]:
+    return lambda view: has_library(view, whose)
+
+
+def _has_batch_sizes(view: TraceView) -> bool:
+    own = view.timed_runs.table.filter(~pl.col("run_id").is_in(view.counter_runs.ids))
+    return own["batch_size"].drop_nulls().n_unique() > 1
+
+
+def _is_timeline(view: TraceView) -> bool:
+    return holds(view, "kernel") and not view.is_one_by_one
+
+
+def _has_few_replays(view: TraceView) -> bool:
+    return view.once(replayed_share) < _MOSTLY
+
+
+_RECORD_MODULES = "Record modules (with_stack=True), or name ranges that are layers with --layer-range"
+_RECORD_OPERATORS = "Record with the framework's own profiler, which knows its operators"
+
+CONDITIONS: Mapping[str, Condition] = {
+    "kernel": Condition(
+        advice="Record device work: ProfilerActivity.CUDA in torch.profiler, or nsys profile, rocprofv3 --sys-trace",
+        clause="device work is recorded",
+        holds=_works,
+    ),
+    "timeline": Condition(
+        clause="the trace is a timeline of host and device; not kernels replayed one by one for counters",
+        holds=_is_timeline,
+    ),
+    "launches": Condition(
+        clause="launches are recorded",
+        holds=lambda view: bool(view.all_activities["call_start_ns"].is_not_null().any()),
+    ),
+    "few replays": Condition(
+        clause="less than half of the device time is replays of graphs",
+        holds=_has_few_replays,
+    ),
+    "timed layers": Condition(
+        clause="layers are recorded, and less than half of the device time is replays of graphs",
+        holds=lambda view: holds(view, "few replays") and not view.is_one_by_one,
+    ),
+    "steps": Condition(clause="steps are marked", holds=lambda view: not view.all_steps.is_empty()),
+    "several devices": Condition(
+        clause="several ranks, or several devices, are in the trace",
+        holds=lambda view: view.all_activities.select("run_id", "device_id").n_unique() > 1,
+    ),
+    "peak rates": Condition(
+        clause="peak rates of the device are known",
+        holds=lambda view: bool(view.once(known_peaks)),
+    ),
+    "tensor cores": Condition(
+        clause="the device has tensor cores whose rate is known",
+        holds=lambda view: any(rate in view.once(known_peaks) for rate in TENSOR_RATES),
+    ),
+    "metrics": Condition(
+        "hardware counters",
+        "Measure them in a run of their own (ncu --csv) and join it with xsp merge",
+        holds=_is_counted,
+    ),
+    "work": Condition(
+        "hardware counters or shapes of operators",
+        "Record shapes (record_shapes=True), or measure counters in a run of their own and join it with xsp merge",
+        holds=_has_work,
+    ),
+    "communication": Condition(
+        "communication kernels (NCCL, RCCL)", "Only work of several devices has them", holds=_communicates
+    ),
+    "ranks": Condition(
+        "several ranks",
+        "Read the traces of all ranks together, such as a folder that holds them",
+        holds=has_ranks,
+    ),
+    "graph replay": Condition(
+        "replays of device graphs (cudaGraphLaunch, hipGraphLaunch)",
+        "Only programs that replay graphs have them",
+        holds=_replays,
+    ),
+    "grids": Condition(
+        "the grids of kernels",
+        "Record how kernels are launched, as torch.profiler, nsys, ncu and rocprofv3 do",
+        holds=lambda view: has_grids(view.trace),
+    ),
+    "experts": Condition(
+        "kernels of a mixture of experts", "Only models with a mixture of experts have them", holds=has_experts
+    ),
+    "compiled code": Condition(
+        "kernels that a compiler generated (torch.compile)",
+        "Only programs under torch.compile have them",
+        holds=has_compiled_kernels,
+    ),
+    "allocations": Condition(
+        "allocations of memory",
+        "Record memory (profile_memory=True), a memory snapshot, or with nsys --cuda-memory-usage=true",
+    ),
+    "batch sizes": Condition(
+        "runs at several batch sizes",
+        "Collect a sweep (xsp collect --sweep), and join it with xsp merge",
+        holds=_has_batch_sizes,
+    ),
+    "stages": Condition(
+        "ranges named as pre-processing or post-processing",
+        "Mark them as preprocess, inference and postprocess with NVTX ranges or record_function",
+        holds=has_stages,
+    ),
+    "leveled": Condition("runs at several levels", "Join them with xsp merge", holds=lambda view: view.is_leveled),
+    "MPI": Condition("calls of MPI", "Record them: nsys profile --trace=mpi", holds=_has_calls_of("MPI")),
+    "UCX": Condition("calls of UCX", "Record them: nsys profile --trace=ucx", holds=_has_calls_of("UCX")),
+    "unified memory": Condition(
+        "migrations or page faults of unified memory",
+        "Record them: nsys profile --cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true",
+        holds=_has_unified_memory,
+    ),
+    "GPU metrics": Condition(
+        "samples of GPU metrics (SM Active, SM Issue, Tensor Active)",
+        "Record them: nsys profile --gpu-metrics-devices=all",
+        holds=_has_gpu_metrics,
+    ),
+    "OpenMP": Condition("events of OpenMP", "Record them: nsys profile --trace=openmp", holds=_has_calls_of("OpenMP")),
+    "OpenACC": Condition(
+        "events of OpenACC", "Record them: nsys profile --trace=openacc", holds=_has_calls_of("OpenACC")
+    ),
+    "OS runtime": Condition(
+        "calls of the operating system's runtime",
+        "Record them (nsys profile --trace=osrt), and have them read with --os-runtime",
+        holds=_has_calls_of("OS runtime"),
+    ),
+    "serving": Condition(
+        "steps that a serving engine named",
+        "Record them as docs/serving-steps.md says; torch.profiler's annotations and NVTX ranges both do",
+        holds=lambda view: not view.serving_steps.is_empty(),
+    ),
+    "results": Condition(
+        "accuracies or checksums of outputs",
+        "Record them in run.json (docs/run-set.md), as xsp collect does of what comes out of a step",
+        holds=lambda view: any(map(view.trace.height, ("accuracies", "tensors", "output_distances"))),
+    ),
+    "system": Condition(
+        "samples of the machine",
+        "Record them beside the run (the system_samples runner), and name their file in the run's run.json",
+        holds=lambda view: bool(system_series(view.trace.frame("counters"))),
+    ),
+    "power": Condition(
+        "samples of power",
+        "Record them beside the run (the nvml runner), and name their file in the run's run.json",
+        holds=lambda view: bool(power_series(view.trace.frame("counters"))),
+    ),
+    "module": Condition(advice="Record modules: with_stack=True in torch.profiler", holds=_has_modules),
+    "layer": Condition(
+        advice=_RECORD_MODULES,
+        holds=lambda view: not view.once(layer_calls).is_empty() or view.trace.height("attributions") > 0,
+    ),
+    "layers": Condition(advice=_RECORD_MODULES),
+    "operator": Condition(advice=_RECORD_OPERATORS),
+    "operators": Condition(advice=_RECORD_OPERATORS),
+    "library": Condition(advice="Record calls of libraries: nsys profile --trace=cuda,nvtx,cudnn,cublas"),
+    "runtime": Condition(advice="Record runtime and driver calls over the whole window"),
+    "counters": Condition(advice="Record memory: profile_memory=True in torch.profiler"),
+}
+"""What an analysis or a finding may need besides other levels and tables."""

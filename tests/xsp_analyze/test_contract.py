@@ -11,7 +11,7 @@ from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, every, trac
 from tests.helpers.hand import paper_trace
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import AMOUNT, LATENCY_NS, TIME_NS, Column, ContractError, Role, analysis, run
-from xsp_analyze.needs import AnyOf, is_need, words_of_need
+from xsp_analyze.needs import AnyOf, holds, is_need, words_of_need
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
@@ -81,8 +81,8 @@ def test_keys_are_columns() -> None:
 
 def test_one_of_several_needs_is_enough() -> None:
     frames = StepView.of(paper_trace())
-    assert frames.has(AnyOf("step_times", "kernel"))
-    assert not frames.has(AnyOf("step_times", "metrics"))
+    assert holds(frames.of_trace, AnyOf("step_times", "kernel"))
+    assert not holds(frames.of_trace, AnyOf("step_times", "metrics"))
     assert words_of_need(AnyOf("spans", "step_times")) == "spans or step_times"
 
 

@@ -13,6 +13,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.load_tests import load_test
+from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
 from xsp_analyze.pages.report.first_screen import first_screen
 from xsp_analyze.service.answers import Answers
 from xsp_analyze.trace.step_view import StepView
@@ -207,5 +208,5 @@ def test_tests_without_traces_are_compared_by_what_they_state(
 def test_shares_of_a_single_trace_are_as_they_were(tmp_path: Path) -> None:
     path = _kernels().write(tmp_path / "trace.json.gz")
     frames = StepView.of(xsp.open(path).trace)
-    assert frames.model_latency.select("latency_ns", "model_ns").rows() == [(10_000_000.0, 10_000_000.0)]
-    assert frames.run_latencies["is_queued"].to_list() == [False]
+    assert frames.once(latency_of_model).select("latency_ns", "model_ns").rows() == [(10_000_000.0, 10_000_000.0)]
+    assert frames.once(latency_by_run)["is_queued"].to_list() == [False]

@@ -13,6 +13,7 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import Role, run
 from xsp_analyze.findings.registry import advise
+from xsp_analyze.needs import holds
 from xsp_analyze.service.contents import summarise
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
@@ -35,7 +36,7 @@ def _untimed() -> Trace:
 def _assert_no_time(trace: Trace) -> None:
     frames = StepView.of(trace)
     for analysis in all_analyses():
-        if all(frames.has(need) for need in analysis.needs):
+        if all(holds(frames.of_trace, need) for need in analysis.needs):
             result = run(analysis, frames)
             times = [c.name for c in result.columns if c.unit == "ns" and c.role is not Role.KEY]
             assert all(result.table[name].null_count() == result.table.height for name in times), analysis.id
@@ -69,7 +70,7 @@ def test_shares_of_what_took_no_time_are_unknown(case: str, every: int) -> None:
     spans = spans.with_columns(pl.when(timeless).then(0).otherwise("duration_ns").cast(pl.Int64).alias("duration_ns"))
     frames = StepView.of(replace(trace, parts={**trace.parts, "spans": spans}))
     for analysis in all_analyses():
-        if all(frames.has(need) for need in analysis.needs):
+        if all(holds(frames.of_trace, need) for need in analysis.needs):
             run(analysis, frames)  # which refuses NaN and infinities
     advise(frames)
 

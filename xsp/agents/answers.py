@@ -13,8 +13,7 @@ from xsp.api.overview import document, not_answered
 from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
 from xsp.opening import expand, load
-from xsp_analyze.catalog import all_analyses, find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import all_analyses, result
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.recording import recordings
 from xsp_analyze.render.findings import documents
@@ -41,6 +40,7 @@ class Answers:
         self._service = service
         self._traces: OrderedDict[str, tuple[_State, Trace]] = OrderedDict()
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
+        self._seen: tuple[object, StepView] | None = None  # the last view, of which more is often asked
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> _Answer:
         """The answer in JSON's own types, or XspError in one sentence; arguments are as the tool's schema has them."""
@@ -65,14 +65,14 @@ class Answers:
         captures = [str(path) for path in captures_beside(expand([one.path]), self._service.reading.graph_captures)]
         held = document(summarise(trace), not_answered(trace), recordings(trace, captures))
         names = {"files": self._service.aliases} if len(self._service.inputs) > 1 else {}
-        return {**names, "file": one.alias, **brief_contents(held), **covered(StepView.of(trace), notes=True)}
+        return {**names, "file": one.alias, **brief_contents(held), **covered(self._view(one, trace), notes=True)}
 
     def _findings(self, page: Page, file: str | None = None, serving_phase: str | None = None) -> _Answer:
         one, trace = self._open(file)
 
         def computed() -> _Kept:
             captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
-            frames = StepView.of(trace, serving_phase=serving_phase)
+            frames = self._view(one, trace, serving_phase=serving_phase)
             rows = documents(advise(frames, captures=[str(path) for path in captures]))
             sentences = plain_sentences([str(row["sentence"]) for row in rows])
             in_plain = [{**row, "sentence": text} for row, text in zip(rows, sentences, strict=True)]
@@ -92,12 +92,12 @@ class Answers:
         one, trace = self._open(file)
 
         def computed() -> _Kept:
-            frames = StepView.of(trace, steps, serving_phase)
-            result = run(find(analysis), frames)
-            table, unknown = selected(result.table, columns)
-            head = {"file": one.alias, "analysis": result.analysis.id, "title": result.analysis.title}
-            beside = covered(frames, result)
-            return {**head, "units": units(table.columns, result.columns), **unknown, **beside}, table
+            frames = self._view(one, trace, steps, serving_phase)
+            answer = result(frames, analysis)
+            table, unknown = selected(answer.table, columns)
+            head = {"file": one.alias, "analysis": answer.analysis.id, "title": answer.analysis.title}
+            beside = covered(frames, answer)
+            return {**head, "units": units(table.columns, answer.columns), **unknown, **beside}, table
 
         key = ("analyze", one.alias, analysis, steps, serving_phase, tuple(columns or ()))
         return self._paged(key, computed, page)
@@ -110,7 +110,7 @@ class Answers:
         def computed() -> _Kept:
             limits = QueryLimits(self._service.timeout_s)
             table = answered(trace, sql, steps=steps, serving_phase=serving_phase, limits=limits)
-            beside = covered(StepView.of(trace, steps, serving_phase))
+            beside = covered(self._view(one, trace, steps, serving_phase))
             return {"file": one.alias, "steps_are_of": "analyses; the trace's own tables hold all", **beside}, table
 
         return self._paged(("query", one.alias, sql, steps, serving_phase), computed, page)
@@ -157,6 +157,13 @@ class Answers:
                 self._traces.popitem(last=False)
         self._traces.move_to_end(one.alias)
         return one, self._traces[one.alias][1]
+
+    def _view(self, one: Named, trace: Trace, steps: str | None = None, serving_phase: str | None = None) -> StepView:
+        """The trace over these steps, with what the answer before this one worked out of it if that was of the same."""
+        key = (one.alias, steps, serving_phase)
+        if self._seen is None or self._seen[0] != key or self._seen[1].trace is not trace:
+            self._seen = key, StepView.of(trace, steps, serving_phase)
+        return self._seen[1]
 
     def _find(self, alias: str | None) -> Named:
         inputs = {one.alias: one for one in self._service.inputs}

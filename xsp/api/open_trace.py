@@ -11,8 +11,8 @@ import polars as pl
 
 from xsp.api.overview import Info, info_of
 from xsp_analyze import core
-from xsp_analyze.catalog import all_analyses, find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import all_analyses, result
+from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
 from xsp_analyze.schema import no_table
@@ -108,7 +108,12 @@ class OpenTrace:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
         frames = StepView.of(self.trace)
         rows = [
-            (one.id, one.title, all(frames.has(need) for need in one.needs), [str(need) for need in one.needs])
+            (
+                one.id,
+                one.title,
+                all(holds(frames.of_trace, need) for need in one.needs),
+                [str(need) for need in one.needs],
+            )
             for one in all_analyses()
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
@@ -126,7 +131,7 @@ class OpenTrace:
             XspError: There is no such analysis, step or phase, or the trace lacks what the analysis needs.
         """
         frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
-        return Result.of(run(find(analysis), frames))
+        return Result.of(result(frames, analysis))
 
     @fault_told()
     def findings(self, *, serving_phase: str | None = None) -> Findings:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.findings.recording import Recording, recordings
-from xsp_analyze.needs import words_of_need
+from xsp_analyze.needs import holds, words_of_need
 from xsp_analyze.render import html
 from xsp_analyze.service.contents import Summary, summarise
 from xsp_analyze.text.shown import clean
@@ -108,7 +108,7 @@ def document(
     summary: Summary, without: Mapping[str, Sequence[str]], recording: Sequence[Recording]
 ) -> dict[str, object]:
     """As `xsp info -f json` has it; times are ns, null is unknown."""
-    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "roles"}
+    held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "view"}
     return {
         **held,
         "attributed": [asdict(one) for one in summary.attributed],
@@ -124,7 +124,7 @@ def not_answered(trace: Trace) -> Mapping[str, Sequence[str]]:
     without: dict[Need, list[str]] = {}
     for one in all_analyses():
         for need in one.needs if _OURS.fullmatch(one.id) else ():
-            if not frames.has(need):
+            if not holds(frames.of_trace, need):
                 without.setdefault(need, []).append(one.id)
     return {words_of_need(need): ids for need, ids in without.items()}
 

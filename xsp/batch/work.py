@@ -209,7 +209,7 @@ def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dic
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
-    return {**facts_seen(answers.per_step, unit.name, answers.of).to_json(), "glance": glance(answers)}
+    return {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def _of_one_source(views: Sequence[Sequence[StepView]], request: Request) -> Seq
     from xsp_ingest.convert import relayer  # noqa: PLC0415
 
     sources = {source for side in views for frames in side for source in _layer_sources(frames)}
-    is_leveled = any(frames.of_trace.roles.leveled for side in views for frames in side)
+    is_leveled = any(frames.of_trace.is_leveled for side in views for frames in side)
     operators = all(frames.trace.height("operators") for side in views for frames in side)
     if len(sources) < _TWO or request.reading.layer_source != LayerSource.AUTO or is_leveled or not operators:
         return views

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.columns import BATCH_SIZE, LATENCY_BASIS, STEP
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, ordered_mean, quotient, throughput_per_s
-from xsp_analyze.frames.model_time import model_latency
+from xsp_analyze.frames.model_time import latency_by_run, latency_over_runs
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.needs import AnyOf
 
@@ -74,14 +74,14 @@ __all__ = ["model_information"]
 def model_information(frames: StepView) -> pl.LazyFrame:
     """One row a batch size, smallest first; runs of one batch size ran side by side and are averaged."""
     keys = [*frames.by, "batch_size"]
-    latencies = pl.concat([each.run_latencies for each in frames.by_batch_size], how="diagonal_relaxed")
+    latencies = pl.concat([each.once(latency_by_run) for each in frames.by_batch_size], how="diagonal_relaxed")
     durations = latencies.group_by(keys, maintain_order=True).agg(
         pl.col("durations").list.explode().drop_nulls(),
         pl.col("basis").list.explode().unique(maintain_order=True),
         *(ordered_mean(pl.col(each)) for each in ("load_test_per_s", "load_test_median_ns")),
         pl.col("is_queued").any(),
     )
-    rows = model_latency(latencies, keys).join(durations, on=keys, nulls_equal=True)
+    rows = latency_over_runs(latencies, keys).join(durations, on=keys, nulls_equal=True)
     batch, latency = pl.col("batch_size"), pl.col("latency_ns")
     rows = rows.with_columns(pl.col("basis").list.join(" and ").alias("latency_basis"))
     rows = rows.with_columns(

@@ -10,7 +10,8 @@ from xsp_analyze.columns import ALLOCATED, LATENCY, LAYER_INDEX, LAYER_NAME, LAY
 from xsp_analyze.core import AMOUNT, Column, Role, analysis
 from xsp_analyze.formulas import ratio
 from xsp_analyze.frames.layer_spread import layer_intervals
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
+from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -49,11 +50,11 @@ __all__ = ["layer_information"]
 )
 def layer_information(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
-    rows = frames.layers.join(
+    rows = frames.once(layer_latencies).join(
         layer_intervals(frames), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left"
     )
     return (
-        frames.with_model(rows.lazy())
+        with_model_time(frames, rows.lazy())
         .with_columns(
             pl.col("layer_name", "layer_type", "path").cast(pl.String),
             ratio(pl.col("latency_ns"), pl.col("model_ns")).alias("model_share"),

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.frames.layer_spread import layer_quartiles
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -55,7 +55,7 @@ def _spread(name: str, what: str) -> Column:
 )
 def layer_latency(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
-    rows = frames.layers.join(layer_quartiles(frames), on=LAYER_KEY, how="left", nulls_equal=True)
+    rows = frames.once(layer_latencies).join(layer_quartiles(frames), on=LAYER_KEY, how="left", nulls_equal=True)
     return (
         rows.lazy()
         .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import ALLOCATED, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import FigureSpec, analysis
+from xsp_analyze.frames.layer_time import layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -33,4 +34,4 @@ __all__ = ["layer_memory"]
 )
 def layer_memory(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order of first own operator."""
-    return frames.layers.lazy().with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+    return frames.once(layer_latencies).lazy().with_columns(pl.col("layer_name", "layer_type").cast(pl.String))

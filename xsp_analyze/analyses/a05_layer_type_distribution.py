@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP, TYPE_KEY
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import share_of_sum
+from xsp_analyze.frames.layer_time import layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -34,7 +35,8 @@ __all__ = ["layer_type_distribution"]
 def layer_type_distribution(frames: StepView) -> pl.LazyFrame:
     """One row a layer type, most frequent first, then by name."""
     return (
-        frames.layers.lazy()
+        frames.once(layer_latencies)
+        .lazy()
         .group_by(*frames.by, pl.col("layer_type").cast(pl.String))
         .agg(pl.len().cast(pl.Int64).alias("count"))
         .with_columns(share_of_sum("count", frames.by).alias("share"))

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.columns import LATENCY, STEP, TYPE_KEY
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import ordered_sum, share_of_sum
+from xsp_analyze.frames.layer_time import layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -29,7 +30,8 @@ __all__ = ["layer_latency_by_type"]
 def layer_latency_by_type(frames: StepView) -> pl.LazyFrame:
     """One row a layer type, longest first, then by name."""
     return (
-        frames.layers.group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
+        frames.once(layer_latencies)
+        .group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(ordered_sum(pl.col("latency_ns")))
         .lazy()
         .with_columns(share_of_sum("latency_ns", frames.by).alias("share"))

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.columns import ALLOCATED, STEP, TYPE_KEY
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import known_sum, share_of_sum
+from xsp_analyze.frames.layer_time import layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -29,7 +30,8 @@ __all__ = ["layer_memory_by_type"]
 def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
     """One row a layer type, most memory first, unknown last, then by name."""
     return (
-        frames.layers.group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
+        frames.once(layer_latencies)
+        .group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"))
         .lazy()
         .with_columns(share_of_sum("allocated_bytes", frames.by).alias("share"))

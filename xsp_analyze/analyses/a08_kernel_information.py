@@ -26,6 +26,8 @@ from xsp_analyze.frames.attributions import attribution_bases
 from xsp_analyze.frames.counters import derived
 from xsp_analyze.frames.group_ids import in_order
 from xsp_analyze.frames.kernel_classes import kernel_labels
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -109,12 +111,12 @@ def _shape(what: str) -> Column:
 def kernel_information(frames: StepView) -> pl.LazyFrame:
     """One row a kernel execution, by layer (none: last), then in order of launch."""
     rows = listed_order(frames)
-    return listed(frames, frames.executions[rows], np.arange(len(rows)))
+    return listed(frames, frames.once(kernel_executions)[rows], np.arange(len(rows)))
 
 
 def listed_order(frames: StepView) -> Ints:
     """The rows of `frames.executions` in the order in which they are listed."""
-    return in_order([frames.executions[c] for c in (*frames.by, *_ORDER)])
+    return in_order([frames.once(kernel_executions)[c] for c in (*frames.by, *_ORDER)])
 
 
 def listed(frames: StepView, executions: pl.DataFrame, number: Ints) -> pl.LazyFrame:
@@ -126,4 +128,4 @@ def listed(frames: StepView, executions: pl.DataFrame, number: Ints) -> pl.LazyF
         attribution_bases(frames.trace, executions["span_id"]),
         *shapes_at(frames.trace, executions),
     )
-    return derived(shown.lazy(), frames.of_trace.ideal_intensity).with_columns(pl.col(_LABELS).cast(pl.String))
+    return derived(shown.lazy(), frames.of_trace.once(ideal_intensity)).with_columns(pl.col(_LABELS).cast(pl.String))

@@ -22,6 +22,9 @@ from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.formulas import ordered_sum, ratio
 from xsp_analyze.frames.counters import counted, derived
 from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
+from xsp_analyze.frames.kernel_means import named_work
+from xsp_analyze.frames.model_time import with_model_time
+from xsp_analyze.frames.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -57,13 +60,14 @@ __all__ = ["kernel_by_name"]
 def kernel_by_name(frames: StepView) -> pl.LazyFrame:
     """One row a kernel name and kind, longest first, then by name."""
     sums = (
-        frames.named_work.group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
-        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counted(frames.named_work))
+        frames.once(named_work)
+        .group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
+        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counted(frames.once(named_work)))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
     )
     named = sums.with_columns(kernel_labels(sums), classes_by_name(sums)).lazy()
     return (
-        derived(frames.with_model(named), frames.of_trace.ideal_intensity)
+        derived(with_model_time(frames, named), frames.of_trace.once(ideal_intensity))
         .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )

@@ -23,8 +23,8 @@ from xsp_analyze.frames.counters import are_known, counted, derived
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.filled_counters import basis_of, filled_executions
-from xsp_analyze.frames.model_time import model_latency
-from xsp_analyze.frames.roofline import by_precision, under_roof
+from xsp_analyze.frames.model_time import latency_by_run, latency_over_runs
+from xsp_analyze.frames.roofline import by_precision, ideal_intensity, under_roof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """One row a batch size with device time, latency and FP32's counters."""
-    batches = frames.trace.frame("runs").select("run_id", "batch_size")
+    batches = frames.of_trace.own_runs.table.select("run_id", "batch_size")
     executions = frames.once(filled_executions)
     sums = (
         executions.join(batches, on="run_id", how="left", maintain_order="left")
@@ -119,10 +119,11 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
         )
         .lazy()
     )
-    latency = model_latency(frames.run_latencies, keys).lazy().rename({"latency_ns": "model_latency_ns"})
+    latency = latency_over_runs(frames.once(latency_by_run), keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (
         derived(
-            latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True), frames.of_trace.ideal_intensity
+            latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True),
+            frames.of_trace.once(ideal_intensity),
         )
         .rename({"duration_ns": "kernel_duration_ns"})
         .with_columns(pl.col("kernel_duration_ns", "kernel_count").fill_null(0))
@@ -135,14 +136,14 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
 
 def _busy(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """busy_ns, and window_ns that it is of, over the devices of the runs of each batch size."""
-    batches = frames.trace.frame("runs").select("run_id", "batch_size")
+    batches = frames.of_trace.own_runs.table.select("run_id", "batch_size")
     parts = frames.once(device_time).parts.join(batches, on="run_id", how="left", maintain_order="left")
     return parts.group_by(keys, maintain_order=True).agg(ordered_sum(pl.col("busy_ns", "window_ns")))
 
 
 def _bases(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     bases = pl.col("basis").list.explode().unique(maintain_order=True)
-    rows = frames.run_latencies.group_by(keys, maintain_order=True).agg(bases)
+    rows = frames.once(latency_by_run).group_by(keys, maintain_order=True).agg(bases)
     return rows.select(*keys, pl.col("basis").list.join(" and ").alias("latency_basis"))
 
 
@@ -150,7 +151,7 @@ def _share(frames: StepView) -> list[pl.Expr]:
     """Of a profile of levels the busy time is of another run than the latency, and kernels are what it is told by."""
     if frames.of_trace.is_one_by_one:
         return [pl.lit(None, pl.Float64).alias("gpu_share")]
-    if frames.of_trace.roles.leveled:
+    if frames.of_trace.is_leveled:
         share = ratio(pl.col("kernel_duration_ns"), pl.col("model_ns"))
         return [pl.when(False).then("busy_ns").alias("busy_ns"), share.alias("gpu_share")]  # noqa: FBT003 (never)
     return [pl.when(pl.col("window_ns") > 0).then(quotient(pl.col("busy_ns"), pl.col("window_ns"))).alias("gpu_share")]

@@ -8,10 +8,9 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.formulas import ratio
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call, layer_bases
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import mean_over_steps
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,15 +54,15 @@ _SCHEMA = {
 )
 def profiling_overhead(frames: StepView) -> pl.LazyFrame:
     """One row a level and scope: the model at each level, each layer in order, the total. Always means over steps."""
-    roles = frames.of_trace.roles
+    view = frames.of_trace
     model, layers, kernels = (
-        timed_latency(frames.of_trace, runs) for runs in (roles.model, roles.profiled_layers, roles.serialised_kernels)
+        timed_latency(view, runs) for runs in (view.model_runs, view.profiled_layer_runs, view.serialised_runs)
     )
     steps, total = [], []
-    if roles.profiled_layers != roles.serialised_kernels:
-        steps = [("layer", model, layers)] if roles.model != roles.profiled_layers else []
+    if view.profiled_layer_runs != view.serialised_runs:
+        steps = [("layer", model, layers)] if view.model_runs != view.profiled_layer_runs else []
         steps.append(("kernel", layers, kernels))
-    if roles.model not in (roles.profiled_layers, roles.serialised_kernels):
+    if view.model_runs not in (view.profiled_layer_runs, view.serialised_runs):
         total = [("total", model, kernels)]
     rows = pl.concat([_of_model(steps), _by_layer(frames), _of_model(total)])
     overhead = pl.col("measured_ns") - pl.col("baseline_ns")
@@ -79,12 +78,11 @@ def _of_model(levels: Sequence[tuple[str, float | None, float | None]]) -> pl.Da
 
 def _by_layer(frames: StepView) -> pl.DataFrame:
     """Each layer's latency in the layer run and in the kernel run, where both waited for the device."""
-    calls = frames.of_trace.every_layer_call
+    calls = frames.of_trace.once(every_layer_call)
     one, other = (
-        _host_latency(frames, Roles.of(calls, runs))
-        for runs in (frames.of_trace.roles.layers, frames.of_trace.roles.serialised_kernels)
+        _host_latency(frames, runs.of(calls)) for runs in (frames.of_trace.layer_runs, frames.of_trace.serialised_runs)
     )
-    if frames.of_trace.roles.layers == frames.of_trace.roles.serialised_kernels:
+    if frames.of_trace.layer_runs == frames.of_trace.serialised_runs:
         one = one.clear()
     return (
         one.rename({"host_ns": "baseline_ns"})
@@ -105,7 +103,7 @@ def _host_latency(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
 
     Nor has a layer that was compiled away, and so has no call.
     """
-    hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
+    hosted = frames.of_trace.once(layer_bases).filter(pl.col("basis") == "host")["run_id"]
     serialised = calls.filter(pl.col("run_id").is_in(hosted.implode()), pl.col("duration_ns").is_not_null())
     per_step = serialised.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(pl.col("host_ns").sum())
     in_steps = per_step.filter(pl.col("step").is_not_null())

@@ -9,7 +9,8 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.device_time import DEVICE, device_time
+from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.idle import DEVICE
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import quotient
+from xsp_analyze.frames.kernel_means import step_work
 from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
@@ -103,7 +104,9 @@ def _rows(frames: StepView) -> pl.DataFrame:
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
     every = frames.of_trace.all_activities
     rows = every.select("span_id", "start_ns", "call_start_ns", "call_end_ns").hstack(queues(every))
-    work = frames.work.select("span_id", *frames.by, pl.col("name").alias("kernel_name"), "kind", "work_count")
+    work = frames.once(step_work).select(
+        "span_id", *frames.by, pl.col("name").alias("kernel_name"), "kind", "work_count"
+    )
     if work.height < every.height:
         rows = rows[lookup(every["span_id"].to_numpy(), work["span_id"].to_numpy())]
     return work.hstack(rows.select(value.cast(pl.Int64).alias(name) for name, value in sums.items())).drop("span_id")

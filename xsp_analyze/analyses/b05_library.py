@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.trace.roles import Roles
+from xsp_analyze.frames.activities import every_span
+from xsp_analyze.frames.kernel_means import step_work
 from xsp_model import Level
 from xsp_model.tree import innermost
 
@@ -84,7 +85,7 @@ def _per_step(rows: pl.DataFrame, measures: tuple[str, ...]) -> pl.DataFrame:
 
 def _enclosing(frames: StepView) -> Ints:
     """For each span its nearest library call, itself if it is one, or -1."""
-    spans = frames.trace.scan("spans").select("parent_id", pl.col("level") == str(Level.LIBRARY)).collect()
+    spans = every_span(frames.trace, "parent_id", pl.col("level") == str(Level.LIBRARY))
     parents = spans["parent_id"].fill_null(-1).to_numpy()
     return innermost(parents, spans["level"].to_numpy())
 
@@ -97,7 +98,7 @@ def _named(frames: StepView) -> pl.LazyFrame:
         library = pl.coalesce(library, pl.when(name.str.contains(pattern)).then(pl.lit(whose)))
     domains = frames.trace.scan("ranges").select("span_id", "domain")
     return (
-        frames.trace.scan("spans")
+        frames.of_trace.own_runs.scan("spans")
         .filter(pl.col("level") == str(Level.LIBRARY))
         .select("span_id", "parent_id", "run_id", "step", "name", pl.col("duration_ns").fill_null(0))
         .join(domains, on="span_id", how="left", maintain_order="left")
@@ -116,8 +117,8 @@ def _calls(frames: StepView) -> pl.DataFrame:
     nested = calls.join(children, on="span_id", how="left", maintain_order="left").with_columns(
         one, own, pl.col("duration_ns").alias("host_ns")
     )
-    kernels_run = Roles.of(nested, frames.of_trace.roles.kernels)
-    return Roles.of(nested, frames.of_trace.roles.layers) if kernels_run.is_empty() else kernels_run
+    kernels_run = frames.of_trace.kernel_runs.of(nested)
+    return frames.of_trace.layer_runs.of(nested) if kernels_run.is_empty() else kernels_run
 
 
 def _enclosing_parents(frames: StepView, calls: pl.DataFrame) -> Ints:
@@ -128,12 +129,11 @@ def _enclosing_parents(frames: StepView, calls: pl.DataFrame) -> Ints:
 
 def _work(frames: StepView) -> pl.DataFrame:
     """The device work that each call launched."""
-    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.work["origin_id"])
+    calls = pl.Series("call_id", _enclosing(frames)).gather(frames.once(step_work)["origin_id"])
     names = _named(frames).select(pl.col("span_id").alias("call_id"), *_KEYS).collect()
     return (
-        frames.work.select(
-            *frames.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count")
-        )
+        frames.once(step_work)
+        .select(*frames.by, pl.col("work_ns").alias("device_sum_ns"), pl.col("work_count").alias("activity_count"))
         .with_columns(calls)
         .join(names, on="call_id", how="inner", maintain_order="left")
         .group_by(*frames.by, *_KEYS, maintain_order=True)

@@ -9,9 +9,10 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.attributions import shared_out
+from xsp_analyze.frames.kernel_means import step_work
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
-from xsp_analyze.trace.roles import Roles
+from xsp_analyze.needs import holds
 from xsp_model import Phase
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def module_tree(frames: StepView) -> pl.LazyFrame:
     of the layers run (where it has modules), device work that of the kernels run. Where none was recorded, on a CPU,
     it is unknown. Where modules are the layers, what a module has of its own over all phases is what A11 gives it.
     """
-    tree = ModuleTree(frames.trace, frames.of_trace.roles)
+    tree = ModuleTree(frames.of_trace)
     work = _device(frames, tree)
     order = tree.calls.group_by(_MODULE).agg(pl.col("span_id", "depth").min())
     keys = [*frames.by, *_ROW]
@@ -87,7 +88,7 @@ def module_tree(frames: StepView) -> pl.LazyFrame:
         pl.concat([_host(frames, tree), _backward_calls(frames, work)], how="diagonal_relaxed")
         .lazy()
         .join(_summed(frames, work).lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
-        .with_columns(pl.col("count", *(_DEVICE if frames.has("kernel") else ())).fill_null(0))
+        .with_columns(pl.col("count", *(_DEVICE if holds(frames.of_trace, "kernel") else ())).fill_null(0))
         .join(order.lazy(), on=_MODULE, how="left", nulls_equal=True)
         .sort(*frames.by, "span_id", *_MODULE, phase)
     )
@@ -95,8 +96,8 @@ def module_tree(frames: StepView) -> pl.LazyFrame:
 
 def _host(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     outermost = pl.col("duration_ns").filter(~pl.col("again"))
-    calls = Roles.of(tree.calls, frames.of_trace.roles.layers)
-    calls = Roles.of(tree.calls, frames.of_trace.roles.kernels) if calls.is_empty() else calls
+    calls = frames.of_trace.layer_runs.of(tree.calls)
+    calls = frames.of_trace.kernel_runs.of(tree.calls) if calls.is_empty() else calls
     per_step = calls.group_by("run_id", "step", *_ROW, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"),
         _known_sum(outermost).alias("host_ns"),
@@ -112,7 +113,7 @@ def _known_sum(time: pl.Expr) -> pl.Expr:
 
 def _device(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
-    shared = shared_out(frames.trace, frames.work, time="work_ns", count="work_count")
+    shared = shared_out(frames.trace, frames.once(step_work), time="work_ns", count="work_count")
     work = module_work(tree, shared)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 

@@ -10,6 +10,7 @@ from xsp_analyze.columns import COUNT, DURATION, STEP
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.kernel_means import step_work
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def _moved(frames: StepView) -> pl.DataFrame:
     details = frames.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
     return (
-        frames.work.select("span_id", *frames.by, pl.col("kind").cast(pl.String), "work_ns", "work_count")
+        frames.once(step_work)
+        .select("span_id", *frames.by, pl.col("kind").cast(pl.String), "work_ns", "work_count")
         .filter(pl.col("kind").is_in(_COPIES))
         .join(details, on="span_id", how="left", maintain_order="left")
         .with_columns(direction.alias("direction"))

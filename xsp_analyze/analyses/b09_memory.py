@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
+from xsp_analyze.frames.layer_time import every_layer_call
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -53,13 +54,12 @@ def _bytes(name: str, doc: str) -> Column:
 def memory(frames: StepView) -> pl.LazyFrame:
     """One row a run, device and counter of bytes, in this order; over the whole trace, whatever the steps."""
     samples = (
-        frames.trace.scan("counters")
+        frames.of_trace.own_runs.scan("counters")
         .filter(pl.col("unit") == "byte")
         .with_columns(pl.col("counter").cast(pl.String))
         .sort(TABLES["counters"].order, nulls_last=True)
         .collect()
     )
-    samples = frames.of_trace.roles.own(samples)
     held = pl.col("time_ns").shift(-1) - pl.col("time_ns")
     peak = pl.col("value").arg_max()
     series = samples.group_by(_SERIES, maintain_order=True).agg(
@@ -75,7 +75,7 @@ def memory(frames: StepView) -> pl.LazyFrame:
 
 def _running_at(frames: StepView, series: pl.DataFrame) -> pl.DataFrame:
     """For each row the layer call that had begun last, of those that ran on the host at its peak."""
-    calls = frames.of_trace.every_layer_call
+    calls = frames.of_trace.once(every_layer_call)
     running = []
     for run, time in series.select("run_id", "peak_time_ns").iter_rows():
         inside = calls.filter(pl.col("run_id") == run, pl.col("start_ns") <= time, pl.col("end_ns") > time)

@@ -11,9 +11,9 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
-from xsp_analyze.frames.launches import STREAM
+from xsp_analyze.frames.launches import STREAM, host_waits
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def critical_path(frames: StepView) -> pl.LazyFrame:
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
-    parts = [part for run in frames.of_trace.roles.kernels for part in _of_run(frames, run)]
+    parts = [part for run in frames.of_trace.kernel_runs for part in _of_run(frames, run)]
     links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
     return (
         links.with_columns(share_of_sum("duration_ns", ["run_id"]).alias("path_share"))
@@ -80,7 +80,7 @@ def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
     on_host = chain.links == LINKS.index(Link.HOST)
     elsewhere = np.flatnonzero(~on_host)
     yield _summed(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
-    calls = frames.of_trace.every_layer_call.filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
+    calls = frames.of_trace.once(every_layer_call).filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
     rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
     yield _summed(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
@@ -112,7 +112,7 @@ def _work(frames: StepView, run: int) -> pl.DataFrame:
 
 
 def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
-    waits = frames.of_trace.waits(run)
+    waits = frames.of_trace.once(host_waits, run)
     first, last = _extent(frames, run)
     return Timeline(
         work["start_ns"].to_numpy(),
@@ -129,7 +129,7 @@ def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
 def _extent(frames: StepView, run: int) -> tuple[int, int]:
     """From the first to the last range of a step; of a run without steps from first to last of all its spans."""
     steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
-    spans = steps.lazy() if steps.height else frames.trace.scan("spans").filter(pl.col("run_id") == run)
+    spans = steps.lazy() if steps.height else frames.of_trace.kernel_runs.scan("spans").filter(pl.col("run_id") == run)
     end = pl.col("start_ns") + pl.col("host_ns" if steps.height else "duration_ns")
     first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
     return int(first), int(last)

@@ -64,7 +64,7 @@ def energy(frames: StepView) -> pl.LazyFrame:
     Kernels of one layer that run side by side count their time once; where kernels of two layers do, the device's
     power counts for both, so that layers may sum to more than the model.
     """
-    series = power_series(frames.trace.frame("counters"))
+    series = power_series(frames.of_trace.own_runs.frame("counters"))
     rows = pl.concat([_of_model(frames, series), _of_layers(frames, series)], how="diagonal")
     covered = pl.col("covered_ns")
     return (
@@ -83,10 +83,9 @@ def _of_model(frames: StepView, series: Mapping[tuple[int, int | None], Energy])
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
     if frames.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
-        extents = (
-            frames.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
-        )
-        times = frames.of_trace.roles.own(extents).with_columns(pl.lit(None, pl.Int64).alias("step"))
+        spans = frames.of_trace.own_runs.scan("spans")
+        extents = spans.group_by("run_id").agg(pl.col("start_ns").min(), end.alias("end_ns")).collect()
+        times = extents.with_columns(pl.lit(None, pl.Int64).alias("step"))
     else:
         times = frames.steps.with_columns(pl.col("begin_ns").alias("start_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")

@@ -11,6 +11,9 @@ from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_CLASS, 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import ratio, share_of_sum
 from xsp_analyze.frames.counters import counted, derived
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.model_time import with_model_time
+from xsp_analyze.frames.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -48,7 +51,7 @@ __all__ = ["kernel_by_class"]
 )
 def kernel_by_class(frames: StepView) -> pl.LazyFrame:
     """One row a class of kernels, copies and memsets, longest first, then by name."""
-    work = frames.executions
+    work = frames.once(kernel_executions)
     sums = (
         work.group_by(*frames.by, pl.col("kernel_class").cast(pl.String), maintain_order=True)
         .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(work))
@@ -56,7 +59,7 @@ def kernel_by_class(frames: StepView) -> pl.LazyFrame:
         .lazy()
     )
     return (
-        derived(frames.with_model(sums), frames.of_trace.ideal_intensity)
+        derived(with_model_time(frames, sums), frames.of_trace.once(ideal_intensity))
         .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_class")
     )

@@ -11,6 +11,8 @@ from xsp_analyze.columns import COUNT, DURATION, MODEL_SHARE, STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.expert_parts import PARTS, expert_parts
+from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -50,7 +52,9 @@ _PART_COLUMNS = {part: f"{part.name.lower()}_ns" for part in ExpertPart}
 def mixture_of_experts(frames: StepView) -> pl.LazyFrame:
     """One row a part, in the order in which a block runs them; those without work have none."""
     work = frames.once(_expert_work)
-    total = frames.work.group_by(*frames.by, maintain_order=True).agg(pl.col("work_ns").sum().alias("device_ns"))
+    total = (
+        frames.once(step_work).group_by(*frames.by, maintain_order=True).agg(pl.col("work_ns").sum().alias("device_ns"))
+    )
     blocks = pl.col("block").drop_nulls().n_unique().cast(pl.Int64)
     sums = (
         work.group_by(*frames.by, "part", maintain_order=True)
@@ -64,7 +68,7 @@ def mixture_of_experts(frames: StepView) -> pl.LazyFrame:
     )
     of_all = sums.join(total.lazy(), on=frames.by, how="left") if frames.by else sums.join(total.lazy(), how="cross")
     return (
-        frames.with_model(of_all)
+        with_model_time(frames, of_all)
         .with_columns(
             *(
                 pl.when(pl.col(f"{of}_ns") > 0)
@@ -111,4 +115,4 @@ def expert_blocks(frames: StepView) -> pl.LazyFrame:
 def _expert_work(frames: StepView) -> pl.DataFrame:
     """The work of the steps chosen that is the experts', with part and block."""
     parts = expert_parts(frames.of_trace).with_columns(pl.col("part").cast(PARTS))
-    return frames.work.join(parts, on="span_id", how="inner", maintain_order="left")
+    return frames.once(step_work).join(parts, on="span_id", how="inner", maintain_order="left")

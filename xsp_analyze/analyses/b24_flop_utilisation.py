@@ -10,6 +10,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _summed(layers: pl.DataFrame, frames: StepView, scope: str, name: pl.Expr, *
 def _of_model(frames: StepView, layers: pl.DataFrame) -> pl.DataFrame:
     """The model's row: of the latency of its steps on all their devices."""
     rows = _summed(layers, frames, "model", pl.lit("all products")).drop("device_ns")
-    latency = frames.model_latency.select(*frames.by, pl.col("model_ns").cast(pl.Float64).alias("time_ns"))
+    latency = frames.once(latency_of_model).select(*frames.by, pl.col("model_ns").cast(pl.Float64).alias("time_ns"))
     return rows.join(latency, on="step", how="left") if frames.by else rows.join(latency, how="cross")
 
 

@@ -13,6 +13,7 @@ from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.counters import counted
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
+from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.kernel_waves import CONFIGURATION, launch_configurations
 from xsp_model import Kind
 
@@ -111,7 +112,7 @@ def _together(what: str, axes: tuple[str, ...]) -> pl.Expr:
 
 def _by_configuration(frames: StepView) -> pl.DataFrame:
     """The kernels chosen in rows of _ROW (and step): count, duration, occupancy by counters, and how they fill it."""
-    kernels = frames.executions.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
+    kernels = frames.once(kernel_executions).filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number, configurations = launch_configurations(frames.trace, kernels)
     alike, first = numbered(*group_ids([*kernels.select(*frames.by, "kernel_name"), pl.Series(number)]))
     sums = (

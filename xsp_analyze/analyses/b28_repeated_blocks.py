@@ -10,6 +10,7 @@ from xsp_analyze.columns import KERNEL_DURATION, LATENCY, LAYER_TYPE, MODEL_SHAR
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ratio
 from xsp_analyze.frames.folded_layers import folded_layers, standing_out
+from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -98,7 +99,7 @@ def positions_of_blocks(frames: StepView) -> pl.LazyFrame:
         )
     )
     return (
-        frames.with_model(rows.lazy())
+        with_model_time(frames, rows.lazy())
         .with_columns(ratio(latency, pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, *_ROW)
     )

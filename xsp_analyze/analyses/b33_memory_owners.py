@@ -119,7 +119,7 @@ def _by_owner(frames: StepView) -> Iterator[pl.DataFrame]:
 
 def _of_more(frames: StepView, peaks: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """What is reserved divided into what is in use and what is not, and the device into what is reserved and not."""
-    sizes = frames.trace.frame("devices").group_by(SERIES).agg(pl.col("memory_bytes").max())
+    sizes = frames.of_trace.own_runs.frame("devices").group_by(SERIES).agg(pl.col("memory_bytes").max())
     reserving = peaks.filter(pl.col("reserved_bytes") > 0).join(sizes, on=SERIES, how="left", maintain_order="left")
     held, used = pl.col("reserved_bytes"), pl.col("allocated_bytes")
     has_size = reserving.filter(pl.col("memory_bytes") >= held)

@@ -71,16 +71,11 @@ def accuracy_and_outputs(frames: StepView) -> pl.LazyFrame:
     return numbered.with_columns(pl.int_range(pl.len()).over(keys).cast(pl.Int64).alias("point")).lazy()
 
 
-def _roles(frames: StepView) -> dict[int, str | None]:
-    runs = frames.trace.frame("runs")
-    return dict(zip(runs["run_id"], runs["role"], strict=True))
-
-
 def _measures(frames: StepView) -> Iterator[dict[str, Any]]:
-    roles = _roles(frames)
-    for row in frames.trace.frame("accuracies").iter_rows(named=True):
+    labels = frames.of_trace.run_labels
+    for row in frames.of_trace.timed_runs.frame("accuracies").iter_rows(named=True):
         kind = "accuracy" if row["time_ns"] is None else "training curve"
-        named = {"kind": kind, "name": row["metric"], "value_unit": row["unit"], "role": roles[row["run_id"]]}
+        named = {"kind": kind, "name": row["metric"], "value_unit": row["unit"], "role": labels[row["run_id"]]}
         yield {**row, **named}
 
 
@@ -88,22 +83,22 @@ def _tensors(frames: StepView) -> Iterator[dict[str, Any]]:
     """The tensors of every run, outputs of all but the first run compared with the first one's."""
     first: list[Tensor] = []
     reference = ""
-    for run, role in _roles(frames).items():
+    for run, label in frames.of_trace.run_labels.items():
         tensors = tensors_of(frames.trace, [run])
         for tensor in tensors:
-            row = {**asdict(tensor), "run_id": run, "role": role}
+            row = {**asdict(tensor), "run_id": run, "role": label}
             counterpart = by_name(first).get(tensor.name) if tensor.kind == "output" else None
             apart = distance(counterpart, tensor) if counterpart else None
             compared = {"reference": reference, "input_match": str(input_match(first, tensors)), **_columns(apart)}
             yield {**row, **(compared if apart else {})}
         if tensors and not first:
-            first, reference = tensors, role or f"run {run}"
+            first, reference = tensors, label or f"run {run}"
 
 
 def _recorded(frames: StepView) -> Iterator[dict[str, Any]]:
-    for run, role in _roles(frames).items():
+    for run, label in frames.of_trace.run_labels.items():
         for name, reference, _, apart in recorded_distances(frames.trace, [run]):
-            row = {"run_id": run, "role": role, "kind": "output", "name": name, "reference": reference}
+            row = {"run_id": run, "role": label, "kind": "output", "name": name, "reference": reference}
             yield {**row, **_columns(apart)}
 
 

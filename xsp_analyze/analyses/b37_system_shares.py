@@ -56,7 +56,7 @@ def system_shares(frames: StepView) -> pl.LazyFrame:
     """
     rows = list(_sampled(frames))
     sampled = {row["run_id"] for row in rows}
-    works = not frames.of_trace.all_activities.is_empty() and list(sampled) == list(frames.of_trace.roles.kernels)
+    works = not frames.of_trace.all_activities.is_empty() and list(sampled) == frames.of_trace.kernel_runs.ids
     share = device_time.utilisation(frames).share if works else None
     if share is not None:
         kernels = {"resource": "gpu", "utilisation_share": share, "basis": "kernels recorded"}
@@ -67,7 +67,7 @@ def system_shares(frames: StepView) -> pl.LazyFrame:
 
 def _sampled(frames: StepView) -> Iterator[dict[str, Any]]:
     of_runs = _windows(frames)
-    series = system_series(frames.trace.frame("counters"))
+    series = system_series(frames.of_trace.own_runs.frame("counters"))
     for run in sorted({run for run, _ in series}):
         for counter, quantity in QUANTITIES.items():
             if (run, counter) not in series or run not in of_runs:
@@ -91,9 +91,9 @@ def _sampled(frames: StepView) -> Iterator[dict[str, Any]]:
 def _windows(frames: StepView) -> dict[int, tuple[int, int]]:
     """From the first step's start to the last one's end, by run; of runs without steps their extent in time."""
     end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max().alias("end_ns")
-    extents = frames.trace.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end).collect()
+    extents = frames.of_trace.own_runs.scan("spans").group_by("run_id").agg(pl.col("start_ns").min(), end).collect()
     sampled = (
-        frames.trace.frame("counters")
+        frames.of_trace.own_runs.frame("counters")
         .group_by("run_id")
         .agg(pl.col("time_ns").min().alias("start_ns"), pl.col("time_ns").max().alias("end_ns"))
     )

@@ -12,6 +12,7 @@ from xsp_analyze.analyses.a15_kernel_by_model import kernel_by_model
 from xsp_analyze.columns import BATCH_SIZE, KERNEL_DURATION, LATENCY_BASIS, PRECISION, ROOF_COLUMNS, STEP, WORK_BASIS
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import quotient
+from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -77,7 +78,7 @@ def batch_sizes(frames: StepView) -> pl.LazyFrame:
     """One row a batch size, smallest first, with the columns of A01 and A15 that a batch size changes."""
     keys = [*frames.by, "batch_size"]
     latencies = model_information.function(frames).collect().drop_nulls("batch_size")
-    kernels = kernel_by_model.function(frames).collect() if frames.has("kernel") else None
+    kernels = kernel_by_model.function(frames).collect() if holds(frames.of_trace, "kernel") else None
     rows = _with_gain(latencies, keys)
     for part in () if kernels is None else (_of_devices(kernels, keys), _of_one_precision(kernels, keys)):
         rows = rows.join(part, on=keys, how="left", maintain_order="left")

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.catalog import find
+from xsp_analyze.catalog import table
 from xsp_analyze.classification import KernelClass, class_of_operator, operator_type
 from xsp_analyze.cohort.quality import Measure, accuracies_of, outputs_of
-from xsp_analyze.core import run
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import device_time
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.filled_counters import MODELLED
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.layer_time import layer_calls, layer_latencies
 from xsp_analyze.frames.load_tests import LoadTest, load_test
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.outputs import Tensor
-from xsp_analyze.trace.roles import Roles
 from xsp_analyze.trace.step_view import StepView
-from xsp_model import Attribution, Level, XspError
+from xsp_model import Attribution, Level
 from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.core import Result
     from xsp_model import Trace
 
 __all__ = [
@@ -80,20 +80,20 @@ def operator_mix(frames: StepView) -> Mix:
 
 def _of_operators(frames: StepView) -> Mix:
     runs = (
-        frames.of_trace.roles.kernels
+        frames.of_trace.kernel_runs
         if not frames.of_trace.all_activities.is_empty()
-        else frames.of_trace.roles.layers or frames.of_trace.roles.kernels
+        else frames.of_trace.layer_runs or frames.of_trace.kernel_runs
     )
     columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
     frame = frames.trace.scan("spans").select(columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
-    if not (is_operator & frame["run_id"].is_in(list(runs)).to_numpy()).any():
+    if not (is_operator & frame["run_id"].is_in(runs.ids).to_numpy()).any():
         return _of_layers(frames)
     top = outermost(frame["parent_id"].fill_null(-1).to_numpy(), is_operator)
     owned = frame.with_columns(pl.Series("top", top))
-    work = Roles.of(owned.filter(pl.col("attribution").is_not_null()), runs)
+    work = runs.of(owned.filter(pl.col("attribution").is_not_null()))
     if work.is_empty():
-        own = Roles.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))), runs)
+        own = runs.of(owned.filter(pl.Series(is_operator & (top == np.arange(len(top))))))
         return _shares(_per_step(frames, _with_types(own)), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
@@ -123,9 +123,9 @@ def _with_types(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_layers(frames: StepView) -> Mix:
-    if frames.of_trace.layer_calls.is_empty():
+    if frames.of_trace.once(layer_calls).is_empty():
         return Mix()
-    layers = frames.layers.select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
+    layers = frames.once(layer_latencies).select(pl.col("layer_type").cast(pl.String).alias("name"), "latency_ns")
     sums = layers.group_by("name", maintain_order=True).agg(pl.col("latency_ns").sum().alias("duration_ns"))
     return _shares(sums, "time of layers", None)
 
@@ -171,7 +171,7 @@ def utilisation(frames: StepView) -> Utilisation:
 
 
 def _fp32(frames: StepView) -> tuple[float | None, float | None]:
-    work = frames.executions
+    work = frames.once(kernel_executions)
     if "flop_count" not in work.columns:
         return None, None
     counted = work.filter(pl.col("flop_count").is_not_null())
@@ -251,12 +251,9 @@ def facts_of(trace: Trace, name: str) -> Facts:
     return facts_seen(StepView.of(trace), name)
 
 
-def facts_seen(frames: StepView, name: str, of: Callable[[str], Result | str] | None = None) -> Facts:
-    """The facts of a trace that is seen over its default steps already.
-
-    `of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
-    """
-    trace, ask = frames.trace, of or (lambda identity: _run(identity, frames))
+def facts_seen(frames: StepView, name: str) -> Facts:
+    """The facts of a trace that is seen over its default steps already."""
+    trace = frames.trace
     runs = trace.frame("runs")
     return Facts(
         model=_one(runs["model"]) or name,
@@ -266,11 +263,11 @@ def facts_seen(frames: StepView, name: str, of: Callable[[str], Result | str] | 
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
-        speeds=_speeds(_table("A01", ask), averaged=frames.averaged),
+        speeds=_speeds(table(frames, "A01"), averaged=frames.averaged),
         profiled_batch_size=_profiled_batch_size(frames),
-        **_kernels(_table("A15", ask), frames),
-        **_layers(_table("A06", ask), frames),
-        **_roof(_table("A14", ask)),
+        **_kernels(table(frames, "A15"), frames),
+        **_layers(table(frames, "A06"), frames),
+        **_roof(table(frames, "A14")),
         **_memory(frames, on_device=not frames.of_trace.all_activities.is_empty()),
         attributed_share=_layer_share(frames),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
@@ -300,17 +297,17 @@ def _one(values: pl.Series) -> str | None:
 
 
 def _profiled_batch_size(frames: StepView) -> int | None:
-    sizes = frames.of_trace.roles.own(frames.trace.frame("runs"))["batch_size"].drop_nulls().unique().to_list()
+    sizes = frames.of_trace.own_runs.frame("runs")["batch_size"].drop_nulls().unique().to_list()
     return sizes[0] if len(sizes) == 1 else None
 
 
 def _system(frames: StepView) -> str | None:
     """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
-    trace, others = frames.trace, list(frames.of_trace.roles.other_batches)
+    trace = frames.trace
     if described := _one(trace.frame("runs")["device_name"]):
         return described
-    worked = pl.col("attribution").is_not_null() & ~pl.col("run_id").is_in(others)
-    used = trace.scan("spans").filter(worked).select("run_id", "device_id").unique()
+    worked = pl.col("attribution").is_not_null()
+    used = frames.of_trace.own_runs.scan("spans").filter(worked).select("run_id", "device_id").unique()
     names = (
         used.join(trace.scan("devices").select("run_id", "device_id", "name").unique(), on=["run_id", "device_id"])
         .collect()["name"]
@@ -320,19 +317,6 @@ def _system(frames: StepView) -> str | None:
     )
     labels = [name if count == 1 else f"{count} x {name}" for name, count in names.iter_rows()]
     return ", ".join(labels) or None
-
-
-def _run(identity: str, frames: StepView) -> Result | str:
-    try:
-        return run(find(identity), frames)
-    except XspError as error:
-        return error.what
-
-
-def _table(identity: str, ask: Callable[[str], Result | str]) -> pl.DataFrame | None:
-    """The analysis's table; None where the trace lacks what it needs."""
-    result = ask(identity)
-    return None if isinstance(result, str) else result.table
 
 
 def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
@@ -347,8 +331,8 @@ def _speeds(latencies: pl.DataFrame | None, *, averaged: bool) -> list[Speed]:
 def _kernels(kernels: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
     if kernels is None:
         return {}
-    own = frames.run_latencies["batch_size"].unique()
-    if frames.of_trace.roles.other_batches:
+    own = frames.once(latency_by_run)["batch_size"].unique()
+    if frames.of_trace.has_other_batches:
         kernels = kernels.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
     first = kernels.row(0, named=True)
     work = _by_modelled_flop(kernels).row(0, named=True)
@@ -371,7 +355,7 @@ def _layers(by_type: pl.DataFrame | None, frames: StepView) -> dict[str, Any]:
         share or 0.0 for name, share in shares.items() if class_of_operator(name) == KernelClass.CONVOLUTION
     )
     return {
-        "layer_count": frames.layers.height,
+        "layer_count": frames.once(layer_latencies).height,
         "dominant_type": top["layer_type"] if measured else None,
         "dominant_share": top["share"],
         "convolution_share": convolution if measured else None,
@@ -398,8 +382,7 @@ def _by_modelled_flop(rows: pl.DataFrame) -> pl.DataFrame:
 def _memory(frames: StepView, *, on_device: bool) -> dict[str, Any]:
     """The most memory in use at once: of a device where one worked, else of the host."""
     rows = (
-        frames.trace.scan("counters")
-        .filter(~pl.col("run_id").is_in(list(frames.of_trace.roles.other_batches)))
+        frames.of_trace.own_runs.scan("counters")
         .with_columns(pl.col("counter").cast(pl.String))
         .filter(pl.col("counter").is_in(_PEAK_COUNTERS), pl.col("device_id").is_not_null() == on_device)
         .select(pl.col("value").max())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.outputs import tensors_of
+from xsp_analyze.frames.outputs import output_runs, tensors_of
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def accuracies_of(frames: StepView) -> list[Measure]:
 
 def outputs_of(frames: StepView) -> list[Tensor]:
     """What the step was given and what came out, of the run that model latency is taken from, else the next."""
-    roles = frames.of_trace.roles
-    return tensors_of(frames.trace, dict.fromkeys([*roles.model, *roles.layers, *roles.kernels]))
+    return tensors_of(frames.trace, output_runs(frames.of_trace))
 
 
 MetricKey = tuple[str, str | None]

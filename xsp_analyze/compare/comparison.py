@@ -27,8 +27,10 @@ from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.counted_operators import operator_work
 from xsp_analyze.frames.device_peaks import agreed_peaks
+from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_analyze.merge.matching import match_kernels
+from xsp_analyze.needs import holds
 from xsp_model import XspError
 from xsp_model.device_table import peaks_for
 
@@ -113,11 +115,11 @@ def _bound_of(quantity: str, before: Mapping[str, float], after: Mapping[str, fl
 def _by_class(one: Side, memory: Bound, compute: Bound) -> tuple[float | None, float | None]:
     """Ratio by what bounds each modelled operator, below or above the ridge before; and the share that is modelled."""
     frames = one.views[0]
-    if not frames.has("operators"):
+    if not holds(frames.of_trace, "operators"):
         return None, None
     work = operator_work(frames).filter(pl.col("device_sum_ns") > 0)
     modelled = work.filter(pl.col("modelled_device_ns") > 0, pl.col("modelled_bytes") > 0)
-    time, total = modelled["modelled_device_ns"].sum(), total_of(frames.executions["duration_ns"])
+    time, total = modelled["modelled_device_ns"].sum(), total_of(frames.once(kernel_executions)["duration_ns"])
     if not time or not total:
         return None, None
     below = modelled["modelled_flop"].fill_null(0) / modelled["modelled_bytes"] < compute.before / memory.before

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.frames.kernel_means import chosen_activities, kernel_executions, step_work
+from xsp_analyze.frames.layer_time import layer_latencies, layer_steps
+from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.merge.matching import normal_name
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Attribution, Kind, Level
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Floats
 
@@ -65,24 +68,24 @@ class Measured:
 
 def model(frames: StepView) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
-    durations = [d for d in frames.run_latencies["durations"].to_list() if d] if frames.averaged else []
+    durations = [d for d in frames.once(latency_by_run)["durations"].to_list() if d] if frames.averaged else []
     min_steps = min(map(len, durations), default=0)
     steps = np.mean([d[:min_steps] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
-    mean = frames.model_latency["latency_ns"].to_list()
+    mean = frames.once(latency_of_model)["latency_ns"].to_list()
     means = np.array([np.nan if not mean or mean[0] is None else float(mean[0])])
     return Measured(pl.DataFrame({"key": ["latency"]}), means, np.ones(1), steps)
 
 
 def layers(frames: StepView) -> Measured:
     """One row a layer with own work, key its index: latency as A02 has it."""
-    rows = frames.layers.filter(pl.col("layer_index").is_not_null())
+    rows = frames.once(layer_latencies).filter(pl.col("layer_index").is_not_null())
     labels = rows.select(
         pl.col("layer_index").alias("key"),
         *(pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path", "shapes", "dtypes")),
     )
-    steps = frames.of_trace.layer_steps.filter(pl.col("layer_index").is_not_null())
+    steps = frames.of_trace.once(layer_steps).filter(pl.col("layer_index").is_not_null())
     per_step = steps.select("run_id", "step", pl.col("layer_index").alias("key"), pl.col("latency_ns").alias("ns"))
-    return measure(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.roles.layers)
+    return measure(frames, labels, rows["latency_ns"], rows["call_count"], per_step, frames.of_trace.layer_runs)
 
 
 def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured:
@@ -112,7 +115,7 @@ def measure_sums(frames: StepView, per_step: pl.DataFrame) -> Measured:
         pl.col("ns").sum(), pl.len().cast(pl.Int64).alias("count")
     )
     sums = frames.combine(rows, ["key"], ["ns", "count"])
-    return measure(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.roles.kernels)
+    return measure(frames, sums.select("key"), sums["ns"], sums["count"], per_step, frames.of_trace.kernel_runs)
 
 
 def operators_by_layer(frames: StepView) -> pl.DataFrame:
@@ -146,7 +149,7 @@ def operator_calls(frames: StepView) -> pl.DataFrame:
         pl.Series("self_ns", np.maximum(own, 0)),
         is_operator.alias("is_operator"),
     )
-    return Roles.of(out, frames.of_trace.roles.kernels)
+    return frames.of_trace.kernel_runs.of(out)
 
 
 def measure(
@@ -155,18 +158,18 @@ def measure(
     mean: pl.Series,
     count: pl.Series,
     per_step: pl.DataFrame,
-    runs: Sequence[int],
+    runs: Runs,
 ) -> Measured:
     means = mean.cast(pl.Float64).fill_null(np.nan).to_numpy()
     counts = count.cast(pl.Float64).fill_null(np.nan).to_numpy()
     return Measured(labels, means, counts, _step_values(frames, labels["key"], per_step, runs))
 
 
-def _step_values(frames: StepView, keys: pl.Series, per_step: pl.DataFrame, runs: Sequence[int]) -> Floats:
+def _step_values(frames: StepView, keys: pl.Series, per_step: pl.DataFrame, runs: Runs) -> Floats:
     """Rows x steps: the time of each key in each step, summed over runs side by side; 0 where it is not in a step."""
     if frames.choice.mode is not StepMode.MEAN:
         return np.empty((len(keys), 0))
-    steps = Roles.of(frames.steps, runs).sort("run_id", "step")
+    steps = runs.of(frames.steps).sort("run_id", "step")
     numbered = steps.with_columns((pl.col("step").rank("dense") - 1).over("run_id").cast(pl.Int64).alias("nth"))
     height = int(numbered.group_by("run_id").len()["len"].min() or 0)  # type: ignore[arg-type]
     positions_of = numbered.filter(pl.col("nth") < height).select("run_id", "step", "nth")
@@ -194,17 +197,17 @@ KERNEL = "kernel "
 
 def kernels(frames: StepView) -> Measured:
     """One row a kernel's name (in one spelling) and kind: device time as A10 has it."""
-    rows = frames.executions.with_columns(_keys(frames.executions))
+    rows = frames.once(kernel_executions).with_columns(_keys(frames.once(kernel_executions)))
     sums = rows.group_by("key", maintain_order=True).agg(
         pl.col("kernel_name").first().cast(pl.String).alias("name"),
         pl.col("kind").first().cast(pl.String),
         pl.col("count").sum(),
         pl.col("duration_ns").sum(),
     )
-    work = frames.activities.rename({"name": "kernel_name"})
+    work = frames.once(chosen_activities).rename({"name": "kernel_name"})
     per_step = work.with_columns(_keys(work)).select("run_id", "step", "key", pl.col("duration_ns").alias("ns"))
     return measure(frames, sums.select("key", "name", "kind"), sums["duration_ns"], sums["count"], per_step,
-                     frames.of_trace.roles.kernels)  # fmt: skip
+                     frames.of_trace.kernel_runs)  # fmt: skip
 
 
 def kernel_classes(frames: StepView) -> Measured:
@@ -233,7 +236,7 @@ def _times_by(work: pl.DataFrame, key: str) -> pl.DataFrame:
 
 def _with_labels(frames: StepView) -> pl.DataFrame:
     """The activities of the steps with what each is called at every level."""
-    work = frames.work
+    work = frames.once(step_work)
     launchers = operator_calls(frames).select("span_id", "operator")
     named = work.select("span_id").join(launchers, on="span_id", how="left", maintain_order="left")["operator"]
     replayed = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)

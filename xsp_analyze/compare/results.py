@@ -6,7 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.frames.outputs import InputMatch, by_name, distance, input_match, recorded_distances, tensors_of
+from xsp_analyze.frames.outputs import (
+    InputMatch,
+    by_name,
+    distance,
+    input_match,
+    output_runs,
+    recorded_distances,
+    tensors_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,15 +91,10 @@ class Results:
 def results(before: Side, after: Side) -> Results:
     """Of each side the first capture and the run that model latency is taken from, else the first that has any."""
     one, two = before.views[0], after.views[0]
-    ours, theirs = (tensors_of(frames.trace, _runs(frames)) for frames in (one, two))
-    recorded = {(name, sha): d for name, _, sha, d in recorded_distances(two.trace, _runs(two)) if sha}
+    ours, theirs = (tensors_of(frames.trace, output_runs(frames.of_trace)) for frames in (one, two))
+    recorded = {(name, sha): d for name, _, sha, d in recorded_distances(two.trace, output_runs(two.of_trace)) if sha}
     outputs, unmatched = _pair_outputs(by_name(ours), by_name(theirs), recorded)
     return Results(_accuracies(one, two), outputs, unmatched, input_match(ours, theirs))
-
-
-def _runs(frames: StepView) -> list[int]:
-    roles = frames.of_trace.roles
-    return list(dict.fromkeys([*roles.model, *roles.layers, *roles.kernels]))
 
 
 def _pair_outputs(

@@ -16,11 +16,14 @@ from xsp_analyze.classification import KernelClass, class_of_operator
 from xsp_analyze.compare import levels
 from xsp_analyze.compare.levels import KERNEL
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.layer_time import layer_bases, layer_calls, layer_latencies
+from xsp_analyze.frames.load_tests import tests_in
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.merge.alignment import align
 from xsp_analyze.merge.comparable import name_and_version
 from xsp_analyze.merge.matching import kernel_work, template
-from xsp_analyze.trace.roles import Roles
+from xsp_analyze.needs import holds
 from xsp_model import Attribution, XspError
 
 if TYPE_CHECKING:
@@ -115,12 +118,12 @@ _COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
 def facts(views: Sequence[StepView]) -> Facts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     frames = views[0]
-    runs = pl.concat([v.of_trace.roles.own(v.trace.frame("runs")) for v in views])
+    runs = pl.concat([v.of_trace.own_runs.frame("runs") for v in views])
     frameworks = [name_and_version(str(f)) for f in runs["framework"].drop_nulls().unique().sort()]
     used = set(frames.of_trace.all_activities["device_id"].drop_nulls().to_list())
     batches = runs["batch_size"].drop_nulls().unique().to_list()
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
-    has_layers = not frames.of_trace.layer_calls.is_empty()
+    has_layers = not frames.of_trace.once(layer_calls).is_empty()
     return Facts(
         model=_join_with_and(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(frames),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
@@ -134,7 +137,7 @@ def facts(views: Sequence[StepView]) -> Facts:
         captures=len(views),
         levels=", ".join(frames.trace.levels),
         layer_source=_join_with_and(sources),
-        layer_basis=_join_with_and(frames.of_trace.layer_bases.filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))["basis"].unique()
+        layer_basis=_join_with_and(frames.of_trace.layer_runs.of(frames.of_trace.once(layer_bases))["basis"].unique()
                            .sort().to_list()) if has_layers else None,
         format=_join_with_and(runs["format"].drop_nulls().unique().sort().to_list()),
     )  # fmt: skip
@@ -191,7 +194,7 @@ def _outermost(frames: StepView) -> str | None:
 def _precision(frames: StepView) -> str | None:
     """The floating type that most of the layers' time goes to; null where types were not recorded."""
     time: Counter[str] = Counter()
-    for dtypes, ns in frames.layers.select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
+    for dtypes, ns in frames.once(layer_latencies).select(pl.col("dtypes").cast(pl.String), "latency_ns").iter_rows():
         for dtype in (dtypes or "").strip("[]").split(","):
             precision = _PRECISIONS.get(dtype.strip(' "').casefold().removeprefix("c10::"))
             if precision:
@@ -298,7 +301,7 @@ class Side:
     @cached_property
     def has_kernels(self) -> bool:
         """Whether every capture holds device work."""
-        return all(frames.has("kernel") for frames in self.views)
+        return all(holds(frames.of_trace, "kernel") for frames in self.views)
 
     @cached_property
     def model(self) -> list[Measured]:
@@ -346,7 +349,7 @@ class Side:
     def one_step(self) -> pl.DataFrame:
         """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
         frames = self.views[0]
-        return template(Roles.of(kernel_work(frames.trace), frames.of_trace.roles.kernels))
+        return template(frames.of_trace.kernel_runs.of(kernel_work(frames.trace)))
 
     def work(self) -> pl.DataFrame:
         """Device time of a mean step in the first capture.
@@ -356,11 +359,11 @@ class Side:
         Of several processes side by side, what each of them takes on average, so that it compares with latency.
         """
         frames = self.views[0]
-        latency = frames.model_latency
+        latency = frames.once(latency_of_model)
         model_ns = float(latency["model_ns"][0] or 0) if latency.height else 0.0
         share = float(latency["latency_ns"][0]) / model_ns if model_ns else 1.0
         inside = pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)
-        return frames.executions.select(
+        return frames.once(kernel_executions).select(
             pl.when(inside).then("layer_index").alias("layer_index"),
             *(pl.col(c).cast(pl.String) for c in ("layer_type", "attribution", "phase", "kernel_class")),
             pl.col("kernel_name").cast(pl.String).alias("name"),
@@ -403,7 +406,7 @@ def same_content(one: Side, two: Side) -> bool:
 def _equal(first: Trace, second: Trace) -> bool:
     if first is second:
         return True
-    return all(_equal_tables(first, second, name) for name in _CONTENT) and load_tests(first) == load_tests(second)
+    return all(_equal_tables(first, second, name) for name in _CONTENT) and tests_in(first) == tests_in(second)
 
 
 def _equal_tables(first: Trace, second: Trace, name: str) -> bool:

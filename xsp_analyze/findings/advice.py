@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xsp_analyze.findings.context import Circumstance
     from xsp_analyze.findings.facts import Facts
+    from xsp_analyze.needs import Need
 
 __all__ = ["Advice", "Basis", "Evidence", "Observation", "Rule", "rule"]
 
@@ -59,7 +59,7 @@ class Observation:
 class Rule:
     """One rule: when it fires, what is then to be gained, and what to do; these words are its page in the docs.
 
-    `needs`: without each of these circumstances the rule has nothing to say. `explains`: ids of rules that tell of the
+    `needs`: without each of these the rule has nothing to say. `explains`: ids of rules that tell of the
     same time with less to do about it; they are silent where this one explains most of what they would gain.
     `on_trust` rules doubt the numbers instead of the program: they stand apart and have no gain.
     """
@@ -73,7 +73,7 @@ class Rule:
     source: str
     find: Callable[[Facts], Iterator[Observation]] = field(compare=False)
     basis: Basis = Basis.MEASURED
-    needs: Sequence[Circumstance] = ()
+    needs: Sequence[Need] = ()
     explains: Sequence[str] = ()
     on_trust: bool = False
 
@@ -110,7 +110,7 @@ def rule(
     do: str,
     source: str,
     basis: Basis = Basis.MEASURED,
-    needs: Sequence[Circumstance] = (),
+    needs: Sequence[Need] = (),
     explains: Sequence[str] = (),
     on_trust: bool = False,
 ) -> Callable[[Callable[[Facts], Iterator[Observation]]], Rule]:

@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures, times
+from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_model import Attribution
@@ -52,7 +52,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
     averaged = facts.frames.averaged
     where = f" in {count_of(spans.select('run_id', 'step').n_unique(), 'step', 'steps')}" if averaged else ""
-    waits = "devices are idle for" if facts.context.holds(Circumstance.DEVICE_WORK) else "the rest waits for"
+    waits = "devices are idle for" if holds(facts.frames.of_trace, "kernel") else "the rest waits for"
     yield Observation(
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
         f" {share(facts.share(lost))} of the time.{_versions(facts)}",
@@ -146,7 +146,7 @@ def _launched_in(facts: Facts, breaks: pl.DataFrame) -> pl.DataFrame:
     " SGLANG_GRAPH_BATCH_CAPTURE=1. A program of your own: capture them under torch.profiler. xsp info"
     " names captures that lie beside the trace.",
     source="Our choice. vllm/config/profiler.py (vLLM pull request 37524), SGLang pull request 24370.",
-    needs=(Circumstance.DEVICE_WORK,),
+    needs=("kernel",),
     on_trust=True,
 )
 def graph_replays(facts: Facts) -> Iterator[Observation]:

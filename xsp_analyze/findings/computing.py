@@ -8,10 +8,10 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
-from xsp_analyze.findings.context import TENSOR_RATES, Circumstance
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.device_peaks import TENSOR_RATES
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
@@ -44,7 +44,7 @@ _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
     " precision, or a library made for it; measure counters with ncu to see what bounds it.",
     source="Our choice.",
     basis=Basis.COUNTERS,
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
 )
 def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
@@ -75,7 +75,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     do="Open the layer and see which operator and kernel lead in it; look at its shapes, its precision and its layout"
     " in memory.",
     source="Our choice, as for kernels.",
-    needs=(Circumstance.LAYERS,),
+    needs=("timed layers",),
 )
 def dominant_layer(facts: Facts) -> Iterator[Observation]:
     """The layer with most device time; without device work, with the longest latency in A02."""
@@ -125,7 +125,7 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str]:
     " with a GradScaler on devices that have neither; check the model's accuracy.",
     source="Our choice of share; peaks as listed by xsp devices.",
     basis=Basis.PEAKS,
-    needs=(Circumstance.DEVICE_WORK, Circumstance.TENSOR_CORES),
+    needs=("kernel", "tensor cores"),
     explains=("dominant-kernel", "far-from-peak"),
 )
 def fp32_products(facts: Facts) -> Iterator[Observation]:

@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
+from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 
@@ -39,7 +40,7 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
     do="For a kernel's own numbers nothing more is needed. For layers and for the host record a timeline too (the"
     " framework's profiler, nsys profile, rocprofv3 --sys-trace), alone or in a run set.",
     source="No threshold.",
-    needs=(Circumstance.DEVICE_WORK,),
+    needs=("kernel",),
     explains=("orphans", "unattributed", "no-modules", "few-steps"),
     on_trust=True,
 )
@@ -116,12 +117,12 @@ def _record_more(facts: Facts) -> str:
     gain="None: this is about the numbers.",
     do="Record with_stack=True in torch.profiler, or mark layers with NVTX ranges (emit_nvtx, or the framework's own).",
     source="No threshold.",
-    needs=(Circumstance.DEVICE_WORK, Circumstance.NOT_REPLAYED),
+    needs=("kernel", "few replays"),
     on_trust=True,
 )
 def no_modules(facts: Facts) -> Iterator[Observation]:
     """Layer source of the runs that layers are taken from."""
-    runs = facts.frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(facts.frames.of_trace.roles.layers)))
+    runs = facts.frames.of_trace.layer_runs.table
     sources = set(runs["layer_source"].drop_nulls())
     if facts.frames.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
         return
@@ -170,13 +171,13 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 )
 def few_steps(facts: Facts) -> Iterator[Observation]:
     """Steps of the run that model latency is from; of a load test's queue LoadGen says how many queries it has."""
-    if any(test.queued for test in facts.frames.of_trace.load_tests):
+    if any(test.queued for test in facts.frames.of_trace.once(load_tests)):
         return
     if facts.frames.of_trace.all_steps.is_empty():
-        if facts.latency_ns and not facts.frames.of_trace.load_tests:
+        if facts.latency_ns and not facts.frames.of_trace.once(load_tests):
             yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
-    step_count = max((len(d) for d in facts.frames.run_latencies["durations"].to_list()), default=0)
+    step_count = max((len(d) for d in facts.frames.once(latency_by_run)["durations"].to_list()), default=0)
     if 0 < step_count < limit.FEW_STEPS:
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 

@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.text.units import count_of, duration, share, size
 from xsp_model import Kind
 
@@ -32,7 +31,7 @@ _PAGEABLE = "Pageable"
     do="Pin the host memory (pin_memory=True in PyTorch's DataLoader) and copy with non_blocking=True.",
     source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
     " Systems.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
     explains=("copies-in-step",),
 )
 def pageable_copies(facts: Facts) -> Iterator[Observation]:
@@ -67,7 +66,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
     " allocate without filling.",
     source="Our choice.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
 )
 def copies_in_step(facts: Facts) -> Iterator[Observation]:
     """Exposed copies of B03."""

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.catalog import find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import table
 from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.host_time import HostTime
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernel_means import chosen_activities
 from xsp_analyze.frames.kernel_waves import launch_configurations, ran_alone
-from xsp_model import Attribution, Kind, XspError
+from xsp_analyze.frames.model_time import latency_of_model
+from xsp_model import Attribution, Kind
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.core import Result
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Facts"]
@@ -30,30 +30,15 @@ __all__ = ["Facts"]
 class Facts:
     """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
-    def __init__(
-        self, frames: StepView, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
-    ) -> None:
-        """`of` answers analyses by id over these frames, where the caller keeps results; else each is run here.
-
-        `captures` are paths beside the trace that look like traces of graphs' capture.
-        """
+    def __init__(self, frames: StepView, captures: Sequence[str] = ()) -> None:
+        """`captures` are paths beside the trace that look like traces of graphs' capture."""
         self.frames = frames
         self.captures = captures
-        self._answered: dict[str, Result | str] = {}
-        self._of = of or self._run
-
-    def _run(self, identity: str) -> Result | str:
-        if identity not in self._answered:
-            try:
-                self._answered[identity] = run(find(identity), self.frames)
-            except XspError as error:
-                self._answered[identity] = f"{error.what}."
-        return self._answered[identity]
 
     def table(self, identity: str) -> pl.DataFrame | None:
-        """The analysis's table; None where the trace cannot answer it."""
-        result = self._of(identity)
-        return None if isinstance(result, str) or result.table.is_empty() else result.table
+        """The analysis's table; None where it has no rows, or the trace cannot answer it."""
+        rows = table(self.frames, identity)
+        return None if rows is None or rows.is_empty() else rows
 
     @cached_property
     def context(self) -> Context:
@@ -63,7 +48,7 @@ class Facts:
     @cached_property
     def latency_ns(self) -> float:
         """Latency of the model; 0 where it is unknown."""
-        latencies = self.frames.model_latency["latency_ns"].drop_nulls()
+        latencies = self.frames.once(latency_of_model)["latency_ns"].drop_nulls()
         return float(latencies[0]) if len(latencies) else 0.0
 
     @cached_property
@@ -92,7 +77,7 @@ class Facts:
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
         `even_ns` is the plain mean, for what has to be worked out step by step.
         """
-        rows = self.frames.activities
+        rows = self.frames.once(chosen_activities)
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.frames.averaged else "duration_ns"].cast(pl.Float64)
@@ -108,7 +93,7 @@ class Facts:
 
     def named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
-        names = self.frames.activities["name"].unique()
+        names = self.frames.once(chosen_activities)["name"].unique()
         return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())
 
     @cached_property
@@ -163,7 +148,7 @@ class Facts:
 
         The profiler made that step longer than the model's latency, and idle time with it.
         """
-        if not self.frames.of_trace.roles.leveled or self.devices.is_empty():
+        if not self.frames.of_trace.is_leveled or self.devices.is_empty():
             return self.latency_ns
         return float(self.devices["window_ns"].max() or 0)  # type: ignore[arg-type]
 
@@ -173,7 +158,7 @@ class Facts:
 
     def idle_gain_ns(self, time_ns: float) -> float:
         """What a step can save of idle time: no more than it has without the profiler of kernels."""
-        if not self.frames.of_trace.roles.leveled or self.devices.is_empty():
+        if not self.frames.of_trace.is_leveled or self.devices.is_empty():
             return time_ns
         busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
         return max(min(time_ns, self.latency_ns - busy), 0.0)

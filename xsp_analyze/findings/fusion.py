@@ -10,7 +10,6 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.text.units import count, duration
@@ -42,7 +41,7 @@ _LANE = ("run_id", "device_id", "stream_id", "step")
     " to remain.",
     do="torch.compile, or fused versions of the operator (GELU, dropout and add, LayerNorm, optimizers).",
     source="Our choice; classes of kernels as docs/kernel-classes.md has them, without what a compiler has fused.",
-    needs=(Circumstance.TIMELINE, Circumstance.LAUNCHES),
+    needs=("timeline", "launches"),
     explains=("dominant-kernel",),
 )
 def unfused_chains(facts: Facts) -> Iterator[Observation]:

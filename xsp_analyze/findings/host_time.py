@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings.gaps import gaps_of
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.compiled_regions import compiled_regions
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.idle import idle_of_run
+from xsp_analyze.frames.kernel_means import chosen_activities
 from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.findings.gaps import Gaps, Intervals
     from xsp_analyze.frames.compiled_regions import CompiledRegions
+    from xsp_analyze.frames.idle import Intervals, RunIdle
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["HostTime"]
@@ -39,21 +39,23 @@ class HostTime:
     @cached_property
     def windows(self) -> pl.DataFrame:
         """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
-        runs = self.frames.of_trace.roles.kernels
+        runs = self.frames.of_trace.kernel_runs
         if self.frames.averaged:
-            steps = Roles.of(self.frames.steps, runs).filter(pl.col("basis") != str(StepBasis.TIMED))
+            steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
-        extents = Roles.of(self.frames.of_trace.seen, runs)
-        if not self.frames.activities.is_empty():
-            extents = extents.join(self.frames.activities.select("run_id").unique(), on="run_id", how="semi")
+        extents = runs.of(self.frames.of_trace.seen)
+        if not self.frames.once(chosen_activities).is_empty():
+            extents = extents.join(
+                self.frames.once(chosen_activities).select("run_id").unique(), on="run_id", how="semi"
+            )
         none = pl.lit(None, pl.Int64).alias("step")
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
     @cached_property
-    def gaps(self) -> Mapping[int, Gaps]:
+    def gaps(self) -> Mapping[int, RunIdle]:
         """Of each run, when none of its devices worked."""
-        work = self.frames.of_trace.all_activities
-        return {run_id: gaps_of(work, self.windows, run_id) for run_id in self._runs}
+        by_run = self.windows.partition_by("run_id", as_dict=True)
+        return {run: idle_of_run(self.frames.of_trace, run, by_run[run,]) for run in self._runs}
 
     @property
     def _runs(self) -> list[int]:
@@ -67,7 +69,7 @@ class HostTime:
         """
         of_trace = self.frames.of_trace
         runs = self._runs or [-1]  # of no run there are none, in the same columns
-        rows = pl.concat(of_trace.host_blocks(run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
+        rows = pl.concat(of_trace.once(host_blocks, run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
         causes = pl.Series(BLOCK_CAUSES, dtype=pl.String)
         return self.inside(
             rows.select(
@@ -116,7 +118,7 @@ class HostTime:
     def regions(self) -> CompiledRegions:
         """Calls of what torch.compile made, in the whole of the runs of kernels; see `compiled_regions`."""
         of_trace = self.frames.of_trace
-        return compiled_regions(self.frames.trace, of_trace.roles.kernels, of_trace.span_names)
+        return compiled_regions(self.frames.trace, of_trace.kernel_runs.ids, of_trace.span_names)
 
     @cached_property
     def graph_breaks(self) -> pl.DataFrame:

@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.phrases import times
+from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Kind
@@ -47,12 +47,12 @@ _CAUSES = {
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
 )
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device."""
     part = facts.idle_share(facts.idle_ns)
-    replays = not facts.context.holds(Circumstance.NOT_REPLAYED)
+    replays = not holds(facts.frames.of_trace, "few replays")
     if facts.devices.is_empty() or part < limit.IDLE_SHARE or not (replays or _is_of_host(facts)):
         return
     yield Observation(
@@ -109,7 +109,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     do="Launch less: fusion (torch.compile) makes fewer and longer kernels, graphs (torch.compile with"
     " mode='reduce-overhead', torch.cuda.graph) replay many with one call, larger batches make longer ones.",
     source="Our choice. A launch takes 5 to 10 \u00b5s, an operator in Python with its profiler some tens.",
-    needs=(Circumstance.TIMELINE, Circumstance.LAUNCHES, Circumstance.NOT_REPLAYED),
+    needs=("timeline", "launches", "few replays"),
     explains=("gpu-idle",),
 )
 def launch_bound(facts: Facts) -> Iterator[Observation]:
@@ -177,7 +177,7 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     do="More num_workers, persistent_workers and prefetch_factor for PyTorch's DataLoader, prefetch() in tf.data;"
     " decode on the device or beforehand.",
     source="Our choice.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
     explains=("gpu-idle", "uneven-steps"),
 )
 def data_wait(facts: Facts) -> Iterator[Observation]:

@@ -52,8 +52,8 @@ class _Steps:
 )
 def runs_disagree(facts: Facts) -> Iterator[Observation]:
     """The model's run against each profiled one: the one that it is slowest beside."""
-    rows = facts.frames.trace.frame("runs").select(pl.col("role").cast(pl.String), "run_id").drop_nulls()
-    runs = dict(rows.reverse().rows())  # of several in a role the first, as everywhere
+    labels = reversed(list(facts.frames.of_trace.run_labels.items()))
+    runs = {label: run for run, label in labels}  # of several that were made for one thing the first, as everywhere
     model = _steps(facts, runs["model"]) if "model" in runs else None
     if model is None:
         return

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.registry import RULES
+from xsp_analyze.needs import CONDITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.findings.advice import Rule
-    from xsp_analyze.findings.context import Circumstance
+    from xsp_analyze.needs import Need
 
 __all__ = ["pages"]
 
@@ -48,8 +49,8 @@ def _line(rule: Rule) -> str:
     return f"- [{rule.title}]({rule.id}.md): {rule.fires[:1].lower()}{rule.fires[1:]}"
 
 
-def _listed(needs: Sequence[Circumstance]) -> str:
-    return "\n".join(f"- {need}" for need in needs)
+def _listed(needs: Sequence[Need]) -> str:
+    return "\n".join(f"- {CONDITIONS[str(need)].clause}" for need in needs)
 
 
 def _page(rule: Rule) -> str:

@@ -9,7 +9,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
 from xsp_analyze.text.units import count, duration, share, size
 
@@ -46,7 +45,7 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
     " data (long sequences, large tables), and whether its slot differs from the others'.",
     source="Our choice. All ranks leave a collective together, so the shortest kernel is that of the rank that came"
     " last.",
-    needs=(Circumstance.TIMELINE, Circumstance.RANKS),
+    needs=("timeline", "several devices"),
     explains=("exposed-communication", "uneven-devices", "dominant-kernel", "dominant-layer", "gpu-idle"),
 )
 def straggler(facts: Facts) -> Iterator[Observation]:
@@ -92,7 +91,7 @@ def _waited_by_others(row: Mapping[str, Any]) -> float:
     do="Move layers from the longest stage to the shortest (embedding and the head count too), or split by measured"
     " time instead of by number of layers.",
     source="Our choice.",
-    needs=(Circumstance.TIMELINE, Circumstance.RANKS),
+    needs=("timeline", "several devices"),
     explains=("exposed-communication", "uneven-devices", "straggler", "dominant-kernel", "gpu-idle", "uneven-steps"),
 )
 def unbalanced_pipeline(facts: Facts) -> Iterator[Observation]:
@@ -132,7 +131,7 @@ def _rank(facts: Facts, run_id: int) -> int:
     " DistributedDataParallel, fused or coalesced collectives elsewhere (torch.distributed._coalescing_manager,"
     " XLA's collective combiner).",
     source="Our choice; 25 MiB are the buckets of PyTorch's DistributedDataParallel.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
     explains=("exposed-communication", "dominant-kernel", "straggler", "uneven-steps"),
 )
 def small_collectives(facts: Facts) -> Iterator[Observation]:
@@ -167,7 +166,7 @@ def small_collectives(facts: Facts) -> Iterator[Observation]:
     do="Spread the work evenly: split by cost instead of by count, pad or sort sequences, balance pipeline stages"
     " and experts; or look for a slow device.",
     source="Our choice.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
 )
 def uneven_devices(facts: Facts) -> Iterator[Observation]:
     """Compute time over devices."""
@@ -195,7 +194,7 @@ def uneven_devices(facts: Facts) -> Iterator[Observation]:
     do="In training, let gradients go out in buckets while the backward pass runs, and prefetch sharded weights. Else"
     " see whether it is waiting: traces of all ranks together say for whom.",
     source="Our choice.",
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
 )
 def exposed_communication(facts: Facts) -> Iterator[Observation]:
     """Exposed communication of B03."""

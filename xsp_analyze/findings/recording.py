@@ -13,7 +13,7 @@ from xsp_analyze.classification.experts import expert_matcher
 from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
 from xsp_analyze.formulas import total_of
 from xsp_analyze.text.units import count, count_of, share
-from xsp_analyze.trace.roles import roles_of
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, LedgerKind
 from xsp_model.step_annotations import StepAnnotation, parse_step_annotation
 
@@ -69,6 +69,7 @@ class _Names:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self.kernel_runs = TraceView(trace).kernel_runs
 
     @cached_property
     def device(self) -> pl.DataFrame:
@@ -76,13 +77,12 @@ class _Names:
 
         `known` is the part of it whose layers were found by another way than its launch.
         """
-        runs = roles_of(self.trace).kernels
         attributed = (
             self.trace.scan("attributions").select("span_id").unique().with_columns(pl.lit(value=True).alias("known"))
         )
         return (
-            self.trace.scan("spans")
-            .filter(pl.col("attribution").is_not_null(), pl.col("run_id").is_in(list(runs)))
+            self.kernel_runs.scan("spans")
+            .filter(pl.col("attribution").is_not_null())
             .join(attributed, on="span_id", how="left")
             .group_by(pl.col("name").cast(pl.String), pl.col("attribution").cast(pl.String))
             .agg(
@@ -219,7 +219,7 @@ def _experts(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     part = names.device_share(names.device.filter(pl.col("name").is_in(own)))
     if part < _MIN_SHARE:
         return
-    is_alone = len(roles_of(names.trace).kernels) == 1
+    is_alone = len(names.kernel_runs) == 1
     yield Recording(
         "experts",
         f"a mixture of experts: {share(part)} of device time in kernels named so (B21)",

@@ -25,11 +25,11 @@ from xsp_analyze.findings import (
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.elsewhere import advice_for
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.core import Result
     from xsp_analyze.findings.advice import Observation, Rule
     from xsp_analyze.trace.step_view import StepView
 
@@ -78,15 +78,13 @@ RULES: tuple[Rule, ...] = (
 """In the order in which findings of equal gain are told."""
 
 
-def advise(
-    frames: StepView, of: Callable[[str], Result | str] | None = None, captures: Sequence[str] = ()
-) -> list[Advice]:
+def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
 
-    Gains are upper bounds, each alone: they overlap, and do not add up. `of` answers analyses by id over these frames;
-    `captures` are paths beside the trace that look like traces of graphs' capture.
+    Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
+    like traces of graphs' capture.
     """
-    facts = Facts(frames, of, captures)
+    facts = Facts(frames, captures)
     advice = _unexplained([_advice(rule, _fitted(rule, one, facts), facts) for rule, one in _fired(facts)])
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
@@ -100,7 +98,7 @@ def _fitted(rule: Rule, observation: Observation, facts: Facts) -> Observation:
 
 def _fired(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
     for rule in RULES:
-        if all(facts.context.holds(circumstance) for circumstance in rule.needs):
+        if all(holds(facts.frames.of_trace, need) for need in rule.needs):
             for observation in rule.find(facts):
                 yield rule, observation
 

@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.findings.shapes import wide_types
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.filled_counters import MEASURED
@@ -53,7 +52,7 @@ def unreached(facts: Facts, which: pl.Expr) -> float | None:
     " kernels; Nsight Compute says what stalls them.",
     source="Our choice; roofline model of Williams, Waterman and Patterson (2009).",
     basis=Basis.COUNTERS,
-    needs=(Circumstance.DEVICE_WORK, Circumstance.PEAKS),
+    needs=("kernel", "peak rates"),
     explains=("dominant-kernel", "far-from-peak"),
 )
 def below_roof(facts: Facts) -> Iterator[Observation]:
@@ -96,7 +95,7 @@ def below_roof(facts: Facts) -> Iterator[Observation]:
     " layout, make batches larger where weights are most of the traffic.",
     source="Most of device time; the ridge is the device's peak over its bandwidth. The rest is our choice.",
     basis=Basis.COUNTERS,
-    needs=(Circumstance.DEVICE_WORK,),
+    needs=("kernel",),
     explains=("dominant-kernel", "dominant-layer"),
 )
 def memory_bound(facts: Facts) -> Iterator[Observation]:

@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.text.names import short_call, spelled_call
 from xsp_analyze.text.shown import clean
@@ -51,7 +50,7 @@ def _operators(facts: Facts) -> pl.DataFrame:
     " max-autotune), use a narrower type.",
     source="Our choice; tuned products reach 70 to 90 % of the peak. Peaks as listed by xsp devices.",
     basis=Basis.MODELLED,
-    needs=(Circumstance.TIMELINE, Circumstance.PEAKS),
+    needs=("timeline", "peak rates"),
     explains=("dominant-kernel",),
 )
 def far_from_peak(facts: Facts) -> Iterator[Observation]:

@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_analyze.text.units import count, share
@@ -38,7 +37,7 @@ _MAX_EVIDENCE = 3
     " local memory (Nsight Compute: memory workload analysis), and for chains that one fused kernel could do.",
     source="Our choice; bytes as modelled in B11, DRAM traffic by counters.",
     basis=Basis.COUNTERS,
-    needs=(Circumstance.DEVICE_WORK, Circumstance.PEAKS),
+    needs=("kernel", "peak rates"),
     explains=("dominant-kernel",),
 )
 def excess_traffic(facts: Facts) -> Iterator[Observation]:

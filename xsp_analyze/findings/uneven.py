@@ -8,12 +8,11 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import mean_of
+from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.text.units import count, duration, share
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +36,14 @@ __all__ = ["host_ahead", "ramp_up", "uneven_steps"]
     do="Compare a slow step with a fast one (xsp analyze --steps N); fix shapes and clocks, and move periodic work"
     " out of the step.",
     source="Our choice.",
-    needs=(Circumstance.STEPS,),
+    needs=("steps",),
 )
 def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
-    queued = any(test.queued for test in facts.frames.of_trace.load_tests)  # how long a query waited is of its load
+    queued = any(
+        test.queued for test in facts.frames.of_trace.once(load_tests)
+    )  # how long a query waited is of its load
     for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
         if len(lengths) < limit.FEW_STEPS:
             continue
@@ -70,7 +71,7 @@ def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:
 
     Steps with other batches do other work, and may well take longer.
     """
-    batches = batch_of(Roles.of(frames.steps, frames.of_trace.roles.model), frames.of_trace.serving_steps)
+    batches = batch_of(frames.of_trace.model_runs.of(frames.steps), frames.of_trace.serving_steps)
     alike = ["run_id", "serving_phase", "requests", "tokens"]
     for _, steps in batches.group_by("run_id", maintain_order=True):
         rows = max((rows for _, rows in steps.group_by(alike, maintain_order=True)), key=lambda rows: rows.height)
@@ -87,7 +88,7 @@ def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:
     do="Warm up before recording (wait and warmup of the profiler's schedule). To see what the first steps did, look at"
     " them alone: --steps N.",
     source="What a mean leaves out is decided with latency itself (ADR 0015).",
-    needs=(Circumstance.STEPS,),
+    needs=("steps",),
     explains=("uneven-steps",),
     on_trust=True,
 )
@@ -121,7 +122,7 @@ def ramp_up(facts: Facts) -> Iterator[Observation]:
     gain="None: this is about the numbers. The device is busy.",
     do="Read the latency of steps on the device, not the host's ranges around them. Nothing is to be mended.",
     source="Our choice.",
-    needs=(Circumstance.STEPS, Circumstance.LAUNCHES),
+    needs=("steps", "launches"),
     on_trust=True,
 )
 def host_ahead(facts: Facts) -> Iterator[Observation]:

@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
-from xsp_analyze.findings.context import Circumstance
 from xsp_analyze.formulas import total_of
 from xsp_analyze.text.shown import short_name
 from xsp_analyze.text.units import duration, share
@@ -37,7 +36,7 @@ _MAX_EVIDENCE = 3
     " second stream.",
     source="Our choice; the rule on launch statistics of Nsight Compute speaks of the same.",
     basis=Basis.LAUNCHES,
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
     explains=("dominant-kernel",),
 )
 def tail_waste(facts: Facts) -> Iterator[Observation]:
@@ -71,7 +70,7 @@ def tail_waste(facts: Facts) -> Iterator[Observation]:
     " (batched or grouped products); or run independent kernels side by side on several streams.",
     source="Our choice; the rule on small grids of Nsight Compute estimates the same.",
     basis=Basis.LAUNCHES,
-    needs=(Circumstance.TIMELINE,),
+    needs=("timeline",),
     explains=("dominant-kernel",),
 )
 def small_grids(facts: Facts) -> Iterator[Observation]:

@@ -21,6 +21,7 @@ __all__ = [
     "column_at",
     "device_activities",
     "device_work",
+    "every_span",
     "shapes_at",
     "shapes_of",
     "with_shapes",
@@ -100,6 +101,11 @@ def _with_calls(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
 def column_at(trace: Trace, name: str, spans: pl.Series) -> pl.Series:
     """A column of the spans of these ids, null for null; only that column of them is ever held."""
     return trace.scan("spans").select(name).collect().to_series().gather(spans)
+
+
+def every_span(trace: Trace, *columns: str | pl.Expr) -> pl.DataFrame:
+    """Columns of all spans of all runs, a row a span id: to walk from span to span, and for no sum."""
+    return trace.scan("spans").select(columns).collect()
 
 
 def _matching(table: pl.DataFrame, spans: pl.Series) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.counters import moved_bytes, summed_columns
+from xsp_analyze.frames.kernel_means import step_work
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.operator_calls import operator_calls
 from xsp_model import Kind
@@ -86,7 +87,7 @@ def _modelled(frames: StepView) -> pl.DataFrame:
 
 def _measured(frames: StepView) -> pl.DataFrame:
     """The work chosen with measured_bytes and measured_flop, of all precisions; null: not measured."""
-    work = frames.work
+    work = frames.once(step_work)
     flops = [c for c in summed_columns(work) if c.startswith("flop_count")]
     all_flop = pl.when(pl.any_horizontal(pl.col(flops).is_not_null())).then(pl.sum_horizontal(flops))
     is_kernel = pl.col("kind").cast(pl.String) == str(Kind.KERNEL)

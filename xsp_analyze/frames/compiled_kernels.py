@@ -60,7 +60,7 @@ def compiled_kernels(frames: TraceView) -> pl.DataFrame:
     )
     rows = rows.join(recorded.drop("region", "region_call"), on="span_id", how="left", maintain_order="left")
     region_names = names.gather(nullable_index(region)).str.extract(_REGION).alias("region_hash")
-    of_runs = pl.col("run_id").is_in(list(frames.roles.kernels))
+    of_runs = pl.col("run_id").is_in(frames.kernel_runs.ids)
     return _numbered(rows.with_columns(region_names, _layers(trace, rows["span_id"])).filter(of_runs))
 
 

@@ -13,8 +13,8 @@ from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.call_labels import case_labels, place_labels
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.kernel_means import counted_work, step_work
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
-from xsp_analyze.trace.roles import Roles
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def calls_made(frames: StepView) -> pl.DataFrame:
     """
     calls = frames.of_trace.once(operator_calls).calls.select(pl.int_range(pl.len()).alias("row"), "run_id", "step")
     replayed = _replayed(frames)
-    made = Roles.of(calls, frames.of_trace.roles.kernels)
+    made = frames.of_trace.kernel_runs.of(calls)
     if replayed.is_empty():
         return made
     captured = pl.col("row").is_in(replayed["row"].unique().implode())
@@ -168,7 +168,9 @@ def _work(frames: StepView) -> tuple[pl.DataFrame, Ints]:
     """
     of_trace = frames.of_trace
     if frames.averaged:
-        return frames.work.select(*frames.by, *_WORK), of_trace.once(operator_calls).rows_of(frames.work["origin_id"])
-    rows = frames.chosen(of_trace.counted_work.with_columns(pl.Series("row", of_trace.once(call_of_work))))
+        return frames.once(step_work).select(*frames.by, *_WORK), of_trace.once(operator_calls).rows_of(
+            frames.once(step_work)["origin_id"]
+        )
+    rows = frames.chosen(of_trace.once(counted_work).with_columns(pl.Series("row", of_trace.once(call_of_work))))
     counted = rows.select(*frames.by, pl.col("duration_ns").alias("work_ns"), pl.lit(1).alias("work_count"), *_WORK[2:])
     return counted, rows["row"].to_numpy()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from xsp_analyze import formulas
-from xsp_analyze.formulas import quotient
 from xsp_model.counters import FLOP_COUNTS
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ __all__ = [
     "counted_time",
     "counter_columns",
     "derived",
-    "ideal_intensity",
     "moved_bytes",
     "summed_columns",
 ]
@@ -139,12 +137,3 @@ def derived(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
         formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
         formulas.flop_per_s(_FLOP, pl.col("counted_ns")).alias("flop_per_s"),
     ).with_columns(formulas.is_memory_bound(pl.col("arithmetic_intensity"), ideal).alias("memory_bound"))
-
-
-def ideal_intensity(trace: Trace) -> float | None:
-    """Peak flop/s over peak byte/s where all devices that did work agree on it; null: unknown or they differ."""
-    used = trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
-    ratio = quotient(pl.col("fp32_flop_per_s"), pl.col("dram_byte_per_s"))
-    devices = trace.scan("devices").join(used, on=["run_id", "device_id"], how="semi")
-    values = devices.select(ratio.alias("ideal")).collect()["ideal"].unique().to_list()
-    return values[0] if len(values) == 1 else None

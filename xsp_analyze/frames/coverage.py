@@ -10,10 +10,11 @@ import polars as pl
 from xsp_analyze.frames import sanity
 from xsp_analyze.frames.attributions import attribution_bases
 from xsp_analyze.frames.counters import COUNTERS, are_known, counter_columns
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.kernel_means import chosen_activities, counted_work, layer_executions, named_work
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import Attribution, AttributionBasis, Kind, LedgerKind, Severity
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def attribution(frames: StepView, by: Sequence[str] = ()) -> pl.DataFrame:
     Only what occurs; with severity, detail and advice.
     """
     time = pl.col("duration_ns").sum()
-    sums = frames.named_work.group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True).agg(
-        pl.col("count").sum(), time if frames.of_trace.is_timed else pl.lit(None, pl.Int64).alias("duration_ns")
+    sums = (
+        frames.once(named_work)
+        .group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True)
+        .agg(pl.col("count").sum(), time if frames.of_trace.is_timed else pl.lit(None, pl.Int64).alias("duration_ns"))
     )
     per_step = ", per step" if frames.averaged else ""
     bases = {LedgerKind.LAYER: ways(frames)}
@@ -69,7 +72,9 @@ def ways(frames: StepView) -> str:
     """How the layers of work are known that did not simply run in them, with the time of each way; else empty."""
     if not frames.trace.height("attributions"):
         return ""
-    work = frames.named_work.select("duration_ns", attribution_bases(frames.trace, frames.named_work["span_id"]))
+    work = frames.once(named_work).select(
+        "duration_ns", attribution_bases(frames.trace, frames.once(named_work)["span_id"])
+    )
     total = work["duration_ns"].sum()
     time = work.drop_nulls().group_by("attribution_basis").agg(pl.col("duration_ns").sum())
     shares = [
@@ -108,9 +113,7 @@ def _ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
     number = pl.Float64() if frames.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
-    own = frames.of_trace.roles.own(frames.trace.frame("ledger")).filter(
-        ~pl.col("kind").is_in([str(a) for a in Attribution])
-    )
+    own = frames.of_trace.own_runs.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
     return pl.concat([attribution(frames), ours, own], how="diagonal_relaxed").select(*schema)
 
 
@@ -143,7 +146,7 @@ def _left_out(frames: StepView) -> Iterator[_Row]:
         if not ramp_up.is_empty():
             yield _row(LedgerKind.RAMP_UP_STEPS, ramp_up.height, int(ramp_up["duration_ns"].sum()))
     if frames.averaged:
-        partial = frames.activities.filter(pl.col("present") < pl.col("step_count"))
+        partial = frames.once(chosen_activities).filter(pl.col("present") < pl.col("step_count"))
         if not partial.is_empty():
             yield _row(LedgerKind.NOT_IN_EVERY_STEP, partial["execution"].n_unique(), partial["mean_ns"].sum())
 
@@ -152,12 +155,12 @@ def _doubts(frames: StepView, *, on_layers: bool) -> Iterator[_Row]:
     """What is missing from, or odd in, the tables over layers and counters."""
     if frames.of_trace.device_work.is_empty():
         return
-    rows = frames.named_work
-    if not are_known(frames.of_trace.counted_work):
+    rows = frames.once(named_work)
+    if not are_known(frames.of_trace.once(counted_work)):
         yield _row(LedgerKind.NO_COUNTERS, rows["count"].sum(), None)
-    if are_known(frames.of_trace.counted_work):
+    if are_known(frames.of_trace.once(counted_work)):
         yield from _without_counters(rows.filter(pl.col("kind") == str(Kind.KERNEL)))
-    if on_layers and not frames.of_trace.layer_calls.is_empty():
+    if on_layers and not frames.of_trace.once(layer_calls).is_empty():
         yield from _negative(frames)
 
 
@@ -176,12 +179,12 @@ def _without_counters(kernels: pl.DataFrame) -> Iterator[_Row]:
 
 def _negative(frames: StepView) -> Iterator[_Row]:
     keys = [*frames.by, *LAYER_KEY]
-    inside = frames.layer_executions.filter(pl.col("attribution") == str(Attribution.LAYER))
+    inside = frames.once(layer_executions).filter(pl.col("attribution") == str(Attribution.LAYER))
     kernels = inside.group_by(keys, maintain_order=True).agg(pl.col("duration_ns").sum().alias("kernel_ns"))
     excess, latency = pl.col("kernel_ns") - pl.col("latency_ns"), pl.col("latency_ns")
     # kernels of one stream overlap by a few ns as profilers round their times: no sign that layers ran side by side
     is_rounding = (excess < _ROUNDING_NS) & (excess < _ROUNDING_SHARE * latency)
-    rest = frames.layers.join(kernels, on=keys, nulls_equal=True).filter((excess > 0) & ~is_rounding)
+    rest = frames.once(layer_latencies).join(kernels, on=keys, nulls_equal=True).filter((excess > 0) & ~is_rounding)
     if not rest.is_empty():
         longer = (rest["kernel_ns"] - rest["latency_ns"]).sum()
         yield _row(LedgerKind.NEGATIVE_NON_KERNEL, rest.height, longer)
@@ -205,8 +208,8 @@ def _provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, obj
     basis, is_observed = _layer_basis(frames) if on_layers else (None, None)
     return {
         "sources": sources,
-        "run_count": timed_runs(frames.trace).height,
-        "taken_from": dict(frames.of_trace.roles.sources) or None,
+        "run_count": len(frames.of_trace.timed_runs),
+        "taken_from": dict(frames.of_trace.taken_from) or None,
         "levels": list(frames.trace.levels),
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
@@ -217,37 +220,37 @@ def _provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, obj
         "layer_latency_basis": basis,
         "layer_latency_basis_observed": is_observed,
         "layer_coverage": _layer_coverage(frames) if on_layers else None,
-        "over_runs": _OVER_RUNS if len(frames.of_trace.roles.kernels) > 1 else None,
+        "over_runs": _OVER_RUNS if len(frames.of_trace.kernel_runs) > 1 else None,
     }
 
 
 def _layer_basis(frames: StepView) -> tuple[str | None, bool | None]:
     """What layer latency is measured by, and whether that was observed rather than supposed."""
-    if frames.of_trace.layer_calls.is_empty():
+    if frames.of_trace.once(layer_calls).is_empty():
         return None, None
-    bases = frames.of_trace.layer_bases
+    bases = frames.of_trace.once(layer_bases)
     return " and ".join(bases["basis"].unique().sort()) or None, bool(bases["observed"].any())
 
 
 def _layer_coverage(frames: StepView) -> float | None:
     """The share of device time that belongs to a layer; null without layers, or without any device time."""
-    if frames.of_trace.layer_calls.is_empty():
+    if frames.of_trace.once(layer_calls).is_empty():
         return None
     time = pl.col("duration_ns")
     in_layers = time.filter(pl.col("attribution").cast(pl.String) == str(Attribution.LAYER)).sum()
-    total, covered = frames.named_work.select(time.sum(), in_layers.alias("covered")).row(0)
+    total, covered = frames.once(named_work).select(time.sum(), in_layers.alias("covered")).row(0)
     return float(covered / total) if total else None
 
 
 def _layer_source(frames: StepView) -> str | None:
     """What the layers are from, in the runs that layer latency is taken from."""
-    runs = frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(frames.of_trace.roles.layers)))
+    runs = frames.of_trace.layer_runs.table
     return " and ".join(sorted(set(runs["layer_source"].drop_nulls()))) or None
 
 
 def _model_basis(frames: StepView) -> str:
     """How latency was taken, in a sentence."""
-    bases = list(dict.fromkeys(frames.run_latencies["basis"].list.explode().drop_nulls()))
+    bases = list(dict.fromkeys(frames.once(latency_by_run)["basis"].list.explode().drop_nulls()))
     if bases == [StepBasis.LOAD_TEST]:
         return StepBasis.LOAD_TEST.sentence
     if frames.of_trace.marked_steps.is_empty():

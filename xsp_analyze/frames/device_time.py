@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.idle import CAUSES, idle_time
+from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode, kept_steps
 from xsp_analyze.frames.timeline import MEASURES, measured
@@ -18,11 +18,9 @@ from xsp_analyze.frames.timeline import MEASURES, measured
 if TYPE_CHECKING:
     from xsp_analyze.frames.idle import IdleTime
     from xsp_analyze.trace.step_view import StepView
-    from xsp_analyze.trace.trace_view import TraceView
 
-__all__ = ["DEVICE", "DeviceTime", "Utilisation", "device_idle", "device_time", "device_windows", "utilisation"]
+__all__ = ["DeviceTime", "Utilisation", "device_time", "device_windows", "utilisation"]
 
-DEVICE = ("run_id", "device_id")
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
 _WORK = (
     "process_id",
@@ -31,10 +29,6 @@ _WORK = (
     "kernel_class",
     "start_ns",
     "duration_ns",
-    "call_start_ns",
-    "call_end_ns",
-    "call_thread_id",
-    "parent_id",
 )
 
 
@@ -78,7 +72,8 @@ def device_time(frames: StepView) -> DeviceTime:
     """The account of every device that worked in the runs that kernels are taken from."""
     windows = device_windows(frames)
     work = frames.of_trace.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
-    pieces = [_of_device(frames, work[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)]
+    idle = frames.of_trace.once(idle_by_device)
+    pieces = [_of_device(work[key], idle[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)]
     keys = [*DEVICE, "step"]
     schema = {**windows.select(keys).schema, **dict.fromkeys((*MEASURES, *CAUSES), pl.Int64())}
     parts = pl.concat([pl.DataFrame(schema=schema), *(p.parts for p in pieces)])
@@ -134,25 +129,16 @@ def device_windows(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _of_device(frames: StepView, work: pl.DataFrame, windows: pl.DataFrame) -> DeviceTime:
+def _of_device(work: pl.DataFrame, idle: IdleTime, windows: pl.DataFrame) -> DeviceTime:
     keys = windows.select(*DEVICE, "step")
-    idle, calls = _idle(frames, int(windows["run_id"][0]), work, windows)
+    causes, calls = _idle(idle, windows)
     return DeviceTime(
-        keys.hstack(measured(work, windows)).hstack(idle), keys[calls["window"]].hstack(calls.drop("window"))
+        keys.hstack(measured(work, windows)).hstack(causes), keys[calls["window"]].hstack(calls.drop("window"))
     )
 
 
-def device_idle(frames: TraceView, run: int, work: pl.DataFrame) -> IdleTime:
-    """All the idle time of a device that a run used; `work` is all its work, as `all_activities` has it."""
-    processes = work["process_id"].unique()
-    blocks = frames.host_blocks(run).filter(pl.col("process_id").is_in(processes.implode(), nulls_equal=True))
-    extent = frames.extents.filter(pl.col("run_id") == run).select("begin_ns", "end_ns").row(0)
-    return idle_time(work, blocks, (int(extent[0]), int(extent[1])))
-
-
-def _idle(frames: StepView, run: int, work: pl.DataFrame, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _idle(idle: IdleTime, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
-    idle = device_idle(frames.of_trace, run, work)
     parts = [idle.within(begin, until) for begin, until in windows.select("begin_ns", "end_ns").iter_rows()]
     length, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(3))
     window = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])

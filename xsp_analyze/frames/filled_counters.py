@@ -15,7 +15,9 @@ from xsp_analyze.frames.attributions import shared_out
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.counters import summed_columns
 from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.operator_calls import call_of_work
+from xsp_analyze.needs import holds
 from xsp_model import Kind
 from xsp_model.arrays import nullable_index
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
@@ -89,8 +91,8 @@ def _work(columns: dict[str, str]) -> list[pl.Expr]:
 
 def filled_executions(frames: StepView) -> pl.DataFrame:
     """`executions` with modelled flop where none were measured, and bytes likewise; and `work_basis`."""
-    rows = frames.executions
-    if not frames.has("work"):  # then operators need not be looked at
+    rows = frames.once(kernel_executions)
+    if not holds(frames.of_trace, "work"):  # then operators need not be looked at
         return rows.with_columns(pl.lit(None, pl.String).alias("work_basis"))
     work = kernel_work(frames.of_trace)
     flops = [c for c in work.columns if c.startswith("flop_count")]

@@ -8,8 +8,9 @@ import polars as pl
 
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.layer_kernels import layer_kernels
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
 from xsp_analyze.frames.repeated_blocks import repeated_blocks
+from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -35,8 +36,8 @@ def folded_layers(frames: StepView) -> pl.DataFrame:
 def layer_times(frames: StepView) -> pl.DataFrame:
     """LAYER_KEY, latency_ns and call_count of each layer as A02 has them, kernel_duration_ns as A11 has it."""
     keys = [*frames.by, *LAYER_KEY]
-    times = frames.layers.select(*keys, "latency_ns", "call_count").with_columns(_AS_TEXT)
-    if not frames.has("kernel"):
+    times = frames.once(layer_latencies).select(*keys, "latency_ns", "call_count").with_columns(_AS_TEXT)
+    if not holds(frames.of_trace, "kernel"):
         return times.with_columns(pl.lit(None, times.schema["latency_ns"]).alias("kernel_duration_ns"))
     device = layer_kernels(frames).select(*keys, "kernel_duration_ns").collect()
     return times.join(device, on=keys, how="left", nulls_equal=True, maintain_order="left")

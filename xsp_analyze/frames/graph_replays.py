@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import attribution_bases
 from xsp_model import Attribution, Kind
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["GRAPH_LABELS", "REPLAY_MEASURES", "graph_replays", "replayed_work"]
+__all__ = ["GRAPH_LABELS", "REPLAY_MEASURES", "graph_replays", "replayed_share", "replayed_work"]
 
 GRAPH_LABELS = ("captured_in", "attribution_basis", "launched_in")
 """What describes a graph: where it was captured, how its layers are known, and where it was first launched."""
@@ -76,6 +77,19 @@ def replayed_work(frames: TraceView) -> pl.DataFrame:
     parents = column_at(frames.trace, "name", work["parent_id"]).cast(pl.String)
     is_graph = (work["kind"].cast(pl.String) == str(Kind.GRAPH)).fill_null(value=False)
     return work.filter(parents.is_in(launches.implode()).fill_null(value=False) | is_graph)
+
+
+def replayed_share(view: TraceView) -> float:
+    """The part of device time that replays of graphs launched, or that is known to be of one without its launch."""
+    rows = view.all_activities
+    calls = column_at(view.trace, "name", rows["parent_id"]).cast(pl.String)
+    is_replayed = (
+        (rows["kind"].cast(pl.String) == str(Kind.GRAPH))
+        | (rows["attribution"].cast(pl.String) == str(Attribution.GRAPH_REPLAY))
+        | calls.str.contains(_GRAPH_LAUNCH).fill_null(value=False)
+    )
+    total = total_of(rows["duration_ns"])
+    return total_of(rows.filter(is_replayed)["duration_ns"]) / total if total else 0.0
 
 
 def _by_replay(work: pl.DataFrame) -> pl.DataFrame:

@@ -12,10 +12,11 @@ from xsp_analyze.frames.launches import SYNC_CALLS, is_wait, names_like
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["BLOCK_CAUSES", "COMPILATIONS", "INPUT_CALLS", "NO_THREAD", "Blocks", "blocks_of", "outermost_blocks"]
+__all__ = ["BLOCK_CAUSES", "COMPILATIONS", "INPUT_CALLS", "NO_THREAD", "Blocks", "host_blocks", "outermost_blocks"]
 
 BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
 """What a call can explain idle time by: it waits for a device, starts something up, fetches input, or reserves."""
@@ -59,7 +60,7 @@ class Blocks:
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> Blocks:
-        """Those of the rows (see `blocks_of`); where two of different threads overlap, the one that began first."""
+        """Those of the rows (see `host_blocks`); where two of different threads overlap, the one that began first."""
         ordered = rows.sort("start_ns", -pl.col("end_ns"))
         start, end, cause, call = (ordered[c].to_numpy() for c in ("start_ns", "end_ns", "cause", "call"))
         if not len(start):
@@ -78,15 +79,15 @@ class Blocks:
         return np.where(inside, index, -1)
 
 
-def blocks_of(trace: Trace, run: int, names: pl.Series, first_launches: pl.DataFrame) -> pl.DataFrame:
-    """The run's calls that explain idle time, the outermost of each thread.
+def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
+    """The run's calls of the host that explain why a device is idle, the outermost of each thread.
 
-    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES) and call (its span).
-
-    `names` are all names of spans, each once: to look at these is to look at each of millions of calls.
-    `first_launches` says when each process launched its first work (process_id, first_launch_ns): what it called of the
-    runtime before that, but to wait, set it up.
+    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES) and call (its span). What a process called
+    of the runtime before it launched its first work, but to wait, set it up.
     """
+    trace, names = view.trace, view.span_names  # to look at each name once is not to look at each of millions of calls
+    work = view.all_activities.lazy().filter(pl.col("run_id") == run)
+    first_launches = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
     kinds = {
         "sync": names_like(names, is_wait),
         "initialisation": names_like(names, lambda name: name.str.contains(_STARTS_UP)),

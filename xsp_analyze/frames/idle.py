@@ -1,4 +1,10 @@
-"""Why a device had nothing to do: what the host did before it launched what came next."""
+"""When devices had nothing to do, and why: what the host did before it launched what came next.
+
+Two questions are asked of it. What did this device wait for: `idle_by_device`, of each device by itself, each stretch
+with its cause, over the whole run (B03, B16 and the viewer take from it what they show). What did the job lose to this
+call: `idle_of_run`, when none of a run's devices worked, inside every step, of which findings take the part in or after
+calls of one kind; a step that recompiles counts there, which a trimmed mean leaves out.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,21 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks
-from xsp_model.intervals import covered_before, gaps
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks, host_blocks
+from xsp_model.intervals import covered_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from collections.abc import Mapping
 
-__all__ = ["CAUSES", "IdleTime", "idle_time"]
+    from xsp_analyze.trace.trace_view import TraceView
+    from xsp_model.arrays import Bools, Ints
+
+    Intervals = tuple[Ints, Ints]
+
+__all__ = ["CAUSES", "DEVICE", "IdleTime", "Intervals", "RunIdle", "idle_by_device", "idle_of_run", "idle_time"]
+
+DEVICE = ("run_id", "device_id")
+_WORK = ("process_id", "start_ns", "duration_ns", "call_start_ns", "call_end_ns", "call_thread_id", "parent_id")
 
 _BLOCKED = tuple(f"idle_{cause}_ns" for cause in BLOCK_CAUSES)
 CAUSES = (*_BLOCKED, "idle_launch_ns", "idle_unknown_ns")
@@ -42,20 +56,86 @@ class IdleTime:
         return length, self.cause[rows], self.call[rows]
 
 
+@dataclass(frozen=True)
+class RunIdle:
+    """Stretches in order, in ns, in which none of a run's devices worked; `inner`: with work before and after them."""
+
+    first: Ints
+    last: Ints
+    inner: Bools
+
+    def within(self, spans: Intervals) -> int:
+        """What lies within the spans."""
+        return union_length(*intersection((self.first, self.last), merge(*spans)))
+
+    def after(self, calls: Intervals, *, without: Intervals) -> int:
+        """What lies between the end of the first call that ends in a gap, and the gap's end, but not within the others.
+
+        Of each gap no more than the call took: had it not been made, the host would have been earlier by that. Calls
+        before the first device work, or after the last, held up nothing.
+        """
+        first, last = self.first[self.inner], self.last[self.inner]
+        order = np.argsort(calls[1], kind="stable")
+        ends, lengths = calls[1][order], (calls[1] - calls[0])[order]
+        index = np.searchsorted(ends, first)
+        index, last = index[index < len(ends)], last[index < len(ends)]
+        inside = ends[index] < last
+        index, last = index[inside], last[inside]
+        return int(np.minimum(_lengths_without(ends[index], last, without), lengths[index]).sum())
+
+    def short(self, longest_ns: int, held_up: Intervals) -> int:
+        """The inner gaps that are no longer than that and meet none of the spans."""
+        first, last = self.first[self.inner], self.last[self.inner]
+        free = last - first <= longest_ns
+        if len(held_up[0]):
+            starts, ends = merge(*held_up)
+            next_one = np.searchsorted(ends, first, side="right")
+            met = next_one < len(starts)
+            met[met] = starts[next_one[met]] < last[met]
+            free &= ~met
+        return int((last - first)[free].sum())
+
+
+def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]:
+    """All the idle time of each device that worked, by run and device, over the extent of its run; see `idle_time`."""
+    extents = {run: (begin, end) for run, begin, end in view.extents.iter_rows()}
+    work = view.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
+    idle = {}
+    for (run, device), rows in work.items():
+        if run in extents:
+            processes = pl.col("process_id").is_in(rows["process_id"].unique().implode(), nulls_equal=True)
+            idle[run, device] = idle_time(rows, view.once(host_blocks, run).filter(processes), extents[run])
+    return idle
+
+
+def idle_of_run(view: TraceView, run: int, windows: pl.DataFrame) -> RunIdle:
+    """When none of the run's devices worked, inside the windows (start_ns, end_ns)."""
+    work = view.all_activities.filter(pl.col("run_id") == run)
+    start = work["start_ns"].to_numpy()
+    inside = merge(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
+    first, last = _uncovered(start, start + work["duration_ns"].to_numpy(), inside)
+    earliest, latest = (start.min(), start.max()) if len(start) else (0, -1)
+    return RunIdle(first, last, (first >= earliest) & (last <= latest))
+
+
+def _uncovered(start: Ints, end: Ints, windows: Intervals) -> Intervals:
+    """The stretches of the windows, which are disjoint and in order, in which no work runs: what a gap is."""
+    bounds = np.array([windows[0].min(), windows[1].max()]) if len(windows[0]) else np.empty(0, dtype=np.int64)
+    return intersection(gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds))), windows)
+
+
 def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int]) -> IdleTime:
     """The idle time of a device over the extent of its run, by cause.
 
     `work` is all its work in order of start, with call_start_ns and call_thread_id (of the launch; null: unknown);
-    `blocks` the calls of its processes that explain idle time, see `host_blocks.blocks_of`. Until the next launch, what
+    `blocks` the calls of its processes that explain idle time, see `host_blocks`. Until the next launch, what
     the launching thread was in explains a gap, else what another thread was in (but not input, which is fetched ahead);
     else the host did other work. From the launch on it is the launch, what that loads (of over a millisecond), or the
     call that it was made in, if that blocks. A gap after which nothing was launched is the host's.
     """
     start = work["start_ns"].to_numpy()
     end = start + work["duration_ns"].to_numpy()
-    left, right = gaps(
-        np.concatenate(([extent[0]], start, [extent[1]])), np.concatenate(([extent[0]], end, [extent[1]]))
-    )
+    left, right = _uncovered(start, end, (np.array([extent[0]]), np.array([extent[1]])))
     launch, thread, row = _next_launches(work, start, right, extent[1])
     has_launch = launch != _NEVER
     launched = np.clip(launch, left, right)
@@ -169,3 +249,9 @@ def _in_order(parts: list[_Pieces]) -> IdleTime:
     start, end, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(4))
     order = np.argsort(start, kind="stable")
     return IdleTime(start[order], end[order], cause[order], call[order])
+
+
+def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:
+    """How much of each stretch lies in none of the others."""
+    merged = merge(*others)
+    return np.asarray(last - first - (covered_before(merged, last) - covered_before(merged, first)), dtype=np.int64)

@@ -12,20 +12,84 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient, trimmed_count
-from xsp_analyze.frames.counters import are_known, counter_columns, summed_columns
+from xsp_analyze.frames.activities import shapes_of
+from xsp_analyze.frames.attributions import shared_out
+from xsp_analyze.frames.counters import are_known, attach_counters, counter_columns, summed_columns
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, positions_in, run_starts, sort_by
 from xsp_analyze.frames.steps import step_counts
 
 if TYPE_CHECKING:
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["aligned", "executions"]
+__all__ = [
+    "aligned",
+    "chosen_activities",
+    "counted_work",
+    "kernel_executions",
+    "layer_executions",
+    "named_work",
+    "step_work",
+]
 
 # What makes two device activities of different steps the same one, besides being the n-th such in its step.
 _SIGNATURE = ("run_id", "process_id", "device_id", "attribution", "layer_index", "layer_name", "kind", "name", "shape")
 _LABELS = ("run_id", "process_id", "device_id", "stream_id", "kind", "name", "kernel_class", "phase", "attribution")
 _LAYER = ("layer_index", "layer_name", "layer_type")
 _MIN_TRIMMED = 3  # below, a trimmed mean keeps all
+
+
+def counted_work(view: TraceView) -> pl.DataFrame:
+    """`device_work` with counters."""
+    return attach_counters(view.trace, view.device_work)
+
+
+def named_work(view: StepView) -> pl.DataFrame:
+    """What tables over kernel names are summed from: of `kernel_executions` labels of `device_work` and all numbers.
+
+    Of whole steps it takes no links to be known.
+    """
+    if view.averaged:
+        return view.once(kernel_executions)
+    rows = view.chosen(view.of_trace.once(counted_work)).with_columns(pl.lit(1, pl.Int64).alias("count"))
+    return rows.rename({"name": "kernel_name"})
+
+
+def chosen_activities(view: StepView) -> pl.DataFrame:
+    """The device activities of the steps chosen; of a mean step also aligned, see `aligned`."""
+    activities = view.of_trace.all_activities
+    if not view.averaged:
+        return view.chosen(activities)
+    return aligned(activities.with_columns(shapes_of(view.trace, activities)), view.steps)
+
+
+def step_work(view: StepView) -> pl.DataFrame:
+    """The activities chosen with `work_ns` and `work_count`, whose sums over any group are what a step holds.
+
+    Of whole steps they are the duration and 1; of a mean step `mean_ns` and one over the steps of the run.
+    """
+    one = (1 / pl.col("step_count")) if view.averaged else pl.lit(1, pl.Int64)
+    duration = pl.col("mean_ns") if view.averaged else pl.col("duration_ns")
+    return view.once(chosen_activities).with_columns(duration.alias("work_ns"), one.alias("work_count"))
+
+
+def kernel_executions(view: StepView) -> pl.DataFrame:
+    """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from.
+
+    Labels, layer, `count`, `duration_ns`, counters, `order_ns`, `span_id` of the first. Of whole steps every activity,
+    count 1, exact ns. Of a mean step duration_ns is the trimmed mean over the steps that hold it, times the share of
+    steps that do (`count`).
+    """
+    rows = view.once(chosen_activities)
+    return _mean_executions(rows) if view.averaged else _each_execution(rows)
+
+
+def layer_executions(view: StepView) -> pl.DataFrame:
+    """`kernel_executions` as sums over layers take them: a kernel that layers share is a row for each of them."""
+    rows = view.once(kernel_executions)
+    amounts = tuple(summed_columns(rows))
+    return shared_out(view.trace, rows, time="duration_ns", count="count", by_weight=amounts)
 
 
 def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
@@ -103,17 +167,14 @@ def _kept(number: Ints, duration_ns: Ints) -> Bools:
     return kept
 
 
-def executions(rows: pl.DataFrame, *, averaged: bool) -> pl.DataFrame:
-    """One row a kernel execution: labels, layer, `count`, `duration_ns`, counters, `order_ns`, `span_id` of the first.
+def _each_execution(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(
+        "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns",
+        *counter_columns(rows), pl.col("launch_ns").alias("order_ns"), "start_ns",
+    ).rename({"name": "kernel_name"})  # fmt: skip
 
-    Not averaged: every activity, count 1, exact ns. Averaged: `rows` come from `aligned`; duration_ns is the trimmed
-    mean over the steps that hold it, times the share of steps that do (`count`).
-    """
-    if not averaged:
-        return rows.select(
-            "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns",
-            *counter_columns(rows), pl.col("launch_ns").alias("order_ns"), "start_ns",
-        ).rename({"name": "kernel_name"})  # fmt: skip
+
+def _mean_executions(rows: pl.DataFrame) -> pl.DataFrame:
     number = rows["execution"].to_numpy()
     total = int(number.max(initial=-1)) + 1
     first = first_rows(number, total)

@@ -14,10 +14,10 @@ from xsp_model import Level
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
-__all__ = ["STREAM", "SYNC_CALLS", "is_wait", "names_like", "queues", "waits_of"]
+__all__ = ["STREAM", "SYNC_CALLS", "host_waits", "is_wait", "names_like", "queues"]
 
 STREAM = ("run_id", "process_id", "device_id", "stream_id")
 """What makes a queue: work of one stream runs in the order in which it was put there."""
@@ -36,18 +36,15 @@ def is_wait(name: pl.Expr) -> pl.Expr:
     return name.str.contains(SYNC_CALLS) | blocks | name.str.contains(_FREES)
 
 
-def waits_of(trace: Trace, run: int, names: pl.Series) -> pl.DataFrame:
-    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns.
-
-    `names` are all names of spans, each once: to look at these is to look at each of millions of calls.
-    """
+def host_waits(view: TraceView, run: int) -> pl.DataFrame:
+    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
     return (
-        trace.scan("spans")
+        view.trace.scan("spans")
         .filter(
             pl.col("run_id") == run,
             pl.col("level") == str(Level.RUNTIME),
             pl.col("duration_ns").is_not_null(),
-            pl.col("name").is_in(names_like(names, is_wait).implode()),
+            pl.col("name").is_in(names_like(view.span_names, is_wait).implode()),
         )
         .select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         .sort("end_ns", "start_ns")

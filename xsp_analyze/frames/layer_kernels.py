@@ -8,7 +8,8 @@ import polars as pl
 
 from xsp_analyze.frames.counters import counted
 from xsp_analyze.frames.filled_counters import basis_of, filled_layer_executions
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.kernel_means import layer_executions
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
     where nothing was measured counters are as modelled, and `work_basis` says so; see `filled_counters`.
     """
     keys = [*frames.by, *LAYER_KEY]
-    work = frames.once(filled_layer_executions) if filled else frames.layer_executions
+    work = frames.once(filled_layer_executions) if filled else frames.once(layer_executions)
     sums = (*counted(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
     sums = (*sums, basis_of()) if filled else sums
     belongs = pl.col("attribution") == str(Attribution.LAYER)
@@ -39,7 +40,7 @@ def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
         .group_by(*frames.by, "layer_index", maintain_order=True)
         .agg(pl.lit(GRAPH_REPLAY).alias("layer_name"), pl.lit(GRAPH_REPLAY).alias("layer_type"), *sums)
     )
-    latency = frames.layers.lazy().select(*keys, pl.col("latency_ns").alias("layer_latency_ns"))
+    latency = frames.once(layer_latencies).lazy().select(*keys, pl.col("latency_ns").alias("layer_latency_ns"))
     layers = latency.join(in_layers.lazy(), on=keys, how="full", coalesce=True, nulls_equal=True)
     return (
         pl.concat([_as_text(layers), _as_text(replays.lazy())], how="diagonal_relaxed")

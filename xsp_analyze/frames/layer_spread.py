@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import bootstrap_interval
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_steps
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -49,5 +49,5 @@ def layer_intervals(frames: StepView) -> pl.DataFrame:
 
 
 def _averaged_steps(frames: StepView) -> pl.DataFrame:
-    steps = frames.chosen(frames.of_trace.layer_steps)
+    steps = frames.chosen(frames.of_trace.once(layer_steps))
     return steps if frames.averaged else steps.clear()

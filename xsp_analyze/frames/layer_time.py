@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.activities import column_at, device_activities
 from xsp_analyze.frames.attributions import attributed_host, shared_out
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
 from xsp_model import Attribution, Phase
@@ -16,12 +16,22 @@ from xsp_model.arrays import lookup, nullable_index
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from xsp_analyze.trace.runs import Runs
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["LAYER_KEY", "attributed_work", "latency_bases", "layer_calls", "layer_labels", "layer_steps"]
+__all__ = [
+    "LAYER_KEY",
+    "calls_of_layers",
+    "every_layer_call",
+    "layer_bases",
+    "layer_calls",
+    "layer_labels",
+    "layer_latencies",
+    "layer_steps",
+]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
@@ -32,7 +42,66 @@ _STEP = ("run_id", "step", *LAYER_KEY)
 _LABELS = ("path", "shapes", "dtypes")
 
 
-def layer_calls(trace: Trace) -> pl.DataFrame:
+def layer_latencies(view: StepView) -> pl.DataFrame:
+    """One row a layer (and step, where each is answered), in order: latency_ns, call_count, memory, labels."""
+    of_trace = view.of_trace
+    measures = ("latency_ns", "call_count", "allocated_bytes")
+    labels = layer_labels(_described_calls(of_trace), of_trace.timed_runs)
+    return (
+        _with_deeper_memory(view, view.combine(of_trace.once(layer_steps), LAYER_KEY, measures))
+        .join(labels, on=LAYER_KEY, how="left", nulls_equal=True)
+        .sort(*view.by, *LAYER_KEY, nulls_last=True)
+    )
+
+
+def _described_calls(view: TraceView) -> pl.DataFrame:
+    """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
+    return view.once(every_layer_call if view.are_runs_chosen else layer_calls)
+
+
+def _with_deeper_memory(view: StepView, layers: pl.DataFrame) -> pl.DataFrame:
+    """The layers with memory from the kernels run of a profile where the layers run did not record it."""
+    if not view.of_trace.is_leveled or layers["allocated_bytes"].is_not_null().any():
+        return layers
+    calls = view.of_trace.kernel_runs.of(_described_calls(view.of_trace))
+    keys = ["run_id", "step", *LAYER_KEY]
+    per_step = calls.group_by(keys, maintain_order=True).agg(known_sum(pl.col("allocated_bytes")))
+    memory = view.combine(per_step, LAYER_KEY, ("allocated_bytes",))
+    return layers.drop("allocated_bytes").join(
+        memory, on=[*view.by, *LAYER_KEY], how="left", nulls_equal=True, maintain_order="left"
+    )
+
+
+def every_layer_call(view: TraceView) -> pl.DataFrame:
+    """Every call of a layer with own work, in all runs of the batch size; see `calls_of_layers`."""
+    return view.own_runs.of(calls_of_layers(view.trace))
+
+
+def layer_calls(view: TraceView) -> pl.DataFrame:
+    """Those of the runs that layers are taken from."""
+    return view.layer_runs.of(view.once(every_layer_call))
+
+
+def layer_bases(view: TraceView) -> pl.DataFrame:
+    """What layer latency is measured by, per run; see `_latency_bases`."""
+    if not view.is_leveled:
+        return _latency_bases(view.trace, view.once(layer_calls), view.all_activities)
+    activities = view.own_runs.of(device_activities(view.trace))
+    return _latency_bases(view.trace, view.once(every_layer_call), activities)
+
+
+def layer_steps(view: TraceView) -> pl.DataFrame:
+    """One row a run, step and layer, steps chosen or not: latency_ns on the run's basis, call_count, allocated_bytes.
+
+    Unknown is null. Layers that were not called take the time that the work took that is theirs.
+    """
+    calls, activities = view.once(layer_calls), view.all_activities
+    attributed = _attributed_work(view.trace, calls, activities)
+    attributed = attributed if view.replays_tell_layers else attributed.clear()
+    return _layer_steps(calls, activities, view.once(layer_bases), attributed)
+
+
+def calls_of_layers(trace: Trace) -> pl.DataFrame:
     """One row a call of a layer with own work: its identity, run, step, start and end, host_ns (outside children)."""
     calls = trace.scan("layers").filter(pl.col("layer_index").is_not_null()).collect()
     spans = [column_at(trace, name, calls["span_id"]) for name in ("run_id", "step", "start_ns", "duration_ns")]
@@ -43,10 +112,10 @@ def layer_calls(trace: Trace) -> pl.DataFrame:
     )
 
 
-def layer_labels(calls: pl.DataFrame, captures: Sequence[int] = ()) -> pl.DataFrame:
-    """One row a layer, in order: path, shapes and dtypes of its first call that has them, those in `captures` last."""
-    keys = calls.select(pl.col("run_id").is_in(list(captures)).cast(pl.Int64), "start_ns", "span_id")
-    order = sort_by(*group_ids(keys if captures else keys.drop("run_id"), ordered=True))
+def layer_labels(calls: pl.DataFrame, timed: Runs) -> pl.DataFrame:
+    """One row a layer, in order: path, shapes and dtypes of its first call that has them, those not in `timed` last."""
+    keys = calls.select((~pl.col("run_id").is_in(timed.ids)).cast(pl.Int64), "start_ns", "span_id")
+    order = sort_by(*group_ids(keys.drop("run_id") if timed.are_all else keys, ordered=True))
     ordered = calls[order].select(*LAYER_KEY, *_LABELS)
     number, first = numbered(*group_ids(ordered.select(LAYER_KEY)))
     return ordered.select(LAYER_KEY)[first].hstack([_first_known(ordered[c], number, len(first)) for c in _LABELS])
@@ -60,7 +129,7 @@ def _first_known(values: pl.Series, number: Ints, count: int) -> pl.Series:
     return values.gather(rows.set(pl.Series(first == len(valid)), None))
 
 
-def latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
+def _latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     """What a layer's latency is measured by in each run: run_id, basis (host or device), observed (bool).
 
     Host without device work, whatever the run says. Else a run that says whether it was serialised is believed; of
@@ -110,13 +179,10 @@ def _call_of(activities: pl.DataFrame, calls: pl.DataFrame) -> Ints:
     return lookup(calls["layer_id"].to_numpy(), activities["layer_id"].fill_null(-1).to_numpy())
 
 
-def layer_steps(
+def _layer_steps(
     calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame, attributed: pl.DataFrame
 ) -> pl.DataFrame:
-    """One row a run, step and layer: latency_ns on the run's basis, call_count, allocated_bytes (null: unknown).
-
-    `attributed`: see `attributed_work`, the work of layers that were not called: they take the time that it took.
-    """
+    """See `layer_steps`; `attributed`: see `_attributed_work`, the work of layers that were not called."""
     called = _of_calls(calls, activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode())), bases)
     if attributed.is_empty():
         return called
@@ -131,7 +197,7 @@ def layer_steps(
     return both.group_by(_STEP, maintain_order=True).agg(sums).sort(_STEP, nulls_last=True)
 
 
-def attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
+def _attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     """Work of layers without a timed call in its run, a row a layer it is shared among: _STEP, work_ns, span_id, call.
 
     `call` is what replayed it; null where the layer has calls that are counted, though none that took a time.
@@ -170,7 +236,7 @@ def _taken_from_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -
 
 
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
-    """As `layer_steps`, of layers by their calls."""
+    """As `_layer_steps`, of layers by their calls."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
     host = _grouped(
         calls,

@@ -11,7 +11,6 @@ from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.block_names import unnumbered
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.trace.roles import Roles
 from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
@@ -93,9 +92,9 @@ def _calls(frames: TraceView) -> pl.DataFrame:
     columns = ("span_id", *LAYER_KEY, "path", "shapes")
     calls = trace.scan("layers").select(columns).collect()
     calls = calls.hstack([column_at(trace, name, calls["span_id"]) for name in ("run_id", "process_id", "start_ns")])
-    calls = frames.roles.own(calls) if frames.roles.layers_are_replayed else Roles.of(calls, frames.roles.layers)
+    calls = frames.own_runs.of(calls) if frames.replays_tell_layers else frames.layer_runs.of(calls)
     named = calls.with_columns(pl.coalesce("path", "layer_name").alias("path"))
-    behind = ~pl.col("run_id").is_in(list(frames.roles.layers))
+    behind = ~pl.col("run_id").is_in(frames.layer_runs.ids)
     return named.sort(behind, "run_id", "start_ns", "span_id")
 
 

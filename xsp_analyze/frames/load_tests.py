@@ -11,9 +11,10 @@ import polars as pl
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["LoadTest", "load_test", "load_tests"]
+__all__ = ["LoadTest", "load_test", "load_tests", "tests_in"]
 
 _FORMAT = "loadgen"
 _RULE, _PERCENTILE = "_satisfied", "latency_p"
@@ -75,11 +76,15 @@ class LoadTest:
 
 def load_test(trace: Trace) -> LoadTest | None:
     """The first LoadGen test of the trace; None where it holds none."""
-    return next(iter(load_tests(trace)), None)
+    return next(iter(tests_in(trace)), None)
 
 
-def load_tests(trace: Trace) -> list[LoadTest]:
-    """Every LoadGen test of the trace, by run."""
+def load_tests(view: TraceView) -> list[LoadTest]:
+    """What load generators state of their tests, by run."""
+    return tests_in(view.trace)
+
+
+def tests_in(trace: Trace) -> list[LoadTest]:
     runs = trace.frame("runs").filter(pl.col("format") == _FORMAT)["run_id"].to_list()
     if not runs:
         return []

@@ -26,7 +26,7 @@ _OWNER = ("operator", "call_end_ns", "phase_end_ns", "phase", "step", "layer_spa
 
 def memory_events(frames: TraceView) -> pl.DataFrame:
     """The table `allocations` in its order, its labels as text."""
-    events = frames.roles.own(frames.trace.frame("allocations"))
+    events = frames.own_runs.frame("allocations")
     return events.with_columns(pl.col("category", "source_lines").cast(pl.String))
 
 

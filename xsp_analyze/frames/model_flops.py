@@ -15,6 +15,7 @@ import polars as pl
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.call_roofs import PRODUCTS, roofed_calls
 from xsp_analyze.frames.counted_operators import calls_made
+from xsp_analyze.frames.kernel_means import layer_executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
 from xsp_model import Phase
@@ -75,7 +76,7 @@ def _all_known(column: str, rows: pl.Expr) -> pl.Expr:
 
 def _times(frames: StepView) -> pl.DataFrame:
     """Device time of each layer, of the product kernels in it, and of those of operators whose flop are known."""
-    rows = frames.layer_executions
+    rows = frames.once(layer_executions)
     roofed = frames.of_trace.once(roofed_calls)
     has_flop = (roofed.cases["flop"] > 0).fill_null(value=False).to_numpy()[roofed.case_of]
     work = frames.of_trace.all_activities.select("span_id")

@@ -7,19 +7,39 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
+from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.trace.runs import Runs
+    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
 
-__all__ = ["model_latency", "run_latencies", "timed_latency"]
+__all__ = ["latency_by_run", "latency_of_model", "latency_over_runs", "timed_latency", "with_model_time"]
 
 
-def run_latencies(frames: TraceView, mode: StepMode, steps: pl.DataFrame) -> pl.DataFrame:
+def with_model_time(view: StepView, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The frame with `model_ns` added: the time that shares of the model are of; null where there was none."""
+    model = pl.col("model_ns")
+    latency = view.once(latency_of_model).lazy().select(*view.by, pl.when(model > 0).then(model))
+    return frame.join(latency, on="step", how="left") if view.by else frame.join(latency, how="cross")
+
+
+def latency_of_model(view: StepView) -> pl.DataFrame:
+    """Model latency over all runs; see `latency_over_runs`."""
+    return latency_over_runs(view.once(latency_by_run), view.by)
+
+
+def latency_by_run(view: StepView) -> pl.DataFrame:
+    """Model latency per run, of those that it is taken from; see `_run_latencies`."""
+    runs = view.of_trace.model_runs
+    return runs.of(_run_latencies(view.of_trace, view.choice.mode, runs.of(view.steps)))
+
+
+def _run_latencies(frames: TraceView, mode: StepMode, steps: pl.DataFrame) -> pl.DataFrame:
     """One row a run (and step, where each is answered): batch_size, latency_ns, durations (of steps), basis, devices.
 
     And what a load generator states of the run (see `_with_load_tests`): load_test_median_ns,
@@ -58,7 +78,7 @@ def _with_load_tests(frames: TraceView, mode: StepMode, latencies: pl.DataFrame)
 
     The mean latency that they state goes before that of the trace's queries, and stands where there is no trace.
     """
-    tests = [] if mode in {StepMode.EACH, StepMode.ONE} else frames.load_tests
+    tests = [] if mode in {StepMode.EACH, StepMode.ONE} else frames.once(load_tests)
     if not tests:
         empty = (pl.lit(None, kind).alias(name) for name, kind in _OF_LOAD_TEST.items())
         return latencies.with_columns(empty).with_columns(pl.col("is_queued").fill_null(value=False))
@@ -104,7 +124,7 @@ def _of_all(frames: TraceView, steps: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([timed, extents.select(timed.columns)])
 
 
-def model_latency(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+def latency_over_runs(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """One row (a key in `by`): latency_ns, the mean over runs, which ran side by side; and model_ns.
 
     `model_ns` is what shares are taken of: run latencies summed over runs and their devices, as device time is (null
@@ -125,15 +145,15 @@ def model_latency(latencies: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return latencies.group_by(by, maintain_order=True).agg(measures) if by else latencies.select(measures)
 
 
-def timed_latency(frames: TraceView, runs: Sequence[int]) -> float | None:
+def timed_latency(frames: TraceView, runs: Runs) -> float | None:
     """The trimmed mean step of these runs in ns, None where they have none, to compare with a run without a profiler.
 
     It is timed around the model's call where the runs say so, as that run is, else by the spans of steps. Of a load
     test it is the mean that it states, unless its queries waited in a queue: no step is comparable to these.
     """
-    tests = [test for test in frames.load_tests if test.run_id in runs]
+    tests = [test for test in frames.once(load_tests) if test.run_id in runs]
     if tests:
         return None if any(test.queued for test in tests) else tests[0].mean_latency_ns
-    timed = Roles.of(frames.trace.frame("step_times"), runs)
-    mean = (timed if timed.height else Roles.of(frames.all_steps, runs)).select(trimmed_mean(pl.col("duration_ns")))
+    timed = runs.frame("step_times")
+    mean = (timed if timed.height else runs.of(frames.all_steps)).select(trimmed_mean(pl.col("duration_ns")))
     return None if mean.item() is None else float(mean.item())

@@ -13,7 +13,7 @@ from xsp_model.tree import ancestors, innermost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.trace.roles import Roles
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
@@ -29,9 +29,10 @@ class ModuleTree:
     `outer[i]` is the call that call i ran in, or -1; `owner[span]` the innermost call around a span, or -1.
     """
 
-    def __init__(self, trace: Trace, roles: Roles) -> None:
+    def __init__(self, view: TraceView) -> None:
+        trace = view.trace
         spans = trace.scan("spans").select("span_id", "parent_id", "run_id", "step", "phase", "duration_ns", "kind")
-        modules = roles.own(spans.filter(pl.col("kind") == str(Kind.MODULE)).collect())
+        modules = view.own_runs.of(spans.filter(pl.col("kind") == str(Kind.MODULE)).collect())
         parent = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
         self.owner = _owners(parent, modules["span_id"].to_numpy())
         outside = modules["parent_id"].fill_null(-1).to_numpy()

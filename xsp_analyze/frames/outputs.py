@@ -13,6 +13,7 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "by_name",
     "distance",
     "input_match",
+    "output_runs",
     "recorded_distances",
     "tensors_of",
 ]
@@ -101,6 +103,11 @@ class Distance:
 def _numbers(text: str | None) -> list[float | None]:
     numbers = json.loads(text) if text else []
     return numbers if isinstance(numbers, list) else []
+
+
+def output_runs(view: TraceView) -> list[int]:
+    """The runs whose outputs are looked for, in this order: that model latency is taken from, else the next."""
+    return list(dict.fromkeys([*view.model_runs, *view.layer_runs, *view.kernel_runs]))
 
 
 def tensors_of(trace: Trace, runs: Iterable[int]) -> list[Tensor]:

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.rank_units import rank_units
 from xsp_analyze.frames.rank_waits import waiting_by_rank, with_waits
 from xsp_analyze.frames.steps import StepMode, kept_steps
@@ -48,7 +49,7 @@ def rank_times(frames: StepView) -> pl.DataFrame:
 def _host_steps(frames: StepView) -> pl.DataFrame:
     if frames.choice.mode is StepMode.EACH:
         return frames.steps.select("run_id", "step", pl.col("duration_ns").alias("step_ns"))
-    return frames.run_latencies.select("run_id", pl.col("latency_ns").alias("step_ns"))
+    return frames.once(latency_by_run).select("run_id", pl.col("latency_ns").alias("step_ns"))
 
 
 def _waiting(frames: StepView) -> pl.DataFrame:

@@ -28,7 +28,7 @@ def rank_units(frames: TraceView) -> pl.DataFrame:
     talks = (IS_COMMUNICATION & (pl.col("kind") == str(Kind.KERNEL))).any()
     used = work.group_by(_UNIT).agg(talks.alias("talks"))
     used = used.filter(pl.col("talks") | ~pl.col("talks").any().over("run_id")).select(_UNIT)
-    runs = frames.trace.frame("runs").filter(pl.col("run_id").is_in(list(frames.roles.kernels)))
+    runs = frames.kernel_runs.table
     idle = runs.join(used, on="run_id", how="anti").select(
         "run_id", *(pl.lit(None, used.schema[c]).alias(c) for c in _UNIT[1:])
     )
@@ -43,7 +43,7 @@ def rank_units(frames: TraceView) -> pl.DataFrame:
 
 def has_ranks(frames: TraceView) -> bool:
     """Whether several ranks can be told apart, each with devices of its own, or without any."""
-    if frames.roles.leveled:
+    if frames.is_leveled:
         return False
     units = rank_units(frames)
     if units.select("run_id", "device_id").is_duplicated().any():

@@ -21,8 +21,10 @@ from xsp_model.device_table import QUANTITIES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.trace.trace_view import TraceView
 
-__all__ = ["by_precision", "require_flops", "under_roof"]
+
+__all__ = ["by_precision", "ideal_intensity", "require_flops", "under_roof"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +155,12 @@ def _roof() -> list[pl.Expr]:
         pl.when(memory).then(pl.col("bandwidth_words")).when(compute).then(pl.col("words")).otherwise(unknown)
         .alias("roof"),
     ]  # fmt: skip
+
+
+def ideal_intensity(view: TraceView) -> float | None:
+    """Peak flop/s over peak byte/s where all devices that did work agree on it; null: unknown or they differ."""
+    used = view.trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
+    ratio = quotient(pl.col("fp32_flop_per_s"), pl.col("dram_byte_per_s"))
+    devices = view.trace.scan("devices").join(used, on=["run_id", "device_id"], how="semi")
+    values = devices.select(ratio.alias("ideal")).collect()["ideal"].unique().to_list()
+    return values[0] if len(values) == 1 else None

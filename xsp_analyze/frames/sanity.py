@@ -9,8 +9,9 @@ import polars as pl
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.counters import are_known, summed_columns
 from xsp_analyze.frames.device_peaks import device_peaks
+from xsp_analyze.frames.kernel_means import chosen_activities, kernel_executions, named_work
 from xsp_analyze.frames.layer_modelled_work import layer_work
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.peak_rates import DEVICE
 from xsp_analyze.frames.roofline import by_precision, under_roof
 from xsp_model import Attribution, Finding, Kind, LedgerKind, Phase, Severity
@@ -41,11 +42,11 @@ def flags(frames: StepView, *, on_layers: bool = True) -> Iterator[Finding]:
     yield from _sums(frames)
     if on_layers:
         yield _of_steps(frames)
-    if frames.of_trace.device_work.is_empty() or not are_known(frames.named_work):
+    if frames.of_trace.device_work.is_empty() or not are_known(frames.once(named_work)):
         return
     yield from _above_roof(frames)
-    yield from _occupancy(frames.executions)
-    if not frames.of_trace.layer_calls.is_empty():
+    yield from _occupancy(frames.once(kernel_executions))
+    if not frames.of_trace.once(layer_calls).is_empty():
         held = _beside_model(frames)
         yield from _short_of_tensors(
             held, ("dram_read_bytes", "input_bytes"), "read fewer bytes than their input tensors hold"
@@ -74,7 +75,7 @@ def _finding(
 
 
 def _above_roof(frames: StepView) -> Iterator[Finding]:
-    rows = by_precision(frames.executions.with_row_index("execution"))
+    rows = by_precision(frames.once(kernel_executions).with_row_index("execution"))
     above = (
         under_roof(rows, device_peaks(frames), on=DEVICE)
         .filter(pl.col("roof_share") > 1 + _ROUNDING)
@@ -101,7 +102,7 @@ def _occupancy(executions: pl.DataFrame) -> Iterator[Finding]:
 def _beside_model(frames: StepView) -> pl.DataFrame:
     """One row a layer (and step) all of whose forward kernels were measured: per call, its counters and its work."""
     keys = [*frames.by, *LAYER_KEY]
-    calls = frames.layers.select(*keys, "call_count").filter(pl.col("call_count") > 0)
+    calls = frames.once(layer_latencies).select(*keys, "call_count").filter(pl.col("call_count") > 0)
     per_call = (
         quotient(pl.col(c), pl.col("call_count")) for c in ("dram_read_bytes", "dram_write_bytes", "measured_flop")
     )
@@ -118,9 +119,11 @@ def _forward(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     """Sums over each layer's forward work; bytes of copies count too. Null where a kernel was not measured."""
     copies = frames.trace.frame("copies").select("span_id", pl.col("bytes").alias("copied_bytes"))
     phase = pl.col("phase").cast(pl.String)
-    work = frames.executions.filter(
-        pl.col("attribution") == str(Attribution.LAYER), phase.is_null() | (phase == str(Phase.FORWARD))
-    ).join(copies, on="span_id", how="left", maintain_order="left")
+    work = (
+        frames.once(kernel_executions)
+        .filter(pl.col("attribution") == str(Attribution.LAYER), phase.is_null() | (phase == str(Phase.FORWARD)))
+        .join(copies, on="span_id", how="left", maintain_order="left")
+    )
     flops = [c for c in summed_columns(work) if c.startswith("flop_count")]
     is_kernel = pl.col("kind") == str(Kind.KERNEL)
     copied = pl.col("copied_bytes").fill_null(0) * pl.col("count")
@@ -164,7 +167,10 @@ def _sums(frames: StepView) -> Iterator[Finding]:
     """Device time must be the same before and after kernels are matched over steps; whole steps match none."""
     if not frames.averaged:
         return
-    device, tables = total_of(frames.activities["mean_ns"]), total_of(frames.executions["duration_ns"])
+    device, tables = (
+        total_of(frames.once(chosen_activities)["mean_ns"]),
+        total_of(frames.once(kernel_executions)["duration_ns"]),
+    )
     if abs(device - tables) > _ROUNDING * device:
         detail = f"device time is {device:.0f} ns in the trace's steps, but {tables:.0f} ns in the tables over kernels"
         yield Finding(LedgerKind.SANITY_SUMS, detail)
@@ -180,8 +186,8 @@ def _of_steps(frames: StepView) -> Finding:
 
 def _overfull(frames: StepView) -> pl.DataFrame:
     """Steps (of serialised runs) with the host time of their layers on one thread, where that exceeds the step's."""
-    hosted = frames.of_trace.layer_bases.filter(pl.col("basis") == "host")["run_id"]
-    calls = frames.of_trace.layer_calls.filter(pl.col("run_id").is_in(hosted.implode()))
+    hosted = frames.of_trace.once(layer_bases).filter(pl.col("basis") == "host")["run_id"]
+    calls = frames.of_trace.once(layer_calls).filter(pl.col("run_id").is_in(hosted.implode()))
     of_calls = pl.col("span_id").is_in(calls["span_id"].implode())  # so that the many others are not read
     threads = frames.trace.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
     sums = (

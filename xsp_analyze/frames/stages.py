@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.experts import Stage, stage_of
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Kind
 from xsp_model.intervals import intersection, merge
 from xsp_model.tree import innermost
@@ -73,8 +72,8 @@ def has_stages(frames: TraceView) -> bool:
 def stages_of_runs(frames: TraceView) -> list[RunStages]:
     """The stages of each run that kernels are taken from; where these mark none, of those that layers are from."""
     rows = _marked(frames)
-    for runs in (frames.roles.kernels, frames.roles.layers, frames.roles.model):
-        own = Roles.of(rows, runs)
+    for runs in (frames.kernel_runs, frames.layer_runs, frames.model_runs):
+        own = runs.of(rows)
         if own.height:
             return [_of_run(frames, run, own.filter(run_id=run)) for run in own["run_id"].unique().sort()]
     return []

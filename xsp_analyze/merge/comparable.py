@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.formulas import first_saturating_batch
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
@@ -152,5 +153,5 @@ def main_batch_size(by_size: Mapping[int | None, _RunsByRole], requested: int | 
 def _inputs_per_s(size: int, by_role: _RunsByRole) -> float | None:
     runs: Sequence[Trace] = next(by_role[role] for role in _LATENCY_FROM if role in by_role)
     frames = StepView.of(runs[0])
-    latency = frames.model_latency["latency_ns"].to_list() if frames.steps.height else []
+    latency = frames.once(latency_of_model)["latency_ns"].to_list() if frames.steps.height else []
     return size * _NS_PER_S / latency[0] if latency and latency[0] else None

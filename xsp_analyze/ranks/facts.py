@@ -14,6 +14,7 @@ from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.expert_parts import expert_parts, has_experts
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 from xsp_analyze.frames.timeline import MEASURES
 from xsp_analyze.trace.step_view import StepView
@@ -113,7 +114,7 @@ def _steps(frames: StepView) -> pl.DataFrame:
     """
     if frames.of_trace.marked_steps.is_empty():
         latency = pl.lit(None, pl.Int64).alias("step"), pl.col("latency_ns").alias("duration_ns")
-        steps, each = frames.run_latencies.select(latency), StepView(frames.of_trace, "all")
+        steps, each = frames.once(latency_by_run).select(latency), StepView(frames.of_trace, "all")
     else:
         steps, each = frames.steps.select("step", "duration_ns"), StepView(frames.of_trace, "each")
     parts = each.once(device_time).parts

@@ -1,4 +1,4 @@
-"""The analyses a report is made of, each computed when first asked for; what cannot be answered is a sentence."""
+"""The analyses a report is made of; what cannot be answered is a sentence."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.catalog import find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import outcome
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.service.contents import Summary, summarise
 from xsp_analyze.trace.step_view import StepView
@@ -34,8 +34,6 @@ class Answers:
         self.trace = trace
         self.per_step = StepView.of(trace, serving_phase=serving_phase)
         self.all_steps = StepView(self.per_step.of_trace, "all")
-        self._results: dict[tuple[str, bool], Result | str] = {}
-        self._advice: dict[str, str] = {}
 
     @cached_property
     def summary(self) -> Summary:
@@ -47,12 +45,12 @@ class Answers:
         """What rules found, the most promising first, doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415 (`xsp top` asks for none)
 
-        return advise(self.per_step, self.of)
+        return advise(self.per_step)
 
     @property
     def is_leveled(self) -> bool:
         """Whether the trace is a profile: runs of the same work at several levels."""
-        return self.per_step.of_trace.roles.leveled
+        return self.per_step.of_trace.is_leveled
 
     @property
     def step_count(self) -> int:
@@ -73,33 +71,29 @@ class Answers:
             else f"per step, averaged over {self.step_count}"
         )
 
-    def source_runs_sentence(self, **roles: str) -> str:
+    def source_runs_sentence(self, **labels: str) -> str:
         """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.
 
-        Keys are fields of Roles (model, layers, kernels).
+        Keys are what runs give: model, layers, kernels.
         """
         if not self.is_leveled:
             return ""
-        runs = {label: getattr(self.per_step.of_trace.roles, role) for role, label in roles.items()}
-        parts = [f"{label} from run {', '.join(map(str, run_ids))}" for label, run_ids in runs.items() if run_ids]
+        view = self.per_step.of_trace
+        runs = {"model": view.model_runs, "layers": view.layer_runs, "kernels": view.kernel_runs}
+        taken = ((label, runs[what]) for what, label in labels.items())
+        parts = [f"{label} from run {', '.join(map(str, run_ids))}" for label, run_ids in taken if run_ids]
         sentence = " and ".join(parts)
         return f" {sentence[:1].upper()}{sentence[1:]}." if parts else ""
 
     def of(self, identity: str, *, all_steps: bool = False) -> Result | str:
         """The analysis's result, or one sentence on why there is none."""
-        key = (identity, all_steps)
-        if key not in self._results:
-            try:
-                self._results[key] = run(find(identity), self.all_steps if all_steps else self.per_step)
-            except XspError as error:
-                self._results[key] = f"{error.what}."
-                self._advice[identity] = error.advice
-        return self._results[key]
+        answer = outcome(self.all_steps if all_steps else self.per_step, identity)
+        return f"{answer.what}." if isinstance(answer, XspError) else answer
 
     def advice_on(self, identity: str) -> str:
         """How to get an answer where the analysis has none, as far as it says; else nothing."""
-        self.of(identity)
-        return self._advice.get(identity, "")
+        answer = outcome(self.per_step, identity)
+        return answer.advice if isinstance(answer, XspError) else ""
 
     def of_load_test(self) -> bool:
         """Whether model latency is what a load generator states of its test, not a mean over steps."""
@@ -115,9 +109,9 @@ class Answers:
 
     def at_own_batch_size(self, table: pl.DataFrame) -> pl.DataFrame:
         """The rows that are of the batch size of everything else; all where rows are not by batch size."""
-        if "batch_size" not in table.columns or not self.per_step.of_trace.roles.other_batches:
+        if "batch_size" not in table.columns or not self.per_step.of_trace.has_other_batches:
             return table
-        own = self.per_step.run_latencies["batch_size"].unique()
+        own = self.per_step.once(latency_by_run)["batch_size"].unique()
         return table.filter(pl.col("batch_size").is_in(own.implode(), nulls_equal=True))
 
     def first(self, identity: str) -> dict[str, Any]:

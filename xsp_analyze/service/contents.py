@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.text.units import FULL_COVERAGE, share
-from xsp_analyze.trace.roles import Roles, roles_of
-from xsp_analyze.trace.timed_runs import capture_runs, timed, timed_runs
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Summary:
 
     runs: Sequence[Mapping[str, Any]]
     captures: Sequence[Mapping[str, Any]]  # runs that only hold how graphs were captured
-    roles: Roles
+    view: TraceView
     counts: Mapping[str, int]  # spans per level, outermost first
     steps: Sequence[int]
     layer_count: int
@@ -73,43 +72,38 @@ class Summary:
     @property
     def layer_sources(self) -> Sequence[str]:
         """What the layers were taken from, over all runs."""
-        runs = (run for run in self.runs if not self.roles.leveled or run["run_id"] in self.roles.layers)
+        runs = (run for run in self.runs if not self.view.is_leveled or run["run_id"] in self.view.layer_runs)
         return sorted({str(run["layer_source"]) for run in runs if run["layer_source"]})
 
 
 def summarise(trace: Trace) -> Summary:
     """Reads the trace once over, a few columns at a time."""
-    roles = roles_of(trace)
-    spans = timed(trace, trace.scan("spans"))
-    device = _of_runs(spans.filter(pl.col("attribution").is_not_null()), roles, roles.kernels)
+    view = TraceView(trace)
+    spans = view.timed_runs.scan("spans")
+    device = view.kernel_runs.scan("spans").filter(pl.col("attribution").is_not_null())
     device = device.select("attribution", "run_id", "device_id", "start_ns", "duration_ns").collect().lazy()
     layers = trace.scan("layers").filter(pl.col("layer_index").is_not_null())
     called = layers
-    if roles.selective:
-        called = layers.join(_of_runs(spans, roles, roles.layers).select("span_id"), on="span_id", how="semi")
+    if not view.layer_runs.are_all:
+        called = layers.join(view.layer_runs.scan("spans").select("span_id"), on="span_id", how="semi")
         replayed = layers.join(
             trace.scan("attributions").select("layer_id"), left_on="span_id", right_on="layer_id", how="semi"
         )
         layers = pl.concat([called, replayed])
     return Summary(
-        runs=timed_runs(trace).to_dicts(),
-        captures=trace.frame("runs").filter(pl.col("run_id").is_in(list(capture_runs(trace)))).to_dicts(),
-        roles=roles,
+        runs=view.timed_runs.table.to_dicts(),
+        captures=trace.frame("runs").filter(~pl.col("run_id").is_in(view.timed_runs.ids)).to_dicts(),
+        view=view,
         counts=_counts(spans),
         steps=spans.select(pl.col("step").drop_nulls().unique().sort()).collect()["step"].to_list(),
         layer_count=layers.select(pl.col("layer_index").n_unique()).collect().item(),
         layer_call_count=called.select(pl.len()).collect().item(),
         devices=_devices(trace, device),
-        window_ns=_extent(_of_runs(spans, roles, roles.kernels or roles.layers)),
+        window_ns=_extent((view.kernel_runs or view.layer_runs).scan("spans")),
         device_window_ns=_extent(device),
         attributed=_time_by_attribution(device),
         findings=trace.frame("ledger").to_dicts(),
     )
-
-
-def _of_runs(spans: pl.LazyFrame, roles: Roles, runs: Sequence[int]) -> pl.LazyFrame:
-    """The spans of these runs where runs have roles; of a plain trace all."""
-    return spans.filter(pl.col("run_id").is_in(list(runs))) if roles.selective else spans
 
 
 def _counts(spans: pl.LazyFrame) -> dict[str, int]:

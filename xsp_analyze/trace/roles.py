@@ -46,6 +46,7 @@ class Roles:
     serialised_kernels: Sequence[int]
     profiled_layers: Sequence[int]
     sources: Mapping[str, str]
+    counters: Sequence[int] = ()
     other_batches: Sequence[int] = ()
     batch_sizes: Sequence[int] = ()
 
@@ -53,23 +54,6 @@ class Roles:
     def selective(self) -> bool:
         """Whether there are runs that give nothing: those of other levels or batch sizes, or captures of graphs."""
         return self.leveled or bool(self.other_batches) or "graph_captures" in self.sources
-
-    def own(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows without those of other batch sizes."""
-        if not self.other_batches:
-            return frame
-        return frame.filter(~pl.col("run_id").is_in(list(self.other_batches)).fill_null(value=False))
-
-    @property
-    def layers_are_replayed(self) -> bool:
-        """Whether layers take what their replayed work takes: no other run was made to time their calls."""
-        return set(self.layers) <= set(self.kernels)
-
-    @staticmethod
-    def of(frame: pl.DataFrame, runs: Sequence[int]) -> pl.DataFrame:
-        """The rows that belong to these runs; the frame itself where all do, as it may hold millions."""
-        inside = frame["run_id"].is_in(list(runs))
-        return frame if inside.all() else frame.filter(inside)
 
 
 def in_other_batch(role: str) -> str:
@@ -97,10 +81,11 @@ def roles_of(trace: Trace, batch_size: int | None = None) -> Roles:
         every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
         return Roles(False, every, every, every, every, every, beside, **rest)  # noqa: FBT003 (not leveled)
     taken, sources = _taken(leveled)
-    counters = runs.filter(pl.col("role") == "counters")["source_path"].drop_nulls().to_list()
-    if counters:
-        sources["counters"] = ", ".join(_counted(name, counters.count(name)) for name in dict.fromkeys(counters))
-    return Roles(True, **taken, sources=sources | beside, **rest)  # noqa: FBT003
+    counters = runs.filter(pl.col("role") == "counters")
+    files = counters["source_path"].drop_nulls().to_list()
+    if files:
+        sources["counters"] = ", ".join(_counted(name, files.count(name)) for name in dict.fromkeys(files))
+    return Roles(True, **taken, sources=sources | beside, counters=counters["run_id"].to_list(), **rest)  # noqa: FBT003
 
 
 def _by_batch(runs: pl.DataFrame, batch_size: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -2,78 +2,150 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames import layer_time
 from xsp_analyze.frames.activities import device_activities, device_work
-from xsp_analyze.frames.counters import attach_counters, ideal_intensity
-from xsp_analyze.frames.host_blocks import blocks_of
 from xsp_analyze.frames.kernel_classes import kernel_classes
-from xsp_analyze.frames.launches import waits_of
-from xsp_analyze.frames.load_tests import LoadTest, load_tests
 from xsp_analyze.frames.serving_steps import serving_steps
 from xsp_analyze.frames.step_windows import QUEUED_NS, step_windows
 from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
-from xsp_analyze.trace.roles import Roles, roles_of
-from xsp_analyze.trace.timed_runs import timed
+from xsp_analyze.trace.memo import Memo, once_property
+from xsp_analyze.trace.roles import roles_of
+from xsp_analyze.trace.runs import Runs
+from xsp_analyze.trace.timed_runs import timed_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from xsp_analyze.trace.roles import Roles
     from xsp_model import Trace
 
 __all__ = ["TraceView"]
 
-T = TypeVar("T")
 _CALL = ("call_start_ns", "call_end_ns")
 
 
-class TraceView:
+class TraceView(Memo):
     """What analyses share of a trace, independent of steps; of a profile of several batch sizes at one of them."""
 
     def __init__(self, trace: Trace, batch_size: int | None = None) -> None:
         """`batch_size`: which one, where it is not the one that the profile was merged for."""
+        super().__init__()
         self.trace: Trace = trace
         self._batch_size = batch_size
-        self._waits: dict[int, pl.DataFrame] = {}
-        self._blocks: dict[int, pl.DataFrame] = {}
-        self._computed: dict[object, object] = {}
 
-    def once(self, compute: Callable[[TraceView], T]) -> T:
-        """What the function answers for this trace, computed when first asked for."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self)
-        return cast("T", self._computed[compute])
-
-    @cached_property
-    def roles(self) -> Roles:
-        """Which runs model latency, layer latency and kernels are taken from."""
+    @once_property
+    def _roles(self) -> Roles:
         return roles_of(self.trace, self._batch_size)
 
-    @cached_property
+    @once_property
+    def _every_run(self) -> Sequence[int]:
+        return self.trace.frame("runs")["run_id"].to_list()
+
+    def runs(self, ids: Sequence[int]) -> Runs:
+        """These runs."""
+        return Runs(self.trace, ids, are_all=set(ids) >= set(self._every_run))
+
+    @property
+    def is_leveled(self) -> bool:
+        """Whether runs of the same work were made at several levels, and each number is taken from one of them."""
+        return self._roles.leveled
+
+    @property
+    def taken_from(self) -> Mapping[str, str]:
+        """The files that each kind of number is taken from, where not every run gives everything."""
+        return self._roles.sources
+
+    @property
+    def has_other_batches(self) -> bool:
+        """Whether there are runs of other batch sizes, which only what goes over batch sizes is taken from."""
+        return bool(self._roles.other_batches)
+
+    @property
+    def other_batch_sizes(self) -> Sequence[int]:
+        """Theirs, smallest first."""
+        return self._roles.batch_sizes
+
+    @once_property
+    def own_runs(self) -> Runs:
+        """All runs but those of other batch sizes, also such that no time is taken from."""
+        others = set(self._roles.other_batches)
+        return self.runs([run for run in self._every_run if run not in others])
+
+    @once_property
+    def timed_runs(self) -> Runs:
+        """All runs of whatever batch size, but captures of graphs: these say which layers work is of, and no time."""
+        return self.runs(timed_runs(self.trace)["run_id"].to_list())
+
+    @once_property
+    def model_runs(self) -> Runs:
+        """Those that model latency is taken from."""
+        return self.runs(self._roles.model)
+
+    @once_property
+    def layer_runs(self) -> Runs:
+        """Those that layers and their latency are taken from."""
+        return self.runs(self._roles.layers)
+
+    @once_property
+    def kernel_runs(self) -> Runs:
+        """Those that device work and its launches are taken from."""
+        return self.runs(self._roles.kernels)
+
+    @once_property
+    def serialised_runs(self) -> Runs:
+        """Those of kernels in which the host waited for each layer's work, where such were made."""
+        return self.runs(self._roles.serialised_kernels)
+
+    @once_property
+    def profiled_layer_runs(self) -> Runs:
+        """Those whose steps show what it costs to profile layers."""
+        return self.runs(self._roles.profiled_layers)
+
+    @once_property
+    def counter_runs(self) -> Runs:
+        """Those that counters alone are taken from, and no time."""
+        return self.runs(self._roles.counters)
+
+    @once_property
+    def run_labels(self) -> Mapping[int, str | None]:
+        """What each run of a profile was made for, as a label for people; null in a plain trace."""
+        runs = self.trace.frame("runs").select("run_id", pl.col("role").cast(pl.String))
+        return dict(runs.iter_rows())
+
+    @property
+    def are_runs_chosen(self) -> bool:
+        """Whether some runs give nothing: those of other levels or batch sizes, and captures of graphs."""
+        return self._roles.selective
+
+    @property
+    def replays_tell_layers(self) -> bool:
+        """Whether layers take what their replayed work takes: no other run was made to time their calls."""
+        return set(self.layer_runs.ids) <= set(self.kernel_runs.ids)
+
+    @once_property
     def at_other_batch_sizes(self) -> Sequence[TraceView]:
         """The same of the profile's other batch sizes, smallest first."""
-        return [TraceView(self.trace, size) for size in self.roles.batch_sizes]
+        return [TraceView(self.trace, size) for size in self._roles.batch_sizes]
 
-    @cached_property
+    @once_property
     def marked_steps(self) -> pl.DataFrame:
         """run_id and step of every step of every run: what choosing among them takes."""
-        return self.roles.own(marked_steps(self.trace))
+        return self.own_runs.of(marked_steps(self.trace))
 
-    @cached_property
+    @once_property
     def process_steps(self) -> pl.DataFrame:
         """Every step that a span marks, of every process, with the time it took on the process's devices."""
         return step_windows(self._host_steps, self._launched_work)
 
-    @cached_property
+    @once_property
     def _host_steps(self) -> pl.DataFrame:
         """Every step of every process as its range marks it on the host; see `steps.host_steps`."""
-        return self.roles.own(host_steps(self.trace))
+        return self.own_runs.of(host_steps(self.trace))
 
-    @cached_property
+    @once_property
     def _launched_work(self) -> pl.DataFrame:
         """What `step_windows` asks of device work; of processes without steps it counts as that of one with steps."""
         owners = self._host_steps.group_by("run_id").agg(
@@ -84,76 +156,43 @@ class TraceView:
         owns = pl.col("process_id").is_in(pl.col("process_id_owners"))
         return work.with_columns(pl.when(owns).then("process_id").otherwise("owner").alias("process_id"))
 
-    @cached_property
+    @once_property
     def all_steps(self) -> pl.DataFrame:
         """Every step of every run that a number is taken from, in `steps.STEP_COLUMNS`."""
-        timed_first = self.roles.model if self.roles.leveled else ()
-        return self.roles.own(all_steps(self.trace, self.process_steps, timed_first=timed_first))
+        timed_first = self.model_runs.ids if self.is_leveled else ()
+        return self.own_runs.of(all_steps(self.trace, self.process_steps, timed_first=timed_first))
 
-    @cached_property
+    @once_property
     def device_work(self) -> pl.DataFrame:
         """Of `all_activities` what needs nothing but their own rows: run, process, step, kind, name and duration."""
-        return Roles.of(device_work(self.trace), self.roles.kernels)
+        return self.kernel_runs.of(device_work(self.trace))
 
-    @cached_property
-    def counted_work(self) -> pl.DataFrame:
-        """`device_work` with counters."""
-        return attach_counters(self.trace, self.device_work)
-
-    @cached_property
+    @once_property
     def all_activities(self) -> pl.DataFrame:
         """Every device activity of the runs that kernels are taken from; see `device_activities`, `kernel_classes`."""
-        activities = Roles.of(device_activities(self.trace), self.roles.kernels)
+        activities = self.kernel_runs.of(device_activities(self.trace))
         return activities.hstack(kernel_classes(self.trace, activities))
 
-    @cached_property
-    def load_tests(self) -> list[LoadTest]:
-        """What load generators state of their tests, by run."""
-        return load_tests(self.trace)
-
-    @cached_property
+    @once_property
     def serving_steps(self) -> pl.DataFrame:
         """What a serving engine named its steps; see `serving_steps.serving_steps`."""
-        return self.roles.own(serving_steps(self.trace))
+        return self.own_runs.of(serving_steps(self.trace))
 
-    def waits(self, run: int) -> pl.DataFrame:
-        """The run's calls in which the host waited for a device; see `launches.waits_of`."""
-        if run not in self._waits:
-            self._waits[run] = waits_of(self.trace, run, self.span_names)
-        return self._waits[run]
-
-    def host_blocks(self, run: int) -> pl.DataFrame:
-        """The run's calls of the host that explain why a device is idle; see `host_blocks.blocks_of`."""
-        if run not in self._blocks:
-            work = self.all_activities.lazy().filter(pl.col("run_id") == run)
-            first = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
-            self._blocks[run] = blocks_of(self.trace, run, self.span_names, first)
-        return self._blocks[run]
-
-    @cached_property
+    @once_property
     def extents(self) -> pl.DataFrame:
         """run_id, begin_ns, end_ns: first start to last end of anything in each run in which something was timed."""
         end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
         is_timed = pl.col("duration_ns").is_not_null().any()
-        runs = timed(self.trace, self.trace.scan("spans")).group_by("run_id")
+        runs = self.timed_runs.scan("spans").group_by("run_id")
         extents = runs.agg(pl.col("start_ns").min().alias("begin_ns"), end.alias("end_ns"), is_timed.alias("timed"))
-        return self.roles.own(extents.filter("timed").drop("timed").sort("run_id").collect())
+        return self.own_runs.of(extents.filter("timed").drop("timed").sort("run_id").collect())
 
-    @cached_property
+    @once_property
     def is_timed(self) -> bool:
         """Whether it says of anything how long it took; counters alone may come without any time."""
         return bool(self.trace.scan("spans").select(pl.col("duration_ns").count() > 0).collect().item())
 
-    @property
-    def has_times(self) -> bool:
-        """Whether it says when anything was: a record of memory alone does, and nothing in it lasts.
-
-        Steps, samples and results of a run without spans have times, too, and a load test's summary of all its queries.
-        """
-        tables = ("allocations", "step_times", "counters", "accuracies")
-        return self.is_timed or any(map(self.trace.height, tables)) or bool(self.load_tests)
-
-    @cached_property
+    @once_property
     def seen(self) -> pl.DataFrame:
         """The extents, without what was before the first device work where that stood behind work of before the trace.
 
@@ -167,50 +206,13 @@ class TraceView:
             "run_id", pl.when(queued).then("start_ns").otherwise("begin_ns").alias("begin_ns"), "end_ns"
         )
 
-    @cached_property
+    @once_property
     def is_one_by_one(self) -> bool:
         """Whether kernels ran alone for their counters (ncu, nvprof --metrics): then no gap or share of time tells."""
-        runs = self.trace.frame("runs")
-        formats = runs.filter(pl.col("run_id").is_in(list(self.roles.kernels)))["format"].drop_nulls().unique()
+        formats = self.kernel_runs.table["format"].drop_nulls().unique()
         return bool(len(formats)) and all(name.startswith("ncu") or name.endswith("_metrics") for name in formats)
 
-    @cached_property
+    @once_property
     def span_names(self) -> pl.Series:
         """All names of spans, each once."""
         return self.trace.scan("spans").select(pl.col("name").unique()).collect().to_series()
-
-    @cached_property
-    def every_layer_call(self) -> pl.DataFrame:
-        """Every call of a layer with own work, in all runs of the batch size; see `layer_time.layer_calls`."""
-        return self.roles.own(layer_time.layer_calls(self.trace))
-
-    @cached_property
-    def layer_calls(self) -> pl.DataFrame:
-        """Those of the runs that layers are taken from."""
-        return Roles.of(self.every_layer_call, self.roles.layers)
-
-    @cached_property
-    def layer_bases(self) -> pl.DataFrame:
-        """What layer latency is measured by, per run; see `layer_time.latency_bases`."""
-        if not self.roles.leveled:
-            return layer_time.latency_bases(self.trace, self.layer_calls, self.all_activities)
-        return layer_time.latency_bases(
-            self.trace, self.every_layer_call, self.roles.own(device_activities(self.trace))
-        )
-
-    @cached_property
-    def layer_steps(self) -> pl.DataFrame:
-        """One row a run, step and layer, steps chosen or not; see `layer_time.layer_steps`."""
-        attributed = layer_time.attributed_work(self.trace, self.layer_calls, self.all_activities)
-        attributed = attributed if self.roles.layers_are_replayed else attributed.clear()
-        return layer_time.layer_steps(self.layer_calls, self.all_activities, self.layer_bases, attributed)
-
-    @cached_property
-    def described_calls(self) -> pl.DataFrame:
-        """Calls to take labels from: of a profile all runs', as a run that disturbs little records few of them."""
-        return self.every_layer_call if self.roles.selective else self.layer_calls
-
-    @cached_property
-    def ideal_intensity(self) -> float | None:
-        """Flop per byte at the roofline's ridge; null where unknown."""
-        return ideal_intensity(self.trace)

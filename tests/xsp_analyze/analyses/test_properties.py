@@ -15,6 +15,8 @@ from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution
 
@@ -86,7 +88,7 @@ def _launch(hand: Hand, work: Work, start: int, layers: tuple[int, ...], here: d
 
 def tables(trace: Trace, steps: str | None) -> dict[str, pl.DataFrame]:
     view = StepView.of(trace, steps)
-    applicable = [a for a in all_analyses() if a.id[0] in "AB" and all(view.has(need) for need in a.needs)]
+    applicable = [a for a in all_analyses() if a.id[0] in "AB" and all(holds(view.of_trace, need) for need in a.needs)]
     return {a.id: run(a, view).table for a in applicable}
 
 
@@ -96,7 +98,7 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
     trace = build(steps, orphans)
     for choice, slack in (("all", 0.0), ("mean", 1e-6), ("each", 0.0), ("0", 0.0)):
         view = StepView.of(trace, choice)
-        if not view.has("kernel"):
+        if not holds(view.of_trace, "kernel"):
             return
         everything = total(run(find("A10"), view).table["duration_ns"])
         lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
@@ -109,7 +111,7 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
         own = total(run(find("B06"), view).table["self_device_sum_ns"])
         assert abs(own - _of_modules(view)) <= slack
     given_ns = [work.duration for step in steps for work in step] + orphans
-    assert total(StepView.of(trace, "all").executions["duration_ns"]) == sum(given_ns)
+    assert total(StepView.of(trace, "all").once(kernel_executions)["duration_ns"]) == sum(given_ns)
 
 
 def _of_modules(view: StepView) -> float:

@@ -15,6 +15,7 @@ from tests.helpers.hand import total
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
+from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -78,13 +79,13 @@ def assert_conserved(trace: Trace) -> None:
     """A10 = A11 + what has no layer = A15, exactly over the whole trace, to rounding in a mean step."""
     for steps, slack in (("all", 0.0), (None, 1e-9)):
         view = StepView.of(trace, steps)
-        if not view.has("kernel"):
+        if not holds(view.of_trace, "kernel"):
             continue
         lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
         by_name = total(run(find("A10"), view).table["duration_ns"])
         by_model = total(run(find("A15"), view).table["kernel_duration_ns"].drop_nulls())
         assert abs(by_name - by_model) <= slack * by_name
-        if view.has("layer"):
+        if holds(view.of_trace, "layer"):
             by_layer = total(run(find("A11"), view).table["kernel_duration_ns"])
             assert abs(by_layer + lost - by_name) <= slack * by_name
         if steps == "all":
@@ -146,7 +147,9 @@ def test_no_time_is_lost_over_eight_ranks(real_dir: Path) -> None:
 @pytest.mark.parametrize("steps", ["all", "mean", "each"])
 def test_every_analysis_answers_with_unique_keys(real_dir: Path, name: str, steps: str) -> None:
     view = StepView.of(converted(kineto_path(real_dir, name)), steps)
-    for analysis in (a for a in all_analyses() if a.id[0] in "AB" and all(view.has(need) for need in a.needs)):
+    for analysis in (
+        a for a in all_analyses() if a.id[0] in "AB" and all(holds(view.of_trace, need) for need in a.needs)
+    ):
         result = run(analysis, view)
         keys = analysis.key_of(result.columns)
         assert not result.table.select(keys).is_duplicated().any(), analysis.id

@@ -13,6 +13,9 @@ from tests.helpers.run_sets import merged
 from xsp_analyze.compare import levels
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.side import family, pair_layers
+from xsp_analyze.frames.kernel_means import chosen_activities, kernel_executions
+from xsp_analyze.frames.layer_time import layer_latencies
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.merge.alignment import align
 from xsp_analyze.trace.step_view import StepView
 
@@ -139,10 +142,10 @@ def test_without_device_work_host_time_is_compared_and_adds_up() -> None:
 def test_a_profile_of_leveled_runs_takes_each_number_from_its_own_run() -> None:
     view = StepView.of(profile())
     comparison = compare([view], [view])
-    assert comparison.latency.before_ns == view.model_latency["latency_ns"][0]
-    assert [row.before_ns for row in comparison.level("layer")] == view.layers["latency_ns"].to_list()
+    assert comparison.latency.before_ns == view.once(latency_of_model)["latency_ns"][0]
+    assert [row.before_ns for row in comparison.level("layer")] == view.once(layer_latencies)["latency_ns"].to_list()
     device = comparison.model[1]
-    assert device.before_ns == pytest.approx(view.executions["duration_ns"].sum())
+    assert device.before_ns == pytest.approx(view.once(kernel_executions)["duration_ns"].sum())
     assert {row.ratio for row in comparison.rows} == {1.0}
 
 
@@ -155,7 +158,7 @@ def test_operators_of_a_profile_merged_of_several_runs_have_their_own_names() ->
     operators = set(spans.filter(pl.col("level").cast(pl.String) == "operator")["span_id"])
     parents = dict(zip(spans["span_id"], spans["parent_id"], strict=True))
     launched = set()
-    for span in view.activities["span_id"]:
+    for span in view.once(chosen_activities)["span_id"]:
         at = span
         while at is not None and at not in operators:
             at = parents[at]

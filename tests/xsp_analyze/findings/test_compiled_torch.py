@@ -87,7 +87,7 @@ def test_only_what_inductor_did_not_compile_runs_in_a_break(folder: Path) -> Non
     ]  # fmt: skip
     trace = convert([path], Options())
     frames = StepView.of(trace)
-    eager = compiled_regions(trace, frames.of_trace.roles.kernels, frames.of_trace.span_names).eager
+    eager = compiled_regions(trace, frames.of_trace.kernel_runs.ids, frames.of_trace.span_names).eager
     if not graphs:  # aot_eager marks no graphs: what is compiled cannot be told from what is not
         assert eager.is_empty()
         assert _fired(path)["graph-breaks"].gain_ns is None

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from tests.helpers.work_metrics import two_operators, with_metrics, work_of
 from xsp_analyze.frames.counters import are_known
 from xsp_analyze.frames.imported_work import imported_work, metric_of
+from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.trace.trace_view import TraceView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +49,8 @@ def test_a_precision_stands_in_the_name_of_the_metric_and_the_first_source_decid
 
 def test_what_is_given_is_no_counter(tmp_path: Path) -> None:
     frames = StepView.of(with_metrics(two_operators(tmp_path), "my::op", {"modelled_flop": 7}))
-    assert not frames.has("metrics")
+    assert not holds(frames.of_trace, "metrics")
     assert not are_known(frames.of_trace.all_activities)
     trace = with_metrics(two_operators(tmp_path), "my::op", {"flop_count_sp": 7}, source="measured by a test")
     assert imported_work(trace).is_empty()
-    assert StepView.of(trace).has("metrics")
+    assert holds(TraceView(trace), "metrics")

@@ -13,6 +13,8 @@ import pytest
 
 from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
 from xsp_analyze.core import run
+from xsp_analyze.frames.layer_time import layer_latencies
+from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
@@ -72,16 +74,18 @@ def test_every_layer_of_one_run_is_found_in_the_other(profile: Trace) -> None:
 
 
 def test_model_latency_is_of_the_run_without_a_profiler(runs: Path, profile: Trace) -> None:
-    latency = StepView.of(profile).run_latencies["latency_ns"].to_list()
+    latency = StepView.of(profile).once(latency_by_run)["latency_ns"].to_list()
     assert latency == [pytest.approx(_trimmed_mean(_durations_ns(runs / "m")), rel=1e-9)]
 
 
 def test_layer_latency_is_of_the_layer_run(runs: Path, profile: Trace) -> None:
     view = StepView.of(profile)
     alone = StepView.of(merge(read_run_set(runs / "ml", Options())))
-    assert view.layers.height == _LAYERS
-    assert view.layers["latency_ns"].to_list() == pytest.approx(alone.layers["latency_ns"].to_list(), rel=1e-9)
-    assert view.of_trace.roles.layers != view.of_trace.roles.model
+    assert view.once(layer_latencies).height == _LAYERS
+    assert view.once(layer_latencies)["latency_ns"].to_list() == pytest.approx(
+        alone.once(layer_latencies)["latency_ns"].to_list(), rel=1e-9
+    )
+    assert view.of_trace.layer_runs != view.of_trace.model_runs
 
 
 def test_overhead_is_what_each_level_adds_to_the_one_before(runs: Path, profile: Trace) -> None:

@@ -15,6 +15,7 @@ from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import TimeTree, pruned, time_tree
 from xsp_analyze.pages.shell import safe_json
 from xsp_analyze.service.contents import summarise
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def test_the_ledger_divides_all_device_time(trace: Trace) -> None:
 
 
 def test_the_tree_follows_layers_then_operators_then_kernels(trace: Trace) -> None:
-    paths = _paths(time_tree(trace))
+    paths = _paths(time_tree(TraceView(trace)))
     root = ("all device work",)
     linear = (*root, "Net_0", "Linear_0", "aten::linear", "aten::addmm")
     assert paths[root] == (3 * (13_333 + 26_666) + 60_000 + 7_000, 9)
@@ -104,7 +105,7 @@ def test_the_tree_follows_layers_then_operators_then_kernels(trace: Trace) -> No
 
 
 def test_children_of_the_tree_add_up_to_their_parent(trace: Trace) -> None:
-    tree = time_tree(trace)
+    tree = time_tree(TraceView(trace))
     for node in range(len(tree.parent)):
         children = [i for i, parent in enumerate(tree.parent) if parent == node]
         if children:
@@ -112,9 +113,9 @@ def test_children_of_the_tree_add_up_to_their_parent(trace: Trace) -> None:
 
 
 def test_a_tree_cut_short_keeps_its_sums_in_others(trace: Trace) -> None:
-    tree = pruned(time_tree(trace), 4)
+    tree = pruned(time_tree(TraceView(trace)), 4)
     paths = _paths(tree)
-    assert paths[("all device work",)] == _paths(time_tree(trace))[("all device work",)]
+    assert paths[("all device work",)] == _paths(time_tree(TraceView(trace)))[("all device work",)]
     assert sum(kind == "others" for kind in tree.kind) >= 1
     roots = [int(t) for t, parent in zip(tree.time_ns, tree.parent, strict=True) if parent == 0]
     assert sum(roots) == int(tree.time_ns[0])
@@ -141,7 +142,7 @@ def test_backward_work_stands_under_the_layer_of_its_forward_twin() -> None:
              "source": ["module"], "is_container": [False]}
         ),
     )  # fmt: skip
-    paths = _paths(time_tree(builder.build()))
+    paths = _paths(time_tree(TraceView(builder.build())))
     assert paths[("all device work", "Linear_0", "AddmmBackward0", "gemm")] == (10, 1)
 
 
@@ -204,7 +205,7 @@ def test_the_tree_holds_every_nanosecond_of_real_traces(real_dir: Path, name: st
 
     trace = convert([real_dir / name], Options())
     page = render(trace)
-    tree = time_tree(trace)
+    tree = time_tree(TraceView(trace))
     work = trace.frame("spans").filter(pl.col("attribution").is_not_null())
     assert int(tree.time_ns[0]) == work["duration_ns"].sum()
     assert int(tree.count[0]) == work.height

@@ -20,6 +20,7 @@ from xsp_analyze.pages.report.time_tree import time_tree
 from xsp_analyze.render import terminal
 from xsp_analyze.service.contents import summarise
 from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -95,7 +96,7 @@ def test_sections_say_which_run_they_are_from(data: dict[str, Any]) -> None:
 
 
 def test_device_work_of_other_runs_counts_nowhere(trace: Trace, data: dict[str, Any]) -> None:
-    assert int(time_tree(trace).time_ns[0]) == 6 * 30_000
+    assert int(time_tree(TraceView(trace)).time_ns[0]) == 6 * 30_000
     summary = summarise(trace)
     assert (summary.device_time_ns, summary.layer_call_count) == (6 * 30_000, 6)
     assert [d["activities"] for d in summary.devices] == [6]

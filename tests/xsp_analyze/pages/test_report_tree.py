@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from xsp_analyze.pages.report.time_tree import TimeTree, pruned, time_tree
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
 _HOST = (
@@ -75,7 +76,7 @@ def _check(tree: TimeTree, time_ns: int, count: int) -> None:
 @given(traces(), st.integers(1, 12))
 def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, max_nodes: int) -> None:
     work = trace.frame("spans").filter(pl.col("attribution").is_not_null())
-    tree = time_tree(trace)
+    tree = time_tree(TraceView(trace))
     _check(tree, int(work["duration_ns"].sum()), work.height)
     _check(pruned(tree, max_nodes), int(work["duration_ns"].sum()), work.height)
 
@@ -83,6 +84,6 @@ def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, ma
 @settings(max_examples=examples(30))
 @given(traces())
 def test_siblings_have_different_names_and_kinds(trace: Trace) -> None:
-    tree = time_tree(trace)
+    tree = time_tree(TraceView(trace))
     keys = list(zip(tree.parent.tolist(), tree.kind, tree.name, strict=True))
     assert len(keys) == len(set(keys))

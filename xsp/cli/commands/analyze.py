@@ -20,6 +20,7 @@ from xsp.cli.reading_options import reads_input
 from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
+from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
@@ -154,7 +155,7 @@ def _run_all(frames: StepView, progress: Progress) -> list[Result]:
 
     results, skipped = [], []
     for one in all_analyses():
-        missing = [str(need) for need in one.needs if not frames.has(need)]
+        missing = [str(need) for need in one.needs if not holds(frames.of_trace, need)]
         try:
             if not missing:
                 results += _run([one], frames, progress)

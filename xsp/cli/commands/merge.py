@@ -132,14 +132,13 @@ def merge(
 
 def _on_batch_sizes(profile: Trace) -> list[str]:
     """Which batch size analyses are of, where the runs are of several."""
-    from xsp_analyze.trace.roles import roles_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.trace.trace_view import TraceView  # noqa: PLC0415 (--help must not wait for polars)
 
-    roles = roles_of(profile)
-    if not roles.batch_sizes:
+    view = TraceView(profile)
+    if not view.other_batch_sizes:
         return []
-    runs = profile.table("runs").to_pylist()
-    own = next(run["batch_size"] for run in runs if run["run_id"] not in roles.other_batches)
-    others = ", ".join(map(str, roles.batch_sizes))
+    own = view.own_runs.table["batch_size"][0]
+    others = ", ".join(map(str, view.other_batch_sizes))
     return [f"analyses are of batch size {own}; A01, A15 and B38 are of {others} too (--batch-size chooses)"]
 
 

@@ -29,6 +29,6 @@ __all__ = ["cuda_api_gpu_sum"]
 )
 def cuda_api_gpu_sum(frames: StepView) -> pl.LazyFrame:
     """One row a function, kernel's name or kind of copy, or memset, most total time first, then by name."""
-    called = call_times(frames.trace).with_columns(pl.col("name").cast(pl.String))
+    called = call_times(frames.of_trace).with_columns(pl.col("name").cast(pl.String))
     named = called.select(printed_api_name().alias("operation"), "duration_ns", category=pl.lit("CUDA_API"))
-    return summed(pl.concat([device_operations(frames.trace), named]))
+    return summed(pl.concat([device_operations(frames.of_trace), named]))

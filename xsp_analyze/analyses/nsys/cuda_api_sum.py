@@ -12,14 +12,14 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_api_sum"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows; calls are told apart by the name as recorded, of which less is printed."""
-    rows = summary(call_times(trace), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
+    rows = summary(call_times(view), ["name"]).sort(-pl.col("total_ns"), maintain_order=True)
     return rows.with_columns(printed_api_name())
 
 
@@ -38,4 +38,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_api_sum(frames: StepView) -> pl.LazyFrame:
     """One row a function, most total time first, then by its name as recorded."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -12,7 +12,7 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_kern_gb_sum"]
 
@@ -20,9 +20,9 @@ _SIZES = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 _WIDTH = 4
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows."""
-    rows = summary(kernels(trace), ["name", *_SIZES])
+    rows = summary(kernels(view), ["name", *_SIZES])
     return (
         rows.with_columns(_extents("grid"), _extents("block"))
         .sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
@@ -51,4 +51,4 @@ def _extents(what: str) -> pl.Expr:
 )
 def cuda_gpu_kern_gb_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kernel name, grid and block; most total time first, then fewest instances, then by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -12,14 +12,14 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_kern_sum"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows."""
-    return summary(kernel_times(trace), ["name"]).sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
+    return summary(kernel_times(view), ["name"]).sort(-pl.col("total_ns"), "count", "name", maintain_order=True)
 
 
 @analysis(
@@ -36,4 +36,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_gpu_kern_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kernel name, most total time first, then fewest instances, then by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

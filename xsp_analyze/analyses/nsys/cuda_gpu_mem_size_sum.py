@@ -12,16 +12,16 @@ from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_mem_size_sum"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows."""
     size = pl.col("bytes")
     rows = (
-        copies(trace)
+        copies(view)
         .group_by("operation")
         .agg(
             size.sum().alias("total_bytes"),
@@ -60,4 +60,4 @@ def _size(name: str, dtype: pl.DataType, doc: str, header: str) -> Column:
 )
 def cuda_gpu_mem_size_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kind of copy or memset, most bytes first, then by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -12,14 +12,14 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_mem_time_sum"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows."""
-    return summary(copies(trace), ["operation"]).sort(-pl.col("total_ns"), maintain_order=True)
+    return summary(copies(view), ["operation"]).sort(-pl.col("total_ns"), maintain_order=True)
 
 
 @analysis(
@@ -36,4 +36,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_gpu_mem_time_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kind of copy or memset, most total time first, then by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -13,7 +13,7 @@ from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["OPERATION_COLUMNS", "cuda_gpu_sum", "device_operations", "summed"]
 
@@ -24,10 +24,10 @@ OPERATION_COLUMNS = (
 )
 
 
-def device_operations(trace: Trace) -> pl.LazyFrame:
+def device_operations(view: TraceView) -> pl.LazyFrame:
     """One row an operation: its name, category and duration_ns."""
-    worked = kernel_times(trace).select(pl.col("name").cast(pl.String).alias("operation"), "duration_ns")
-    moved = copies(trace).select("operation", "duration_ns")
+    worked = kernel_times(view).select(pl.col("name").cast(pl.String).alias("operation"), "duration_ns")
+    moved = copies(view).select("operation", "duration_ns")
     return pl.concat(
         [worked.with_columns(category=pl.lit(_KERNEL)), moved.with_columns(category=pl.lit(_MEMORY))],
     )
@@ -51,4 +51,4 @@ def summed(operations: pl.LazyFrame) -> pl.LazyFrame:
 )
 def cuda_gpu_sum(frames: StepView) -> pl.LazyFrame:
     """One row a kernel's name or kind of copy, or memset, most total time first, then by name."""
-    return summed(device_operations(frames.trace))
+    return summed(device_operations(frames.of_trace))

@@ -14,7 +14,7 @@ from xsp_model import Kind
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_trace"]
 
@@ -22,9 +22,9 @@ _NS_PER_S = 1_000_000_000
 _ORDER = {str(kind): rank for rank, kind in enumerate((Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET))}
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows, with start_ns on the source's own clock."""
-    moved = copies(trace).with_columns(
+    moved = copies(view).with_columns(
         pl.col("operation").alias("name"),
         # nsys puts the memory that a memset filled under the source.
         *_where("source_kind", pl.coalesce("source_kind", "destination_kind")),
@@ -32,8 +32,8 @@ def table(trace: Trace) -> pl.LazyFrame:
         # In whole bytes per second and byte, as nsys computes it.
         (pl.col("bytes") * (_NS_PER_S // _positive("duration_ns"))).alias("byte_per_s"),
     )
-    rows = pl.concat([kernels(trace), moved], how="diagonal_relaxed")
-    return _named_device(trace, _on_source_clock(trace, rows)).sort(
+    rows = pl.concat([kernels(view), moved], how="diagonal_relaxed")
+    return _named_device(view, _on_source_clock(view, rows)).sort(
         "start_ns", pl.col("kind").replace_strict(_ORDER, return_dtype=pl.Int64), "span_id"
     )
 
@@ -46,14 +46,16 @@ def _positive(name: str) -> pl.Expr:
     return pl.when(pl.col(name) > 0).then(pl.col(name))
 
 
-def _on_source_clock(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
-    origins = trace.scan("runs").select("run_id", "clock_origin_ns")
+def _on_source_clock(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
+    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
     joined = rows.join(origins, on="run_id", how="left", maintain_order="left")
     return joined.with_columns(pl.col("start_ns") + pl.col("clock_origin_ns"), pl.col("correlation_id").fill_null(0))
 
 
-def _named_device(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
-    devices = trace.scan("devices").select("run_id", "device_id", "process_id", pl.col("name").alias("device_name"))
+def _named_device(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
+    devices = view.timed_runs.scan("devices").select(
+        "run_id", "device_id", "process_id", pl.col("name").alias("device_name")
+    )
     own = devices.filter(pl.col("process_id").is_not_null())
     common = devices.filter(pl.col("process_id").is_null()).drop("process_id").unique(["run_id", "device_id"])
     rows = rows.join(own, on=["run_id", "device_id", "process_id"], how="left", maintain_order="left")
@@ -117,4 +119,4 @@ def _no_green_context() -> pl.Expr:
 )
 def cuda_gpu_trace(frames: StepView) -> pl.LazyFrame:
     """One row a kernel, copy or memset, in order of start; at the same time kernels, then copies, then memsets."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

@@ -13,7 +13,7 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_kern_exec_sum"]
 
@@ -26,11 +26,11 @@ _PARTS = (
 _KEYS = ["process_id", "thread_id", "device_id", "api_name", "name"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows; a kernel with two calls (runtime and driver) counts under both."""
     start, end = pl.col("start_ns"), pl.col("start_ns") + pl.col("duration_ns")
     call_start, call_end = pl.col("call_start_ns"), pl.col("call_end_ns")
-    rows = launches(trace, kernels(trace)).select(
+    rows = launches(view, kernels(view)).select(
         "run_id",
         "process_id",
         "thread_id",
@@ -73,4 +73,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_kern_exec_sum(frames: StepView) -> pl.LazyFrame:
     """One row a process, thread, device, call and kernel name, longest mean total first, then by these keys."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

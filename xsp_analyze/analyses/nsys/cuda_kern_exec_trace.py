@@ -13,17 +13,17 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_kern_exec_trace"]
 
 _WIDTH = 4  # each size is printed so wide at least
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows, with times on the source's own clock; a kernel with two calls stands under both."""
-    rows = launches(trace, kernels(trace)).join(
-        trace.scan("runs").select("run_id", "clock_origin_ns"), on="run_id", how="left", maintain_order="left"
+    rows = launches(view, kernels(view)).join(
+        view.timed_runs.scan("runs").select("run_id", "clock_origin_ns"), on="run_id", how="left", maintain_order="left"
     )
     end, call_end = pl.col("start_ns") + pl.col("duration_ns"), pl.col("call_end_ns")
     queued, origin = pl.col("start_ns") >= call_end, pl.col("clock_origin_ns")
@@ -79,4 +79,4 @@ def _sizes(what: str) -> pl.Expr:
 )
 def cuda_kern_exec_trace(frames: StepView) -> pl.LazyFrame:
     """One row a kernel and call that launched it, by the call's start, then the kernel's."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

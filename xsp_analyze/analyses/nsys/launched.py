@@ -15,7 +15,7 @@ from xsp_analyze.analyses.nsys.containment import containing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["THREAD", "ThreadWork", "by_thread"]
@@ -57,9 +57,9 @@ class ThreadWork:
         return self.launches.filter(pl.Series(free))
 
 
-def by_thread(trace: Trace, launches: pl.LazyFrame) -> Iterator[ThreadWork]:
+def by_thread(view: TraceView, launches: pl.LazyFrame) -> Iterator[ThreadWork]:
     """Every thread that launched, in order; ranges that another thread closed hold nothing, as nsys has it."""
-    closed = sources.ranges(trace).filter(pl.col("end_thread_id").is_null()).sort("range_id").collect()
+    closed = sources.ranges(view).filter(pl.col("end_thread_id").is_null()).sort("range_id").collect()
     ranges = closed.partition_by(THREAD, as_dict=True, maintain_order=True)
     for key, rows in (
         launches.sort(THREAD, maintain_order=True)

@@ -10,13 +10,13 @@ from xsp_analyze.analyses.nsys.statistics import summary
 from xsp_analyze.frames.library_spans import library_spans
 
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["library_sum"]
 
 
-def library_sum(trace: Trace, whose: str) -> pl.LazyFrame:
+def library_sum(view: TraceView, whose: str) -> pl.LazyFrame:
     """One row a name, without the language that `library_spans` tells it by; most total time first, then by name."""
     name = pl.col("name").cast(pl.String).str.strip_prefix(f"{whose}:")
-    rows = summary(library_spans(trace, whose).select(name, "duration_ns"), ["name"])
+    rows = summary(library_spans(view, whose).select(name, "duration_ns"), ["name"])
     return rows.sort(-pl.col("total_ns"), maintain_order=True)

@@ -13,7 +13,7 @@ from xsp_analyze.frames.library_spans import library_spans
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["mpi_event_trace"]
 
@@ -24,13 +24,13 @@ _SIZES = (
 )
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows, with times on the source's own clock; of ranges named as calls nothing more is known."""
-    origins = trace.scan("runs").select("run_id", "clock_origin_ns")
+    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
     start = pl.col("start_ns") + pl.col("clock_origin_ns")
     return (
-        library_spans(trace, "MPI")
-        .join(trace.scan("messages"), on="span_id", how="left")
+        library_spans(view, "MPI")
+        .join(view.trace.scan("messages"), on="span_id", how="left")
         .join(origins, on="run_id", how="left")
         .with_columns(start, (start + pl.col("duration_ns")).alias("end_ns"), pl.col("name").cast(pl.String))
         .sort("start_ns", "span_id")
@@ -60,4 +60,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def mpi_event_trace(frames: StepView) -> pl.LazyFrame:
     """One row a call of MPI, by start."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

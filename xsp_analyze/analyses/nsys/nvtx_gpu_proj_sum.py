@@ -12,7 +12,7 @@ from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_gpu_proj_sum"]
 
@@ -21,9 +21,9 @@ _TIMES = ("start_ns", "end_ns", "projected_start_ns", "projected_end_ns")
 _COLUMNS = (*_KEYS, *_TIMES, "operation_count", "depth", "child_count")
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows."""
-    rows = projected(trace, _COLUMNS).lazy().filter(pl.col("range_name").is_not_null())
+    rows = projected(view, _COLUMNS).lazy().filter(pl.col("range_name").is_not_null())
     sums = (
         rows.with_columns((pl.col("projected_end_ns") - pl.col("projected_start_ns")).alias("projected"))
         .group_by(_KEYS)
@@ -66,4 +66,4 @@ def _mean(name: str, doc: str, header: str) -> Column:
 )
 def nvtx_gpu_proj_sum(frames: StepView) -> pl.LazyFrame:
     """One row a range name and style, most projected time first, then by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -13,17 +13,17 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_gpu_proj_trace"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows, with starts on the source's own clock."""
-    origins = trace.scan("runs").select("run_id", "clock_origin_ns")
+    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
     origin = pl.col("clock_origin_ns")
     return (
-        projected(trace)
+        projected(view)
         .lazy()
         .join(origins, on="run_id", how="left", maintain_order="left")
         .with_columns(
@@ -66,4 +66,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nvtx_gpu_proj_trace(frames: StepView) -> pl.LazyFrame:
     """One row a range that launched device work, by its number; the first row is for work launched in no range."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

@@ -14,7 +14,7 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_kern_sum"]
 
@@ -23,14 +23,14 @@ _KERNEL = [*THREAD, "span_id", "name", "duration_ns"]
 _RANGE = ["range_id", "range_name", "style"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows; a kernel counts under every range around its call, and once more for a second call."""
-    all_kernels = kernels(trace).select(
+    all_kernels = kernels(view).select(
         "run_id", "process_id", "correlation_id", "thread_id", "span_id", "name", "duration_ns"
     )
-    launched = launches(trace, all_kernels)
+    launched = launches(view, all_kernels)
     parts = [_summary(_without_launch(all_kernels, launched).collect())]
-    for thread in by_thread(trace, launched):
+    for thread in by_thread(view, launched):
         parts.append(_summary(thread.inside(_KERNEL, _RANGE)))
         parts.append(_summary(thread.outside.select(_KERNEL)))
     return (
@@ -83,4 +83,4 @@ def _summary(rows: pl.DataFrame) -> pl.DataFrame:
 )
 def nvtx_kern_sum(frames: StepView) -> pl.LazyFrame:
     """One row a range name, style, process, thread and kernel name, by range and thread, most total time first."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

@@ -12,14 +12,14 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_pushpop_sum", "table_of_style"]
 
 
-def table_of_style(trace: Trace, style: str) -> pl.LazyFrame:
+def table_of_style(view: TraceView, style: str) -> pl.LazyFrame:
     """The rows of the summary of one style of ranges."""
-    timed = ranges(trace).filter(pl.col("style") == style)
+    timed = ranges(view).filter(pl.col("style") == style)
     timed = timed.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return summary(timed, ["range_name"]).sort(-pl.col("total_ns"), maintain_order=True)
 
@@ -37,4 +37,4 @@ def table_of_style(trace: Trace, style: str) -> pl.LazyFrame:
 )
 def nvtx_pushpop_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of ranges that were pushed and popped, most total time first, then by name."""
-    return table_of_style(frames.trace, "PushPop")
+    return table_of_style(frames.of_trace, "PushPop")

@@ -16,7 +16,7 @@ from xsp_model.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_pushpop_trace"]
 
@@ -27,12 +27,12 @@ _ADDED = {
 }
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows, with times on the source's own clock; of equal ranges, and all inside them, there are none."""
-    pushed = ranges(trace, style="PushPop").sort("range_id").collect()
+    pushed = ranges(view, style="PushPop").sort("range_id").collect()
     parts = [_of_thread(rows) for rows in pushed.partition_by(_THREAD, maintain_order=True)]
     rows = pl.concat([pushed.clear().with_columns(pl.lit(None, kind).alias(c) for c, kind in _ADDED.items()), *parts])
-    origins = trace.scan("runs").select("run_id", "clock_origin_ns")
+    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
     moved = rows.lazy().join(origins, on="run_id", how="left", maintain_order="left")
     return moved.with_columns(pl.col("start_ns", "end_ns") + pl.col("clock_origin_ns")).sort(
         "run_id", "start_ns", "duration_ns", "range_id"
@@ -96,4 +96,4 @@ def _of_thread(rows: pl.DataFrame) -> pl.DataFrame:
 )
 def nvtx_pushpop_trace(frames: StepView) -> pl.LazyFrame:
     """One row a range that was pushed and popped, by start, then duration."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

@@ -29,4 +29,4 @@ __all__ = ["nvtx_startend_sum"]
 )
 def nvtx_startend_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of ranges that were started and ended, most total time first, then by name."""
-    return table_of_style(frames.trace, "StartEnd")
+    return table_of_style(frames.of_trace, "StartEnd")

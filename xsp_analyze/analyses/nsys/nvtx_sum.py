@@ -12,14 +12,14 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_sum"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The report's rows."""
-    timed = ranges(trace).with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
+    timed = ranges(view).with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return summary(timed, ["range_name", "style"]).sort(-pl.col("total_ns"), maintain_order=True)
 
 
@@ -37,4 +37,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nvtx_sum(frames: StepView) -> pl.LazyFrame:
     """One row a range name and style, most total time first, then by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

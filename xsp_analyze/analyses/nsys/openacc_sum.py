@@ -29,4 +29,4 @@ __all__ = ["openacc_sum"]
 )
 def openacc_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name, most total time first, then by name."""
-    return library_sum(frames.trace, "OpenACC")
+    return library_sum(frames.of_trace, "OpenACC")

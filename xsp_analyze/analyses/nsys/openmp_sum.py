@@ -29,4 +29,4 @@ __all__ = ["openmp_sum"]
 )
 def openmp_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name, most total time first, then by name."""
-    return library_sum(frames.trace, "OpenMP")
+    return library_sum(frames.of_trace, "OpenMP")

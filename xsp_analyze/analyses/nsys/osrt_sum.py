@@ -29,4 +29,4 @@ __all__ = ["osrt_sum"]
 )
 def osrt_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name, most total time first, then by name."""
-    return library_sum(frames.trace, "OS runtime")
+    return library_sum(frames.of_trace, "OS runtime")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.analyses.nsys.calls import Calls
     from xsp_analyze.analyses.nsys.envelopes import Envelopes
     from xsp_analyze.analyses.nsys.nest import Nest
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["PROJECTION", "PROJECTION_READS", "projected"]
@@ -43,15 +43,15 @@ PROJECTION_READS: Mapping[str, Sequence[str]] = {
 _Thread = tuple[int | None, ...]
 
 
-def projected(trace: Trace, columns: Collection[str] = tuple(PROJECTION)) -> pl.DataFrame:
+def projected(view: TraceView, columns: Collection[str] = tuple(PROJECTION)) -> pl.DataFrame:
     """One row a range that holds a launch, by run and range_id; before them a row for launches in none.
 
     Columns as in PROJECTION, those asked for; start_ns and end_ns are the range's own, null in the row for launches in
     none. A graph's launch is one operation, however many kernels it starts.
     """
-    spans = sources.sorted_out(trace)
+    spans = sources.sorted_out(view)
     calls = launching_calls(spans.calls, spans.work)
-    ranges = sources.ranges(trace, spans.others).collect()
+    ranges = sources.ranges(view, spans.others).collect()
     del spans
     if ranges["end_thread_id"].null_count() < ranges.height:
         ranges = ranges.filter(pl.col("end_thread_id").is_null())

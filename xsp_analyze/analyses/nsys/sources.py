@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from xsp_analyze.trace.roles import Roles, roles_of
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = [
     "IS_CALL",
@@ -42,16 +41,14 @@ _IS_WORK = pl.any_horizontal(pl.col("kind") == str(kind) for kind in WORK_KINDS)
 _OF_ALL = ("run_id", "process_id", "start_ns", "duration_ns")
 
 
-def _spans(trace: Trace, condition: pl.Expr) -> pl.LazyFrame:
+def _spans(view: TraceView, condition: pl.Expr) -> pl.LazyFrame:
     """Rows that are chosen while words are still codes, which is cheaper; then words are texts."""
-    return work_spans(trace).filter(condition).with_columns(pl.col("level", "kind", "name").cast(pl.String))
+    return work_spans(view).filter(condition).with_columns(pl.col("level", "kind", "name").cast(pl.String))
 
 
-def work_spans(trace: Trace) -> pl.LazyFrame:
+def work_spans(view: TraceView) -> pl.LazyFrame:
     """The rows of `spans` that a report is made from."""
-    roles = roles_of(trace)
-    spans = trace.scan("spans")
-    return spans.filter(pl.col("run_id").is_in(list(roles.kernels))) if roles.selective else spans
+    return view.kernel_runs.scan("spans")
 
 
 class Sorted(NamedTuple):
@@ -66,14 +63,12 @@ class Sorted(NamedTuple):
     others: pl.DataFrame
 
 
-def sorted_out(trace: Trace) -> Sorted:
+def sorted_out(view: TraceView) -> Sorted:
     """All of them in one pass."""
-    roles = roles_of(trace)
     parts: tuple[list[pl.DataFrame], ...] = ([], [], [])
     of_call = (*_OF_ALL, "correlation_id")
     columns = (of_call, (*of_call, "thread_id"), (*_OF_ALL, "thread_id", "span_id"))
-    for piece in trace.pieces("spans", (*of_call, "thread_id", "span_id", "level", "kind")):
-        rows = Roles.of(piece, roles.kernels) if roles.selective else piece
+    for rows in view.kernel_runs.pieces("spans", (*of_call, "thread_id", "span_id", "level", "kind")):
         is_work, is_call = rows.select(_IS_WORK.alias("work"), IS_CALL.alias("call"))
         for part, kept, mask in zip(parts, columns, (is_work, is_call, ~(is_work | is_call)), strict=True):
             part.append(rows.select(kept).filter(mask))
@@ -81,27 +76,27 @@ def sorted_out(trace: Trace) -> Sorted:
     return Sorted(work, calls, others)
 
 
-def kernel_times(trace: Trace) -> pl.LazyFrame:
+def kernel_times(view: TraceView) -> pl.LazyFrame:
     """One row a kernel: name, a word, and duration_ns."""
-    return work_spans(trace).filter(pl.col("kind") == str(Kind.KERNEL)).select("name", "duration_ns")
+    return work_spans(view).filter(pl.col("kind") == str(Kind.KERNEL)).select("name", "duration_ns")
 
 
-def call_times(trace: Trace) -> pl.LazyFrame:
+def call_times(view: TraceView) -> pl.LazyFrame:
     """Likewise of the calls of the CUDA runtime or driver."""
-    return work_spans(trace).filter(IS_CALL).select("name", "duration_ns")
+    return work_spans(view).filter(IS_CALL).select("name", "duration_ns")
 
 
-def kernels(trace: Trace) -> pl.LazyFrame:
+def kernels(view: TraceView) -> pl.LazyFrame:
     """One row a kernel, its launch geometry beside it."""
-    spans = _spans(trace, pl.col("kind") == str(Kind.KERNEL))
-    return spans.join(trace.scan("kernels"), on="span_id", how="left", maintain_order="left")
+    spans = _spans(view, pl.col("kind") == str(Kind.KERNEL))
+    return spans.join(view.trace.scan("kernels"), on="span_id", how="left", maintain_order="left")
 
 
-def copies(trace: Trace) -> pl.LazyFrame:
+def copies(view: TraceView) -> pl.LazyFrame:
     """One row a copy or memset, named `[CUDA memcpy Host-to-Device]` or `[CUDA memset]`, with its bytes."""
-    spans = _spans(trace, (pl.col("kind") == str(Kind.MEMCPY)) | (pl.col("kind") == str(Kind.MEMSET)))
+    spans = _spans(view, (pl.col("kind") == str(Kind.MEMCPY)) | (pl.col("kind") == str(Kind.MEMSET)))
     labels = ("copy_kind", "source_kind", "destination_kind")
-    details = trace.scan("copies").with_columns(pl.col(labels).cast(pl.String))
+    details = view.trace.scan("copies").with_columns(pl.col(labels).cast(pl.String))
     operation = (
         pl.when(pl.col("kind") == Kind.MEMSET)
         .then(pl.lit("[CUDA memset]"))
@@ -111,9 +106,9 @@ def copies(trace: Trace) -> pl.LazyFrame:
     return joined.with_columns(operation.alias("operation"))
 
 
-def api_calls(trace: Trace) -> pl.LazyFrame:
+def api_calls(view: TraceView) -> pl.LazyFrame:
     """One row a call of the CUDA runtime or driver, `name` as recorded."""
-    return _spans(trace, IS_CALL)
+    return _spans(view, IS_CALL)
 
 
 def printed_api_name(name: str = "name") -> pl.Expr:
@@ -121,12 +116,12 @@ def printed_api_name(name: str = "name") -> pl.Expr:
     return pl.col(name).str.replace(r"_v.{4}$", "")
 
 
-def launches(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
+def launches(view: TraceView, work: pl.LazyFrame) -> pl.LazyFrame:
     """One row an activity and call that launched it (two where runtime and driver were both recorded).
 
     `work` is rows of `spans`; the call's columns are call_name, thread_id, call_start_ns and call_end_ns.
     """
-    calls = api_calls(trace).select(
+    calls = api_calls(view).select(
         *_LAUNCH,
         "thread_id",
         pl.col("span_id").alias("call_id"),
@@ -137,16 +132,16 @@ def launches(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
     return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
 
 
-def ranges(trace: Trace, others: pl.DataFrame | None = None, *, style: str | None = None) -> pl.LazyFrame:
+def ranges(view: TraceView, others: pl.DataFrame | None = None, *, style: str | None = None) -> pl.LazyFrame:
     """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last.
 
     `others`: as `sorted_out` gives them, if they are at hand; `style`: of which alone ranges are taken.
     """
-    details = trace.frame("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
+    details = view.trace.frame("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
     details = details if style is None else details.filter(pl.col("style") == style)
     columns = ("run_id", "process_id", "thread_id", "start_ns", "duration_ns")
     if others is None:
-        others = work_spans(trace).filter(~(IS_CALL | _IS_WORK)).select("span_id", *columns).collect()
+        others = work_spans(view).filter(~(IS_CALL | _IS_WORK)).select("span_id", *columns).collect()
     spans = others.select("span_id", *columns)
     if len(details) != len(spans) or not (details["span_id"] == spans["span_id"]).all():
         spans = details.select("span_id").join(spans, on="span_id", maintain_order="left")

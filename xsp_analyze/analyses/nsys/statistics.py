@@ -9,12 +9,12 @@ import polars.selectors as cs
 
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import quotient
-from xsp_analyze.trace.timed_runs import timed_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
+
 
 __all__ = [
     "deviation",
@@ -37,9 +37,9 @@ _SPREAD = (
 )
 
 
-def with_runs(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+def with_runs(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
     """The rows, with their run where the trace holds several: nsys writes a report of each file alone."""
-    return rows if timed_runs(trace).height > 1 else rows.drop("run_id")
+    return rows if len(view.timed_runs) > 1 else rows.drop("run_id")
 
 
 def spread(value: str, prefix: str = "") -> list[pl.Expr]:

@@ -8,7 +8,6 @@ import polars as pl
 
 from xsp_analyze.analyses.nsys.statistics import integer, name_column
 from xsp_analyze.core import analysis
-from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -28,6 +27,6 @@ __all__ = ["um_cpu_page_faults_sum"]
 )
 def um_cpu_page_faults_sum(frames: StepView) -> pl.LazyFrame:
     """One row an instruction of the host that missed pages of unified memory, most faults first, then by name."""
-    faults = timed(frames.trace, frames.trace.scan("page_faults")).filter(pl.col("device_id").is_null())
+    faults = frames.of_trace.kernel_runs.scan("page_faults").filter(pl.col("device_id").is_null())
     rows = faults.group_by("instruction").agg(pl.col("count").sum())
     return rows.sort(-pl.col("count"), "instruction", nulls_last=True)

@@ -36,5 +36,5 @@ def _megabytes(name: str, doc: str, header: str, unit: str = "byte") -> Column:
 )
 def um_sum(frames: StepView) -> pl.LazyFrame:
     """One row an address, fastest migrations first, then by address; nsys stops at ten rows unless told otherwise."""
-    rows = by_page(frames.trace).sort(-pl.col("byte_per_s"), "address", nulls_last=True).collect()
+    rows = by_page(frames.of_trace).sort(-pl.col("byte_per_s"), "address", nulls_last=True).collect()
     return rows.with_columns(hexadecimal(rows["address"])).lazy()

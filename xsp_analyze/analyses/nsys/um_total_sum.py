@@ -45,6 +45,6 @@ def um_total_sum(frames: StepView) -> pl.LazyFrame:
     sums = (pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum()).alias(c) for c in _SUMS)
     address = pl.col("address")
     ends = address.min().alias("least_address"), address.max().alias("greatest_address")
-    row = by_page(frames.trace).select(*sums, *ends).collect()
+    row = by_page(frames.of_trace).select(*sums, *ends).collect()
     texts = (hexadecimal(row[name]) for name in ("least_address", "greatest_address"))
     return row.with_columns(pl.col("host_faults").fill_null(0), *texts).lazy()

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.trace.timed_runs import timed
-
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["by_page", "hexadecimal"]
 
@@ -17,15 +15,15 @@ _NS_PER_S = 1_000_000_000
 _TO_DEVICE, _TO_HOST = "Unified Host-to-Device", "Unified Device-to-Host"
 
 
-def by_page(trace: Trace) -> pl.LazyFrame:
+def by_page(view: TraceView) -> pl.LazyFrame:
     """One row an address: to_device_bytes, to_host_bytes, host_faults and device_faults (null: none), byte_per_s."""
-    return _migrations(trace).join(_faults(trace), on="address", how="full", coalesce=True, nulls_equal=True)
+    return _migrations(view).join(_faults(view), on="address", how="full", coalesce=True, nulls_equal=True)
 
 
-def _migrations(trace: Trace) -> pl.LazyFrame:
+def _migrations(view: TraceView) -> pl.LazyFrame:
     kind, size = pl.col("copy_kind"), pl.col("bytes")
-    spans = timed(trace, trace.scan("spans")).select("span_id", "run_id", "duration_ns")
-    moved = trace.scan("copies").with_columns(kind.cast(pl.String)).filter(kind.is_in([_TO_DEVICE, _TO_HOST]))
+    spans = view.kernel_runs.scan("spans").select("span_id", "run_id", "duration_ns")
+    moved = view.trace.scan("copies").with_columns(kind.cast(pl.String)).filter(kind.is_in([_TO_DEVICE, _TO_HOST]))
     sums = moved.join(spans, on="span_id").group_by(pl.col("virtual_address").alias("address")).agg(
         *(
             pl.when((kind == which).any()).then(size.filter(kind == which).sum()).alias(name)
@@ -39,9 +37,9 @@ def _migrations(trace: Trace) -> pl.LazyFrame:
     return sums.with_columns(pace.alias("byte_per_s")).drop("duration_ns")
 
 
-def _faults(trace: Trace) -> pl.LazyFrame:
+def _faults(view: TraceView) -> pl.LazyFrame:
     on_host, count = pl.col("device_id").is_null(), pl.col("count")
-    return timed(trace, trace.scan("page_faults")).group_by("address").agg(
+    return view.kernel_runs.scan("page_faults").group_by("address").agg(
         pl.when(on_host.any()).then(count.filter(on_host).sum()).alias("host_faults"),
         pl.when((~on_host).any()).then(count.filter(~on_host).sum()).alias("device_faults"),
     )  # fmt: skip

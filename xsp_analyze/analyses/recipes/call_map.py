@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.analyses.recipes.heatmap import Session
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["call_map", "call_map_columns"]
 
@@ -31,10 +31,10 @@ _SCHEMA: Mapping[str, pl.DataType] = {
 }
 
 
-def call_map(trace: Trace, whose: str) -> pl.LazyFrame:
+def call_map(view: TraceView, whose: str) -> pl.LazyFrame:
     """One row a process and thirtieth of the longest capture, of each run that has both kernels and such calls."""
-    called, worked = (_times(rows) for rows in (library_calls(trace, whose), kernels(trace)))
-    captures = sessions(trace)
+    called, worked = (_times(rows) for rows in (library_calls(view, whose), kernels(view)))
+    captures = sessions(view)
     both = set(called["run_id"]) & set(worked["run_id"])
     processes = pl.concat([called, worked]).filter(pl.col("run_id").is_in(list(both))).select(_PROCESS).unique()
     parts = []
@@ -43,7 +43,7 @@ def call_map(trace: Trace, whose: str) -> pl.LazyFrame:
         part = _of_process(called.filter(**own), worked.filter(**own), captures[run])
         parts.append(part.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in own.items()))
     empty = pl.DataFrame(schema=_SCHEMA)
-    return with_file(trace, pl.concat([empty, *(part.select(empty.columns) for part in parts)]).lazy())
+    return with_file(view, pl.concat([empty, *(part.select(empty.columns) for part in parts)]).lazy())
 
 
 def _times(rows: pl.LazyFrame) -> pl.DataFrame:

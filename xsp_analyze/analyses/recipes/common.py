@@ -9,13 +9,12 @@ import polars as pl
 from xsp_analyze.analyses.nsys.statistics import deviation, name_column
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import ordered_mean, quotient
-from xsp_analyze.trace.roles import roles_of
-from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
+
 
 __all__ = ["FILE", "NCCL_DOMAIN", "closed_ranges", "described", "described_columns", "on_source_clock", "with_file"]
 
@@ -23,28 +22,31 @@ NCCL_DOMAIN = "NCCL"
 FILE = name_column("file", "Name of the file, without its ending.", "File", role=Role.LABEL)
 
 
-def on_source_clock(trace: Trace, rows: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+def on_source_clock(view: TraceView, rows: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
     """The rows with these times as the profiler stamped them."""
-    origins = trace.scan("runs").select("run_id", "clock_origin_ns")
+    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
     joined = rows.join(origins, on="run_id", how="left", maintain_order="left")
     return joined.with_columns(pl.col(c) + pl.col("clock_origin_ns") for c in columns).drop("clock_origin_ns")
 
 
-def with_file(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+def with_file(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Adds `file`: what nsys calls a report, its file's name without the ending."""
     stem = pl.col("source_path").str.replace(r"(.)\.[^.]*$", "${1}").alias("file")
-    return rows.join(trace.scan("runs").select("run_id", stem), on="run_id", how="left", maintain_order="left")
+    return rows.join(
+        view.timed_runs.scan("runs").select("run_id", stem), on="run_id", how="left", maintain_order="left"
+    )
 
 
-def closed_ranges(trace: Trace) -> pl.LazyFrame:
+def closed_ranges(view: TraceView) -> pl.LazyFrame:
     """One row a named range that ended, in the order in which the file has them: its text, domain and times.
+
+    Of a profile, whose runs are of the same work, those of the runs that kernels are taken from.
 
     Columns run_id, process_id, thread_id, text, domain, style, end_thread_id, start_ns, end_ns.
     """
-    details = trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
+    details = view.trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
     columns = ("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
-    is_other = pl.col("run_id").is_in(list(roles_of(trace).other_batches))
-    spans = timed(trace, trace.scan("spans")).filter(~is_other).select(columns)
+    spans = view.kernel_runs.scan("spans").select(columns)
     joined = details.join(spans, on="span_id", maintain_order="left").filter(pl.col("duration_ns").is_not_null())
     return joined.sort("run_id", "range_id", "span_id", nulls_last=True).select(
         "run_id",

@@ -13,17 +13,17 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_api_sync"]
 
 _CALLS = r"(?i)^cuda(Device|Stream)Synchronize"
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The rule's rows."""
-    calls = api_calls(trace).filter(pl.col("name").str.contains(_CALLS))
-    stamped = on_source_clock(trace, calls, ("start_ns",))
+    calls = api_calls(view).filter(pl.col("name").str.contains(_CALLS))
+    stamped = on_source_clock(view, calls, ("start_ns",))
     return stamped.sort(-pl.col("duration_ns"), "run_id", "start_ns", "span_id")
 
 
@@ -43,4 +43,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_api_sync(frames: StepView) -> pl.LazyFrame:
     """One row a call of cudaDeviceSynchronize or cudaStreamSynchronize, longest first."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -13,17 +13,17 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_kern_pace"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows, for every kernel."""
-    rows = kernels(trace).sort("run_id", "start_ns", "span_id").select(
+    rows = kernels(view).sort("run_id", "start_ns", "span_id").select(
         "run_id", short_name("name"), "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     )  # fmt: skip
-    return pace(trace, rows)
+    return pace(view, rows)
 
 
 @analysis(
@@ -35,4 +35,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_gpu_kern_pace(frames: StepView) -> pl.LazyFrame:
     """One row a kernel, by name and run in order of start; the recipe gives those of one name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

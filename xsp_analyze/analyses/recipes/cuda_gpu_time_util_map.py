@@ -15,23 +15,23 @@ from xsp_analyze.core import Column, FigureSpec, Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_gpu_time_util_map"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows."""
-    captures = sessions(trace)
+    captures = sessions(view)
     parts = [
         pl.DataFrame({"bin_start_ns": [captures[run].bin_ns * i for i in range(BINS)]}).with_columns(
             pl.Series("kernel_share", bins(rows, captures[run])).fill_nan(None),
             *(pl.lit(rows[name][0], pl.Int64).alias(name) for name in GPU),
         )
-        for rows in stamped_kernels(trace)
+        for rows in stamped_kernels(view)
         for run in [rows["run_id"][0]]
     ]
-    return with_file(trace, pl.concat(parts).lazy()).sort(*GPU, "bin_start_ns")
+    return with_file(view, pl.concat(parts).lazy()).sort(*GPU, "bin_start_ns")
 
 
 @analysis(
@@ -58,4 +58,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

@@ -13,7 +13,7 @@ from xsp_model import Kind
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_memcpy_async"]
 
@@ -21,11 +21,11 @@ _CALLS = r"(?i)^cudaMemcpy.*Async"
 _PAGEABLE = "Pageable"
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The rule's rows."""
     pageable = pl.any_horizontal(pl.col("source_kind", "destination_kind") == _PAGEABLE)
-    moved = copies(trace).filter(pl.col("kind") == Kind.MEMCPY, pageable)
-    return asked_for(trace, moved, pl.col("call_name").str.contains(_CALLS))
+    moved = copies(view).filter(pl.col("kind") == Kind.MEMCPY, pageable)
+    return asked_for(view, moved, pl.col("call_name").str.contains(_CALLS))
 
 
 @analysis(
@@ -38,4 +38,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_memcpy_async(frames: StepView) -> pl.LazyFrame:
     """One row a copy that was asked for asynchronously and reads or writes pageable host memory, longest first."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -13,7 +13,7 @@ from xsp_model import Kind
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_memcpy_sync"]
 
@@ -23,12 +23,12 @@ _TO_DEVICE = "Host-to-Device"
 _SMALL_BYTES = 64_000  # the rule says 64 KB
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The rule's rows."""
     small = (pl.col("bytes") <= _SMALL_BYTES) & (pl.col("copy_kind") == _TO_DEVICE)
-    moved = copies(trace).filter(pl.col("kind") == Kind.MEMCPY, ~small)
+    moved = copies(view).filter(pl.col("kind") == Kind.MEMCPY, ~small)
     waited = pl.col("call_name").str.contains(_CALLS) & ~pl.col("call_name").str.contains(_ASYNCHRONOUS)
-    return asked_for(trace, moved, waited)
+    return asked_for(view, moved, waited)
 
 
 @analysis(
@@ -44,4 +44,4 @@ def cuda_memcpy_sync(frames: StepView) -> pl.LazyFrame:
 
     nsys also leaves out peer copies within one device, which our model does not tell from others.
     """
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -14,7 +14,7 @@ from xsp_model import Kind
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["cuda_memset_sync"]
 
@@ -23,11 +23,11 @@ _ASYNCHRONOUS = r"(?i)async"
 _MEMORY = ("Pinned", "Managed")
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The rule's rows."""
-    filled = copies(trace).filter(pl.col("kind") == Kind.MEMSET, pl.col("destination_kind").is_in(_MEMORY))
+    filled = copies(view).filter(pl.col("kind") == Kind.MEMSET, pl.col("destination_kind").is_in(_MEMORY))
     waited = pl.col("call_name").str.contains(_CALLS) & ~pl.col("call_name").str.contains(_ASYNCHRONOUS)
-    return asked_for(trace, filled, waited)
+    return asked_for(view, filled, waited)
 
 
 @analysis(
@@ -44,4 +44,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def cuda_memset_sync(frames: StepView) -> pl.LazyFrame:
     """One row a fill of pinned or managed memory for which the host waited, longest first."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -12,16 +12,16 @@ from xsp_analyze.core import Role, analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["gpu_gaps"]
 
 _LONGEST_NS = 500_000_000  # the rule's default for `gap`
 
 
-def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
+def table(view: TraceView, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
     """The rule's rows, for gaps longer than so much."""
-    work = operations(trace)
+    work = operations(view)
     # The n-th end and the start after n starts: where the one comes first, nothing ran in between.
     number = pl.int_range(pl.len(), dtype=pl.Int64).over(GPU).alias("number")
     starts = work.sort(*GPU, "start_ns").select(*GPU, pl.col("start_ns").alias("next_ns"), number - 1)
@@ -52,4 +52,4 @@ def table(trace: Trace, longer_than_ns: int = _LONGEST_NS) -> pl.LazyFrame:
 )  # fmt: skip
 def gpu_gaps(frames: StepView) -> pl.LazyFrame:
     """One row a gap between the first and the last operation of a device in a process, longest first."""
-    return table(frames.trace).with_columns(pl.col("row_number").cast(pl.Int64))
+    return table(frames.of_trace).with_columns(pl.col("row_number").cast(pl.Int64))

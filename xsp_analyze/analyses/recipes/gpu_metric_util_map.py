@@ -12,14 +12,13 @@ from xsp_analyze.analyses.recipes.common import FILE, with_file
 from xsp_analyze.analyses.recipes.heatmap import BINS, sessions
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.analyses.recipes.heatmap import Session
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["gpu_metric_util_map"]
 
@@ -31,23 +30,23 @@ _METRICS = {  # as versions of nsys call them, and the recipe's heading
 _GPU = ("run_id", "device_id")
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows; a sample counts in the bin that it ends, as the recipe has it."""
     metric = pl.coalesce(
         pl.when(pl.col("name").str.contains(pattern)).then(pl.lit(ours)) for ours, (pattern, _) in _METRICS.items()
     )
-    counters = timed(trace, trace.scan("counters"))
+    counters = view.timed_runs.scan("counters")
     names = counters.select(pl.col("counter").unique()).with_columns(name=pl.col("counter").cast(pl.String))
     sampled = names.select("counter", metric=metric).drop_nulls()
     samples = counters.join(sampled, on="counter", how="inner", maintain_order="left").collect()
-    captures = sessions(trace)
+    captures = sessions(view)
     parts = [_binned(rows, captures[rows["run_id"][0]]) for rows in samples.partition_by("run_id")]
     rows = pl.concat([samples.clear().with_columns(bin_start_ns=pl.lit(None, pl.Int64)), *parts])
     value = pl.col("value")
     means = rows.group_by(*_GPU, "bin_start_ns").agg(
         value.filter(pl.col("metric") == name).mean().alias(name) for name in _METRICS
     )
-    return with_file(trace, means.lazy()).sort(*_GPU, "bin_start_ns")
+    return with_file(view, means.lazy()).sort(*_GPU, "bin_start_ns")
 
 
 def _binned(samples: pl.DataFrame, session: Session) -> pl.DataFrame:
@@ -89,4 +88,4 @@ def _columns() -> Mapping[str, Column]:
 )
 def gpu_metric_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, device and thirtieth of the longest capture that has samples, in that order."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

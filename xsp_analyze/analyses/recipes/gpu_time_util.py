@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["gpu_time_util"]
 
@@ -32,9 +32,9 @@ _SCHEMA = {
 }
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The rule's rows."""
-    groups = operations(trace).sort(*GPU, "start_ns").collect().partition_by(GPU, maintain_order=True)
+    groups = operations(view).sort(*GPU, "start_ns").collect().partition_by(GPU, maintain_order=True)
     rows = [row for group in groups for row in _low(group)]
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").lazy()
     ordered = frame.sort(pl.col("share").round(_DECIMALS), "duration_ns", "start_ns", *GPU)
@@ -83,4 +83,4 @@ def _low(group: pl.DataFrame) -> Iterator[tuple[object, ...]]:
 )
 def gpu_time_util(frames: StepView) -> pl.LazyFrame:
     """One row a stretch between the first and the last operation of a device in a process, least used first."""
-    return table(frames.trace)
+    return table(frames.of_trace)

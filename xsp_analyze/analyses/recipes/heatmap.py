@@ -12,12 +12,11 @@ import polars as pl
 from xsp_analyze.analyses.nsys.sources import kernels
 from xsp_analyze.analyses.recipes.busy import covered, merged
 from xsp_analyze.analyses.recipes.operations import GPU
-from xsp_analyze.trace.timed_runs import timed_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Floats
 
 __all__ = ["BINS", "Session", "bins", "sessions", "stamped_kernels"]
@@ -36,12 +35,12 @@ class Session:
     bin_ns: int
 
 
-def sessions(trace: Trace) -> Mapping[int, Session]:
+def sessions(view: TraceView) -> Mapping[int, Session]:
     """The capture of each run; where the file does not say how long it was, up to the last end of a span."""
-    runs = timed_runs(trace).select("run_id", "clock_origin_ns", "epoch_ns")
-    durations = trace.scan("counters").filter(pl.col("counter").cast(pl.String) == _DURATION)
+    runs = view.timed_runs.table.select("run_id", "clock_origin_ns", "epoch_ns")
+    durations = view.timed_runs.scan("counters").filter(pl.col("counter").cast(pl.String) == _DURATION)
     recorded = dict(durations.select("run_id", pl.col("value").cast(pl.Int64)).collect().iter_rows())
-    ends = trace.scan("spans").group_by("run_id").agg(
+    ends = view.timed_runs.scan("spans").group_by("run_id").agg(
         (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
     )  # fmt: skip
     last = dict(ends.collect().iter_rows())
@@ -57,10 +56,10 @@ def sessions(trace: Trace) -> Mapping[int, Session]:
     return {run: Session(origin, start, end, size) for run, (origin, start, end) in extents.items()}
 
 
-def stamped_kernels(trace: Trace) -> list[pl.DataFrame]:
+def stamped_kernels(view: TraceView) -> list[pl.DataFrame]:
     """The kernels of each device in a process: GPU, start_ns and end_ns on the trace's own clock, and name."""
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    stamped = kernels(trace).select(*GPU, "name", "start_ns", end).sort(*GPU, "start_ns")
+    stamped = kernels(view).select(*GPU, "name", "start_ns", end).sort(*GPU, "start_ns")
     return stamped.collect().partition_by(GPU, maintain_order=True)
 
 

@@ -26,4 +26,4 @@ __all__ = ["mpi_gpu_time_util_map"]
 )
 def mpi_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process and thirtieth of the longest capture, in that order."""
-    return with_runs(frames.trace, call_map(frames.trace, "MPI"))
+    return with_runs(frames.of_trace, call_map(frames.of_trace, "MPI"))

@@ -26,5 +26,5 @@ __all__ = ["mpi_sum"]
 )
 def mpi_sum(frames: StepView) -> pl.LazyFrame:
     """One row a function of MPI, by name; calls without duration are left out."""
-    calls = library_calls(frames.trace, "MPI")
+    calls = library_calls(frames.of_trace, "MPI")
     return described(calls.select("run_id", "duration_ns", text=pl.col("name").cast(pl.String)), "text")

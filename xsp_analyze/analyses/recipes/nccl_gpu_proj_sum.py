@@ -15,16 +15,16 @@ from xsp_model import Kind
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nccl_gpu_proj_sum"]
 
 _KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows."""
-    rows = project(trace, closed_ranges(trace).filter(collective_range()), _KINDS)
+    rows = project(view, closed_ranges(view).filter(collective_range()), _KINDS)
     timed = rows.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return described(timed.filter(pl.col("duration_ns") > 0), "text")
 
@@ -41,4 +41,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nccl_gpu_proj_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of NCCL's ranges that launched work, by name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -18,7 +18,7 @@ from xsp_model import Kind
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nccl_gpu_time_util_map"]
 
@@ -26,16 +26,16 @@ _NAMES = r"^(void )?(nccl|rccl)"
 _SHARES = {"all_share": "All", "nccl_share": "NCCL", "compute_share": "Compute"}
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows; a kernel is NCCL's where it alone is what a range of NCCL's is projected to.
 
     A run without such ranges tells by the kernels' names.
     """
-    projected = project(trace, closed_ranges(trace).filter(collective_range()), (Kind.KERNEL,)).collect()
+    projected = project(view, closed_ranges(view).filter(collective_range()), (Kind.KERNEL,)).collect()
     marked = projected.select("run_id", "start_ns", "end_ns", pl.lit(value=True).alias("projected")).unique()
-    captures = sessions(trace)
-    parts = [_of_device(rows, marked, captures[rows["run_id"][0]]) for rows in stamped_kernels(trace)]
-    return with_file(trace, pl.concat(parts).lazy()).sort(*GPU, "bin_start_ns")
+    captures = sessions(view)
+    parts = [_of_device(rows, marked, captures[rows["run_id"][0]]) for rows in stamped_kernels(view)]
+    return with_file(view, pl.concat(parts).lazy()).sort(*GPU, "bin_start_ns")
 
 
 def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl.DataFrame:
@@ -78,4 +78,4 @@ def _of_device(rows: pl.DataFrame, marked: pl.DataFrame, session: Session) -> pl
 )
 def nccl_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process, device and thirtieth of the longest capture, in that order."""
-    return with_runs(frames.trace, table(frames.trace))
+    return with_runs(frames.of_trace, table(frames.of_trace))

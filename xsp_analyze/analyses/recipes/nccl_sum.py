@@ -13,14 +13,14 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nccl_sum"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows."""
-    calls = closed_ranges(trace).filter(collective_range())
+    calls = closed_ranges(view).filter(collective_range())
     timed = calls.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return described(timed.filter(pl.col("duration_ns") > 0), "text")
 
@@ -34,4 +34,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nccl_sum(frames: StepView) -> pl.LazyFrame:
     """One row a name of NCCL's ranges, by name; ranges without duration are left out."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     import polars as pl
 
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_gpu_proj_pace"]
 
 _KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows, for every range."""
-    return pace(trace, project(trace, closed_ranges(trace), _KINDS).rename({"text": "name"}))
+    return pace(view, project(view, closed_ranges(view), _KINDS).rename({"text": "name"}))
 
 
 @analysis(
@@ -35,4 +35,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nvtx_gpu_proj_pace(frames: StepView) -> pl.LazyFrame:
     """One row a range that launched work, by name and run in order of launch; the recipe gives those of one name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -12,14 +12,14 @@ from xsp_analyze.core import analysis
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["nvtx_pace"]
 
 
-def table(trace: Trace) -> pl.LazyFrame:
+def table(view: TraceView) -> pl.LazyFrame:
     """The recipe's rows, for every range."""
-    return pace(trace, closed_ranges(trace).select("run_id", pl.col("text").alias("name"), "start_ns", "end_ns"))
+    return pace(view, closed_ranges(view).select("run_id", pl.col("text").alias("name"), "start_ns", "end_ns"))
 
 
 @analysis(
@@ -31,4 +31,4 @@ def table(trace: Trace) -> pl.LazyFrame:
 )
 def nvtx_pace(frames: StepView) -> pl.LazyFrame:
     """One row a range that ended, by name and run in the file's order; the recipe gives those of one name."""
-    return table(frames.trace)
+    return table(frames.of_trace)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.recipes.common import on_source_clock
-from xsp_analyze.trace.roles import roles_of
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["GPU", "operations"]
 
@@ -22,24 +21,23 @@ _KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)  # nsys leaves out graphs repla
 _OVERHEAD = "cuda_profiling_overhead_ns"
 
 
-def operations(trace: Trace) -> pl.LazyFrame:
+def operations(view: TraceView) -> pl.LazyFrame:
     """One row an operation: GPU, context_id, start_ns and end_ns as the profiler stamped them.
 
     Overhead that lies wholly between the first and the last operation of a device counts as one.
     """
-    is_other = pl.col("run_id").is_in(list(roles_of(trace).other_batches))
-    spans = trace.scan("spans").filter(pl.col("kind").cast(pl.String).is_in(_KINDS), ~is_other)
-    stamped = on_source_clock(trace, spans.select(*GPU, "context_id", "start_ns", "duration_ns"), ("start_ns",))
+    spans = view.kernel_runs.scan("spans").filter(pl.col("kind").cast(pl.String).is_in(_KINDS))
+    stamped = on_source_clock(view, spans.select(*GPU, "context_id", "start_ns", "duration_ns"), ("start_ns",))
     work = stamped.filter(pl.col("start_ns") > 0, pl.col("duration_ns").is_not_null()).with_columns(
         (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     )
     work = work.drop("duration_ns")
-    return pl.concat([work, _overhead(trace, work)])
+    return pl.concat([work, _overhead(view, work)])
 
 
-def _overhead(trace: Trace, work: pl.LazyFrame) -> pl.LazyFrame:
-    counters = trace.scan("counters").filter(pl.col("counter").cast(pl.String) == _OVERHEAD)
-    stamped = on_source_clock(trace, counters, ("time_ns",)).select(
+def _overhead(view: TraceView, work: pl.LazyFrame) -> pl.LazyFrame:
+    counters = view.kernel_runs.scan("counters").filter(pl.col("counter").cast(pl.String) == _OVERHEAD)
+    stamped = on_source_clock(view, counters, ("time_ns",)).select(
         "run_id",
         "device_id",
         pl.col("time_ns").alias("start_ns"),

@@ -11,16 +11,16 @@ from xsp_analyze.analyses.recipes.common import FILE, on_source_clock, with_file
 from xsp_analyze.core import Column, Role
 
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["pace", "pace_columns"]
 
 _GROUP = ("run_id", "name")
 
 
-def pace(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+def pace(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
     """One row an occurrence (run_id, name, start_ns, end_ns), in the order given, by name and run."""
-    stamped = on_source_clock(trace, rows, ("start_ns", "end_ns"))
+    stamped = on_source_clock(view, rows, ("start_ns", "end_ns"))
     previous = pl.col("end_ns").shift(1, fill_value=0).over(_GROUP)
     paced = stamped.with_columns(
         pl.int_range(pl.len(), dtype=pl.Int64).over(_GROUP).alias("iteration"),
@@ -32,7 +32,7 @@ def pace(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("delta_ns").cum_sum().over(_GROUP).alias("delta_sum_ns"),
         pl.col("duration_ns").cum_sum().over(_GROUP).alias("duration_sum_ns"),
     )
-    return with_file(trace, paced).sort("name", "run_id", "iteration")
+    return with_file(view, paced).sort("name", "run_id", "iteration")
 
 
 def pace_columns(what: str, *, device: bool = False) -> tuple[Column, ...]:

@@ -13,7 +13,8 @@ from xsp_analyze.analyses.nsys.containment import containing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model import Kind, Trace
+    from xsp_analyze.trace.trace_view import TraceView
+    from xsp_model import Kind
 
 __all__ = ["project"]
 
@@ -21,14 +22,14 @@ _THREAD = ("run_id", "process_id", "thread_id")
 _SCHEMA = {"run_id": pl.Int64, "text": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
 
 
-def project(trace: Trace, ranges: pl.LazyFrame, kinds: Sequence[Kind]) -> pl.LazyFrame:
+def project(view: TraceView, ranges: pl.LazyFrame, kinds: Sequence[Kind]) -> pl.LazyFrame:
     """One row a range that holds a launch of such work, from the work's first start to its last end.
 
     A call must end before its range does, ranges of one thread must end on it, and a range stands where the first
     call in it does. `ranges` as `closed_ranges` gives them.
     """
-    work = trace.scan("spans").filter(pl.col("kind").cast(pl.String).is_in([str(kind) for kind in kinds]))
-    launches = sources.launches(trace, work).select(
+    work = view.kernel_runs.scan("spans").filter(pl.col("kind").cast(pl.String).is_in([str(kind) for kind in kinds]))
+    launches = sources.launches(view, work).select(
         *_THREAD,
         "call_start_ns",
         "call_end_ns",

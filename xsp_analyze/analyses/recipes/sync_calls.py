@@ -12,15 +12,15 @@ from xsp_analyze.analyses.recipes.common import on_source_clock
 from xsp_analyze.core import Column, Role
 
 if TYPE_CHECKING:
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["LOCATION", "asked_for", "copy_columns", "timing"]
 
 
-def asked_for(trace: Trace, work: pl.LazyFrame, calls: pl.Expr) -> pl.LazyFrame:
+def asked_for(view: TraceView, work: pl.LazyFrame, calls: pl.Expr) -> pl.LazyFrame:
     """The copies or fills whose call's name is such, longest first, times as the profiler stamped them."""
-    launched = sources.launches(trace, work).filter(calls)
-    stamped = on_source_clock(trace, launched, ("start_ns",))
+    launched = sources.launches(view, work).filter(calls)
+    stamped = on_source_clock(view, launched, ("start_ns",))
     nothing = pl.lit(None, dtype=pl.Int64).alias("green_context_id")
     return stamped.with_columns(nothing).sort(-pl.col("duration_ns"), "run_id", "start_ns", "span_id")
 

@@ -26,4 +26,4 @@ __all__ = ["ucx_gpu_time_util_map"]
 )
 def ucx_gpu_time_util_map(frames: StepView) -> pl.LazyFrame:
     """One row a run, process and thirtieth of the longest capture, in that order."""
-    return with_runs(frames.trace, call_map(frames.trace, "UCX"))
+    return with_runs(frames.of_trace, call_map(frames.of_trace, "UCX"))

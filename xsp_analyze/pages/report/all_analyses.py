@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
 from xsp_analyze.catalog import all_analyses
+from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.needs import holds
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.row_limits import MAX_ROWS, cut, cut_executions
@@ -44,7 +46,11 @@ def _entry(answers: Answers, one: Analysis) -> Block:
 def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, int]:
     """The answer, a sentence on rows that it is without already, and how many it has with them."""
     frames = answers.per_step
-    if one is kernel_information and frames.has("kernel") and frames.executions.height > MAX_ROWS:
-        return *cut_executions(frames), frames.executions.height
+    if (
+        one is kernel_information
+        and holds(frames.of_trace, "kernel")
+        and frames.once(kernel_executions).height > MAX_ROWS
+    ):
+        return *cut_executions(frames), frames.once(kernel_executions).height
     answer = answers.of(one.id)
     return answer, None, 0 if isinstance(answer, str) else answer.table.height

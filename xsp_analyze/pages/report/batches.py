@@ -47,7 +47,7 @@ def batches(answers: Answers) -> Section | None:
 
 def _which_is_shown(answers: Answers) -> Iterator[str]:
     own = answers.of_model().get("batch_size")
-    if answers.per_step.of_trace.roles.other_batches and own is not None:
+    if answers.per_step.of_trace.has_other_batches and own is not None:
         yield (
             f"Everything else on this page is of batch size {own}; another one is chosen when the runs are merged, with"
             " --batch-size."

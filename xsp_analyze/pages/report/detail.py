@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.core import Column, Result, Role
+from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.drill import drill
@@ -44,7 +45,7 @@ def time_by_path(answers: Answers) -> Section:
         " then kernels. A box is as wide as its share; click one to zoom in, and the path above to zoom out."
         " Work of the backward pass stands under the layer it belongs to." + answers.source_runs_sentence(kernels="all")
     )
-    tree = time_tree(answers.trace)
+    tree = time_tree(answers.per_step.of_trace)
     chart = (
         {**blocks.icicle(pruned(tree, _MAX_NODES)), "link": "tree"}
         if tree.time_ns[0]
@@ -166,7 +167,9 @@ def _kernel_table(answers: Answers, result: Result) -> Block:
 def _rows_of_classes(answers: Answers, kernels: Result) -> dict[str, list[int]]:
     """The rows of kernels that did work of each class, by what launched it, as the first screen's bar has it."""
     row_of = {name: row for row, name in enumerate(kernels.table["kernel_name"].to_list())}
-    names = answers.per_step.executions.select(pl.col("kernel_class", "kernel_name").cast(pl.String)).unique()
+    names = (
+        answers.per_step.once(kernel_executions).select(pl.col("kernel_class", "kernel_name").cast(pl.String)).unique()
+    )
     rows: dict[str, list[int]] = {}
     for kernel_class, name in names.sort("kernel_class", "kernel_name").iter_rows():
         if name in row_of:

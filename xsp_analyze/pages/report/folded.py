@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.formulas import known_sum, quotient, total_of
 from xsp_analyze.frames.folded_layers import folded_layers, layer_times, standing_out
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.pages import blocks
 from xsp_analyze.text.names import cut
 from xsp_analyze.text.units import count, share
@@ -56,7 +57,7 @@ def _rows(answers: Answers) -> pl.DataFrame:
     """Every row of the tree, what holds a row before it."""
     frames = answers.per_step
     members = folded_layers(frames)
-    model = pl.lit(frames.model_latency["model_ns"].item() or None, pl.Float64)
+    model = pl.lit(frames.once(latency_of_model)["model_ns"].item() or None, pl.Float64)
     top = pl.col("layer_index").min().over("block_index").alias("top")
     members = members.with_columns(top)
     keys = ["layer_index", "layer_name", "layer_type"]

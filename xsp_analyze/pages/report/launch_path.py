@@ -12,12 +12,12 @@ from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
 from xsp_analyze.pages.report.span_paths import above
-from xsp_analyze.trace.roles import roles_of
 from xsp_model.vocabulary import Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
 
@@ -41,15 +41,17 @@ class LaunchPaths:
     leaves: Sequence[tuple[str, str]]  # name and kind of device work
 
 
-def launch_paths(trace: Trace) -> LaunchPaths:
+def launch_paths(view: TraceView) -> LaunchPaths:
     """Layers come from the activity's `layer_id`, so that backward work stands with its forward layer.
 
     Of a profile, the activities are those of the runs that kernels are taken from.
     Operators are those between the activity and the first layer above it, on whichever thread launched it.
     """
+    trace = view.trace
     spans = trace.scan("spans")
     work = (
-        spans.filter(pl.col("attribution").is_not_null(), pl.col("run_id").is_in(list(roles_of(trace).kernels)))
+        view.kernel_runs.scan("spans")
+        .filter(pl.col("attribution").is_not_null())
         .select("span_id", "parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
         .collect()
     )

@@ -73,8 +73,8 @@ def name_of(answers: Answers, run: int, device: int | None, *, several: bool) ->
     """What the memory is of: a device, or the host, and of which run where there are several."""
     what = "Host" if _is_host(answers, run, device) else "The device" if device is None else f"Device {device}"
     runs = answers.trace.frame("runs").filter(pl.col("run_id") == run)
-    role, rank = runs["role"].item(), runs["rank"].item()
-    of_run = f", run of {role}" if role else f", rank {rank}" if rank is not None else f", run {run}"
+    label, rank = answers.per_step.of_trace.run_labels[run], runs["rank"].item()
+    of_run = f", run of {label}" if label else f", rank {rank}" if rank is not None else f", run {run}"
     return f"{what}{of_run if several and answers.trace.height('runs') > 1 else ''}"
 
 

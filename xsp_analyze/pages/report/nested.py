@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames import layer_time
 from xsp_analyze.frames.activities import device_activities, shapes_of
 from xsp_analyze.frames.kernel_means import aligned
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layer_time import LAYER_KEY, calls_of_layers
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import steps_of
-from xsp_analyze.trace.roles import Roles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["LEVELS", "Timeline", "longest", "nested_timelines"]
@@ -47,9 +44,9 @@ class Timeline:
 
 def nested_timelines(frames: StepView) -> list[Timeline]:
     """A timeline for every run that a level of the profile stands for; kernels are those of the serialised run."""
-    roles = frames.of_trace.roles
-    taken = (roles.model, roles.layers, roles.serialised_kernels)
-    level_of = {tuple(runs): level for level, runs in zip(LEVELS, taken, strict=True)}  # the deepest of a run's levels
+    view = frames.of_trace
+    taken = (view.model_runs, view.layer_runs, view.serialised_runs)
+    level_of = dict(zip(taken, LEVELS, strict=True))  # the deepest of a run's levels
     timelines = []
     for runs, level in level_of.items():
         duration = timed_latency(frames.of_trace, runs)
@@ -58,18 +55,18 @@ def nested_timelines(frames: StepView) -> list[Timeline]:
     return timelines
 
 
-def _starts(frames: StepView, runs: Sequence[int]) -> pl.DataFrame:
+def _starts(frames: StepView, runs: Runs) -> pl.DataFrame:
     """The steps of these runs that spans mark, as `steps_of`: times around the model's call have no start."""
-    return Roles.of(steps_of(frames.trace), runs)
+    return runs.of(steps_of(frames.trace))
 
 
-def _layers(frames: StepView, runs: Sequence[int]) -> pl.DataFrame:
+def _layers(frames: StepView, runs: Runs) -> pl.DataFrame:
     """The n-th call of a layer in one step and the n-th in another are averaged as one; without those that took none.
 
     A layer that was compiled away has no call that a box could show.
     """
     starts = _starts(frames, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
-    calls = Roles.of(layer_time.layer_calls(frames.trace), runs).join(starts, on=["run_id", "step"])
+    calls = runs.of(calls_of_layers(frames.trace)).join(starts, on=["run_id", "step"])
     means = (
         calls.filter(pl.col("duration_ns").is_not_null())
         .sort("start_ns", "span_id")
@@ -96,17 +93,13 @@ def _depths(boxes: pl.DataFrame) -> list[int]:
     return depths
 
 
-def _kernels(frames: StepView, runs: Sequence[int]) -> pl.DataFrame:
+def _kernels(frames: StepView, runs: Runs) -> pl.DataFrame:
     """Every execution of the mean step; empty in runs that are not asked for kernels."""
     starts = _starts(frames, runs)
-    is_serialised = tuple(runs) == tuple(frames.of_trace.roles.serialised_kernels)
-    rows = (
-        frames.of_trace.all_activities
-        if tuple(runs) == tuple(frames.of_trace.roles.kernels)
-        else device_activities(frames.trace)
-    )
-    roles = Roles.of(rows, runs if is_serialised else ())
-    together = aligned(roles.with_columns(shapes_of(frames.trace, roles)), starts).join(
+    view = frames.of_trace
+    work = view.all_activities if runs == view.kernel_runs else device_activities(view.trace)
+    rows = runs.of(work) if runs == view.serialised_runs else work.clear()
+    together = aligned(rows.with_columns(shapes_of(view.trace, rows)), starts).join(
         starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
     )
     return (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.service.answers import Answers
     from xsp_analyze.service.contents import Summary
-    from xsp_analyze.trace.roles import Roles
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["measured"]
 
@@ -49,19 +49,23 @@ def measured(answers: Answers) -> list[dict[str, Any]]:
 def _runs(summary: Summary) -> list[tuple[str, str]]:
     """What was read, a line a run; of a profile also what each run gave."""
     captures = [("Graph capture", _source(run)) for run in summary.captures]
-    if not summary.roles.leveled and not summary.roles.other_batches:
+    if not summary.view.is_leveled and not summary.view.has_other_batches:
         return [*(("Source", _source(run)) for run in summary.runs), *captures]
-    return [*((f"Run {run['run_id']}", _taken_from(run, summary.roles)) for run in summary.runs), *captures]
+    return [*((f"Run {run['run_id']}", _taken_from(run, summary.view)) for run in summary.runs), *captures]
 
 
-def _taken_from(run: Mapping[str, Any], roles: Roles) -> str:
+def _taken_from(run: Mapping[str, Any], view: TraceView) -> str:
     """What a run of a profile gave, then where it is from."""
     number = run["run_id"]
-    gave = [text for runs, text in ((roles.model, "model latency"), (roles.layers, "layer latency")) if number in runs]
-    gave += ["kernels and all device time"] if number in roles.kernels else []
-    if run["role"] == "counters":
+    gave = [
+        text
+        for runs, text in ((view.model_runs, "model latency"), (view.layer_runs, "layer latency"))
+        if number in runs
+    ]
+    gave += ["kernels and all device time"] if number in view.kernel_runs else []
+    if number in view.counter_runs:
         gave = ["hardware counters, none of its times"]
-    if number in roles.other_batches:
+    if number not in view.own_runs:
         gave = [f"what is by batch size, at {run['batch_size']}, and nothing else"]
     if not gave:
         gave = ["which layer a kernel belongs to, where the run of the kernels leaves that open"]

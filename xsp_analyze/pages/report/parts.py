@@ -11,6 +11,7 @@ from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
+from xsp_analyze.frames.kernel_means import layer_executions
 from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages.report.span_paths import above
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.pages.report.span_paths import SpanPaths
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
     from xsp_model.arrays import Ints
@@ -55,7 +57,7 @@ def device_parts(frames: StepView) -> pl.DataFrame:
 
     Numbers are those of A08: of a mean step, or of the whole trace.
     """
-    rows = frames.layer_executions
+    rows = frames.once(layer_executions)
     work = rows.with_columns(
         *_around_launches(frames.trace, origins(frames.trace, rows["span_id"])),
     )
@@ -127,9 +129,8 @@ def host_parts(frames: StepView) -> pl.DataFrame:
 
     Times are per step where the frames are averaged (plain means), in the runs that layers are taken from.
     """
-    spans = frames.trace.scan("spans").filter(
+    spans = frames.of_trace.layer_runs.scan("spans").filter(
         pl.col("level").cast(pl.String) == str(Level.OPERATOR),
-        pl.col("run_id").is_in(list(frames.of_trace.roles.layers)),
         pl.col("duration_ns").is_not_null(),
     )
     timed = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
@@ -139,7 +140,7 @@ def host_parts(frames: StepView) -> pl.DataFrame:
     )
     chosen = frames.chosen(own) if frames.averaged else own
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
-    steps = _steps(frames, frames.of_trace.roles.layers)
+    steps = _steps(frames, frames.of_trace.layer_runs)
     return (
         chosen.join(layers, on="layer_id", how="inner", maintain_order="left")
         .with_columns(
@@ -156,9 +157,9 @@ def host_parts(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _steps(frames: StepView, runs: Sequence[int]) -> int:
+def _steps(frames: StepView, runs: Runs) -> int:
     """Steps of one run that sums are divided by: runs are summed, as device time is."""
     if not frames.averaged:
         return 1
-    steps = frames.steps.filter(pl.col("run_id").is_in(list(runs)))
+    steps = runs.of(frames.steps)
     return max(steps["step"].n_unique(), 1)

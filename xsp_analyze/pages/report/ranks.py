@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.catalog import find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded, heat_map, mean_steps, rank_name
@@ -56,8 +55,8 @@ def ranks(answers: Answers) -> Section | None:
 def _each_step(answers: Answers) -> pl.DataFrame:
     frames = answers.per_step
     if not answers.step_count:
-        return run(find("B29"), frames).table.with_columns(pl.lit(None, pl.Int64).alias("step"))
-    return run(find("B29"), frames.of_each_step).table
+        return result(frames, "B29").table.with_columns(pl.lit(None, pl.Int64).alias("step"))
+    return result(frames.of_each_step, "B29").table
 
 
 def _sentences(answers: Answers, rows: pl.DataFrame) -> Iterator[str]:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.catalog import find
-from xsp_analyze.core import run
+from xsp_analyze.catalog import result
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.class_time import class_time
 from xsp_analyze.frames.device_time import device_windows
+from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.text.units import count_of
-from xsp_analyze.trace.roles import Roles
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from xsp_analyze.service.answers import Answers
+    from xsp_analyze.trace.runs import Runs
 
 __all__ = ["busy_by_step", "coverage_by_step", "latency_by_step", "mfu_by_step", "peak_memory_by_step", "spark"]
 
@@ -30,7 +30,7 @@ _MAX_MARKS = 60  # of a line; of more steps each mark is of several
 def latency_by_step(answers: Answers) -> pl.DataFrame:
     """Step and value, in ns: the mean over the runs that latency is taken from."""
     each = answers.per_step.of_each_step
-    return each.model_latency.select("step", pl.col("latency_ns").cast(pl.Float64).alias("value"))
+    return each.once(latency_of_model).select("step", pl.col("latency_ns").cast(pl.Float64).alias("value"))
 
 
 def busy_by_step(answers: Answers) -> pl.DataFrame:
@@ -59,7 +59,7 @@ def mfu_by_step(answers: Answers) -> pl.DataFrame:
     """Step and value: model flop utilisation as B24 has it; no rows for a profile, whose runs have other steps."""
     if answers.is_leveled or not answers.step_count:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
-    each = run(find("B24"), answers.per_step.of_each_step).table
+    each = result(answers.per_step.of_each_step, "B24").table
     return each.filter(pl.col("scope") == "model").select("step", pl.col("mfu").alias("value")).drop_nulls()
 
 
@@ -77,7 +77,7 @@ def peak_memory_by_step(answers: Answers, series: Mapping[str, Any]) -> pl.DataF
         .collect()
     )
     time, value = samples["time_ns"].to_numpy(), samples["value"].to_numpy()
-    of_run = Roles.of(answers.per_step.every_step, [series["run_id"]])
+    of_run = answers.per_step.every_step.filter(pl.col("run_id") == series["run_id"])
     start = of_run["start_ns"].to_numpy()
     first = np.maximum(np.searchsorted(time, start, side="right") - 1, 0)  # what was held as the step began counts
     last = np.searchsorted(time, start + of_run["host_ns"].to_numpy(), side="right")
@@ -85,9 +85,7 @@ def peak_memory_by_step(answers: Answers, series: Mapping[str, Any]) -> pl.DataF
     return of_run.select("step").with_columns(pl.Series("value", peaks, dtype=pl.Float64)).drop_nulls()
 
 
-def spark(
-    answers: Answers, values: pl.DataFrame, runs: Sequence[int], shown: Callable[[float], str]
-) -> dict[str, Any] | None:
+def spark(answers: Answers, values: pl.DataFrame, runs: Runs, shown: Callable[[float], str]) -> dict[str, Any] | None:
     """The line over steps: a value a mark, and which are of ramp-up; None where fewer than two steps have one.
 
     `runs` are those that the values are of: profilers' stubs of steps are left out by them. Marks of many steps are
@@ -96,7 +94,7 @@ def spark(
     frames = answers.per_step
     if not frames.averaged:
         return None
-    worked, kept = (set(Roles.of(steps, runs)["step"]) for steps in (frames.worked_steps, frames.steps))
+    worked, kept = (set(runs.of(steps)["step"]) for steps in (frames.worked_steps, frames.steps))
     rows = values.filter(pl.col("step").is_in(list(worked))).sort("step")
     if rows.height < _MIN_STEPS:
         return None

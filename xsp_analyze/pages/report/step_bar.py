@@ -10,7 +10,8 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.class_time import COMMUNICATION, MEMORY, class_time
-from xsp_analyze.frames.device_time import DEVICE, device_windows
+from xsp_analyze.frames.device_time import device_windows
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
@@ -64,7 +65,7 @@ def busiest(answers: Answers) -> dict[str, Any] | None:
 
 def has_starts(answers: Answers) -> bool:
     """Whether work stands where it ran: reports of sums have no times of start."""
-    runs = (None, *answers.per_step.of_trace.roles.kernels)
+    runs = (None, *answers.per_step.of_trace.kernel_runs)
     return not any(f["kind"] == LedgerKind.NO_TIMESTAMPS and f["run_id"] in runs for f in answers.summary.findings)
 
 

@@ -140,13 +140,13 @@ def _mean_of(number: int) -> str:
 def _runs(answers: Answers) -> list[Mapping[str, Any]]:
     """The runs that the page is about: of a profile those that latency is from."""
     summary = answers.summary
-    roles = summary.roles
-    runs = [run for run in summary.runs if run["run_id"] not in roles.other_batches]
-    return [run for run in runs if not roles.leveled or run["run_id"] in roles.model]
+    view = summary.view
+    runs = [run for run in summary.runs if run["run_id"] in view.own_runs]
+    return [run for run in runs if not view.is_leveled or run["run_id"] in view.model_runs]
 
 
 def _several_runs(answers: Answers, runs: Sequence[Mapping[str, Any]]) -> bool:
-    return len(runs) > 1 and not answers.summary.roles.leveled
+    return len(runs) > 1 and not answers.summary.view.is_leveled
 
 
 def _spelled(framework: str) -> str:
@@ -167,7 +167,7 @@ def _kind_of_work(answers: Answers) -> str:
 def _devices(answers: Answers) -> str:
     """The devices that worked, counted by name; the host where none did."""
     summary = answers.summary
-    runs = summary.roles.kernels if summary.roles.leveled else [r["run_id"] for r in summary.runs]
+    runs = summary.view.kernel_runs if summary.view.is_leveled else summary.view.timed_runs
     described = {r["run_id"]: r["device_name"] for r in summary.runs}
     names: dict[str, int] = {}
     for device in (d for d in summary.devices if d["run_id"] in runs):

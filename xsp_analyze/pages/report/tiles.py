@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.service.answers import Answers
+    from xsp_analyze.trace.runs import Runs
 
 __all__ = ["tiles"]
 
@@ -66,12 +67,12 @@ def _step(answers: Answers) -> Iterator[_Tile]:
     low, high = row.get("low_ns"), row.get("high_ns")
     interval = f" The mean is within {duration(low)} to {duration(high)} (95 %)." if low and high else ""
     by_phase = f" {sentence}" if (sentence := serving.sentence(answers)) else ""
-    runs = list(answers.per_step.of_trace.roles.model)
+    runs = answers.per_step.of_trace.model_runs
     line = _line(answers, "latency", runs) if answers.step_count > 1 else None
     yield _tile("step", label, value, of_exact, f"{note}{over_ranks(answers)}{interval}{by_phase}", "timeline", line)
 
 
-def _line(answers: Answers, what: str, runs: list[int]) -> dict[str, Any] | None:
+def _line(answers: Answers, what: str, runs: Runs) -> dict[str, Any] | None:
     if what == "latency":
         return sparks.spark(answers, sparks.latency_by_step(answers), runs, duration)
     return sparks.spark(answers, sparks.busy_by_step(answers), runs, share)
@@ -91,7 +92,7 @@ def _throughput(answers: Answers) -> Iterator[_Tile]:
     if fact is None or not rate or not answers.step_count or _states_rate(answers):
         return
     value, _, note = fact
-    runs = list(answers.per_step.of_trace.roles.model)
+    runs = answers.per_step.of_trace.model_runs
     latency = answers.of_model().get("latency_ns")
     line = None
     if answers.step_count > 1 and latency:
@@ -122,7 +123,7 @@ def _busy(answers: Answers) -> Iterator[_Tile]:
     value, of_exact, note = fact
     devices = answers.first("A15").get("device_count") or 1
     label = f"{devices} devices busy" if devices > 1 else "Device busy"
-    runs = list(answers.per_step.of_trace.roles.kernels)
+    runs = answers.per_step.of_trace.kernel_runs
     line = _line(answers, "busy", runs) if answers.step_count > 1 and not answers.is_leveled else None
     yield _tile("busy", label, value, of_exact, note, "devices", line)
 
@@ -135,7 +136,7 @@ def _peak(answers: Answers) -> Iterator[_Tile]:
     of_roof = f" Operators run at {share(roof)} of what their shapes allow on this device." if roof is not None else ""
     if (fact := facts_by_label(answers).get("MFU")) is not None:
         value, of_exact, note = fact
-        line = sparks.spark(answers, sparks.mfu_by_step(answers), list(answers.per_step.of_trace.roles.kernels), share)
+        line = sparks.spark(answers, sparks.mfu_by_step(answers), answers.per_step.of_trace.kernel_runs, share)
         yield _tile("peak", "Of peak (MFU)", value, of_exact, f"{note}{of_roof}{of_time}", "rooflines", line)
     elif roof is not None:
         note = "The least time that the shapes of operators need on this device, over the time that these took."
@@ -157,7 +158,9 @@ def _memory(answers: Answers) -> Iterator[_Tile]:
     what = " ".join(part for part in row["counter"].split("_") if part not in {"bytes", "memory"})
     note = f"Most {what} memory on device {row['device_id']}, {duration(row['peak_time_ns'])} from the start{layer}."
     held = _reserved(rows, row)
-    line = sparks.spark(answers, sparks.peak_memory_by_step(answers, row), [row["run_id"]], size)
+    line = sparks.spark(
+        answers, sparks.peak_memory_by_step(answers, row), answers.per_step.of_trace.runs([row["run_id"]]), size
+    )
     yield _tile(
         "memory",
         "Memory peak",
@@ -185,6 +188,6 @@ def _coverage(answers: Answers) -> Iterator[_Tile]:
     if part is None or not answers.summary.layer_count:
         return
     note = "Of device time over the whole trace, what is tied to a layer of the model."
-    runs = list(answers.per_step.of_trace.roles.kernels)
+    runs = answers.per_step.of_trace.kernel_runs
     line = sparks.spark(answers, sparks.coverage_by_step(answers), runs, share) if part else None
     yield _tile("coverage", "Tied to layers", share(part), f"{part}", note, "ledger", line)

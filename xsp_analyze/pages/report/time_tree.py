@@ -16,7 +16,7 @@ from xsp_model.vocabulary import Attribution
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["TimeTree", "pruned", "time_tree"]
@@ -66,9 +66,9 @@ class _Nodes:
         return numbers
 
 
-def time_tree(trace: Trace) -> TimeTree:
+def time_tree(view: TraceView) -> TimeTree:
     """The whole tree; its root's time is the sum of all device activities' durations, to the nanosecond."""
-    paths = launch_paths(trace)
+    paths = launch_paths(view)
     if not len(paths.leaf):
         return TimeTree(np.array([-1]), ["all device work"], ["all"], np.zeros(1, np.int64), np.zeros(1, np.int64))
     nodes = _Nodes()

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.device_time import DEVICE
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.viewer.columns import encoded
 from xsp_analyze.pages.viewer.lanes import Lane, Titles
 from xsp_analyze.text.shown import clean
-from xsp_analyze.trace.timed_runs import timed
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
@@ -45,9 +44,9 @@ class CounterLane:
 
 def counter_lanes(frames: TraceView) -> list[CounterLane]:
     """Of each run what was sampled, by device and counter, then how much each device had waiting."""
-    titles = Titles(frames.trace)
+    titles = Titles(frames)
     keys = ("run_id", "device_id", "counter", "unit")
-    samples = timed(frames.trace, frames.trace.scan("counters")).collect()
+    samples = frames.timed_runs.frame("counters")
     samples = samples.with_columns(pl.col("counter", "unit").cast(pl.String)).sort(*keys, "time_ns", nulls_last=True)
     series = samples.group_by(keys, maintain_order=True)
     lanes = [_sampled(titles, key, rows) for key, rows in series if rows.height > 1]  # one value is no curve

@@ -57,8 +57,8 @@ class Drawing:
 
 def drawing_of(frames: TraceView) -> Drawing:
     """Every closed span of the trace as a box."""
-    spans = timed_spans(frames.trace)
-    lanes, placed, limits = lanes_of(frames.trace, spans)
+    spans = timed_spans(frames)
+    lanes, placed, limits = lanes_of(frames, spans)
     names, columns = _columns(frames, spans)
     of_lanes = [
         _placed(at, [column[placed[limits[at] : limits[at + 1]]] for column in columns]) for at in range(len(lanes))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_analyze.frames.device_time import DEVICE, device_idle
-from xsp_analyze.frames.idle import CAUSES
+from xsp_analyze.frames.idle import CAUSES, idle_by_device
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES
 from xsp_analyze.pages.viewer.columns import encoded_columns
 
@@ -69,10 +68,9 @@ def gaps_of(frames: TraceView, lanes: Sequence[Lane]) -> tuple[Gaps, frozenset[i
     parts = [np.empty((4, 0), dtype=np.int64)]
     explained = set()
     first = {(lane.run, lane.device): at for at, lane in reversed(list(enumerate(lanes))) if lane.side == "device"}
-    by_device = frames.all_activities.group_by(DEVICE, maintain_order=True) if not frames.is_one_by_one else ()
-    for (run, device), work in by_device:
-        if (run, device) in first and run in set(frames.extents["run_id"]):
-            idle = device_idle(frames, int(str(run)), work)
+    by_device = {} if frames.is_one_by_one else frames.once(idle_by_device)
+    for (run, device), idle in by_device.items():
+        if (run, device) in first:
             lane = np.full(len(idle.start), first[run, device])
             parts.append(np.stack((lane, idle.start, idle.end - idle.start, idle.cause)))
             explained.add(first[run, device])

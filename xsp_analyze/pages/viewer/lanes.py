@@ -11,13 +11,12 @@ import polars as pl
 from xsp_analyze.frames.group_ids import groups
 from xsp_analyze.pages.viewer.boxes import NONE
 from xsp_analyze.text.shown import clean
-from xsp_analyze.trace.timed_runs import timed, timed_runs
 from xsp_model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_model import Trace
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
 __all__ = ["Lane", "Titles", "lanes_of", "timed_spans"]
@@ -49,13 +48,13 @@ class Lane:
 class Titles:
     """What lanes and their groups are called: by rank where the files tell it, else by run, else by neither."""
 
-    def __init__(self, trace: Trace) -> None:
-        runs = timed_runs(trace).select("run_id", "rank").rows()
+    def __init__(self, view: TraceView) -> None:
+        runs = view.timed_runs.table.select("run_id", "rank").rows()
         self._several = len(runs) > 1
         self._rank = {run: rank for run, rank in runs if rank is not None}
         self._devices = {
             (run, number): name
-            for run, number, name in trace.frame("devices").select("run_id", "device_id", "name").rows()
+            for run, number, name in view.timed_runs.frame("devices").select("run_id", "device_id", "name").rows()
         }
 
     def of_run(self, run: int) -> str:
@@ -75,12 +74,12 @@ class Titles:
         return f"{self.of_run(run)}device {number}" + (f" ({clean(name)})" if name else "")
 
 
-def timed_spans(trace: Trace) -> pl.LazyFrame:
+def timed_spans(view: TraceView) -> pl.LazyFrame:
     """Every span that was closed, of the runs of which times tell: its columns, place and side, in order of start.
 
     Of millions of spans some columns are to be held at a time. `is_work`: it stands on a stream, as its work.
     """
-    closed = timed(trace, trace.scan("spans")).filter(pl.col("duration_ns").is_not_null())
+    closed = view.timed_runs.scan("spans").filter(pl.col("duration_ns").is_not_null())
     side = _SIDE.cast(pl.Int8).alias("side")
     of_host, of_device = pl.col("side") == _HOST, pl.col("side") != _HOST
     return (
@@ -95,7 +94,7 @@ def timed_spans(trace: Trace) -> pl.LazyFrame:
     )
 
 
-def lanes_of(trace: Trace, spans: pl.LazyFrame) -> tuple[list[Lane], Ints, Ints]:
+def lanes_of(view: TraceView, spans: pl.LazyFrame) -> tuple[list[Lane], Ints, Ints]:
     """The lanes of spans (as `timed_spans` has them), their rows in order of the lanes, and where each lane begins.
 
     Of a run first its threads, the one that began first first, then its devices. `rows` is 1 until boxes are placed.
@@ -103,7 +102,7 @@ def lanes_of(trace: Trace, spans: pl.LazyFrame) -> tuple[list[Lane], Ints, Ints]
     keys = spans.select(*_KEYS, "start_ns").collect()
     table, order, limits = groups(keys, _KEYS)
     began = keys["start_ns"].gather(order[limits[:-1]])
-    titles = Titles(trace)
+    titles = Titles(view)
     processes = table.filter(~pl.col("is_of_device")).group_by("run_id").agg(pl.col("process_id").n_unique())
     several = {run for run, count in processes.iter_rows() if count > 1}
     rows = list(table.with_columns(began.alias("began")).iter_rows(named=True))

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.trace.roles import Roles
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["MedianStep", "drawn_steps", "median_step"]
@@ -30,20 +27,20 @@ class MedianStep:
 
 def median_step(frames: StepView) -> MedianStep | None:
     """Of the steps that the frames average, in the runs that kernels are taken from; None where there are none."""
-    runs = list(frames.of_trace.roles.kernels)
+    runs = frames.of_trace.kernel_runs
     taken = _nearest(frames, runs)
     if taken is None:
         return None
     end = (pl.col("start_ns") + pl.col("duration_ns")).max()
-    of_step = frames.trace.scan("spans").filter(pl.col("run_id").is_in(runs), pl.col("step") == taken["step"])
+    of_step = runs.scan("spans").filter(pl.col("step") == taken["step"])
     begin, until = of_step.select(pl.col("start_ns").min(), end.alias("end")).collect().row(0)
     if begin is None or until is None:  # timed around the model's call, without a span
         begin, until = taken["begin_ns"], taken["end_ns"]
     return MedianStep(taken["step"], taken["duration_ns"], taken["basis"], begin, until)
 
 
-def _nearest(frames: StepView, runs: Sequence[int]) -> dict[str, Any] | None:
-    steps = Roles.of(frames.steps, runs) if frames.averaged else frames.steps.head(0)
+def _nearest(frames: StepView, runs: Runs) -> dict[str, Any] | None:
+    steps = runs.of(frames.steps) if frames.averaged else frames.steps.head(0)
     if steps.is_empty():
         return None
     times = steps.group_by("step").agg(
