@@ -20,6 +20,7 @@ from xsp_analyze.frames.library_spans import has_library
 from xsp_analyze.frames.rank_units import has_ranks
 from xsp_analyze.frames.stages import has_stages
 from xsp_analyze.frames.system_samples import system_series
+from xsp_model import Level
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 
@@ -99,7 +100,7 @@ def advice_on(need: Need) -> tuple[str, str]:
 
 def _works(view: TraceView) -> bool:
     """Whether a device did anything in the runs that kernels are taken from."""
-    work = view.kernel_runs.scan("spans").filter(pl.col("attribution").is_not_null())
+    work = view.kernel_runs.scan("spans").filter(pl.col("level") == str(Level.KERNEL))
     return not work.select("run_id").head(1).collect().is_empty()
 
 

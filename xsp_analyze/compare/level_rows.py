@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification.labels import base_name, normal_name
 from xsp_analyze.compare.levels import KERNEL, Measured
 from xsp_analyze.compare.rows import Row, conclude, rows_of
 from xsp_analyze.compare.side import pair_layers
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.frames.repeated_blocks import repeated_blocks
 from xsp_analyze.merge.alignment import align
-from xsp_analyze.merge.matching import base_name, normal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

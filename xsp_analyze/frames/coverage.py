@@ -100,14 +100,10 @@ def ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
     `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out.
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    return frames.once(_ledger if on_layers else _ledger_beside_layers)
+    return frames.once(_ledger, on_layers=on_layers)
 
 
-def _ledger_beside_layers(frames: StepView) -> pl.DataFrame:
-    return _ledger(frames, on_layers=False)
-
-
-def _ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
+def _ledger(frames: StepView, *, on_layers: bool) -> pl.DataFrame:
     flags = (asdict(f) for f in sanity.flags(frames, on_layers=on_layers) if f.count)
     rows = [*_left_out(frames), *_doubts(frames, on_layers=on_layers), *flags]
     number = pl.Float64() if frames.averaged else pl.Int64()
@@ -192,14 +188,10 @@ def _negative(frames: StepView) -> Iterator[_Row]:
 
 def provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, object]:
     """JSON-able facts on where the numbers come from; what is on layers alone is null without `on_layers`."""
-    return frames.once(_provenance if on_layers else _provenance_beside_layers)
+    return frames.once(_provenance, on_layers=on_layers)
 
 
-def _provenance_beside_layers(frames: StepView) -> Mapping[str, object]:
-    return _provenance(frames, on_layers=False)
-
-
-def _provenance(frames: StepView, *, on_layers: bool = True) -> Mapping[str, object]:
+def _provenance(frames: StepView, *, on_layers: bool) -> Mapping[str, object]:
     runs = frames.trace.frame("runs")
     sources = [
         {"file": r["source_path"], "sha256": r["source_sha256"], "format": r["format"], "profiler": r["profiler"]}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xsp_analyze.classification.labels import base_name, normal_name
 from xsp_analyze.merge.alignment import align
-from xsp_analyze.merge.matching import base_name, normal_name
 
 _SEQUENCES = st.lists(st.integers(0, 3), max_size=14)
 

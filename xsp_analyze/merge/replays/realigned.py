@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification.labels import base_name, normal_name
 from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.merge.comparable import name_of
-from xsp_analyze.merge.matching import Matched, base_name, normal_name
+from xsp_analyze.merge.matching import Matched
 from xsp_analyze.merge.replays.pairing import by_order, by_search, distinct_units
 from xsp_analyze.trace.timed_runs import timed
 from xsp_model import Attribution, AttributionBasis, Finding, Kind, LedgerKind
