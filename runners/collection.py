@@ -11,7 +11,7 @@ from xsp_runners import side_cars, tool_runs
 from xsp_runners.answers import answer
 from xsp_runners.fresh_process import status_in_words
 from xsp_runners.full_memory import LIKELY
-from xsp_runners.plan import planned
+from xsp_runners.plan import plan_runs
 from xsp_runners.run_folder import RUN, RunnerError, clear, error_of, is_complete, put_error
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Collection:
 
     def level(self, level: str, batch_size: int | None) -> bool:
         """Whether all runs of the level are there in the end."""
-        done = [self.run(run) for run in planned(self.args, level, batch_size=batch_size)]
+        done = [self.run(run) for run in plan_runs(self.args, level, batch_size=batch_size)]
         return all(done)
 
     def swept_size(self, batch_size: int) -> Path | None:
         """The folder of the run without a profiler at this batch size, finished or failed."""
-        (run,) = planned(self.args, "M", batch_size=batch_size, folder=f"m-batch-{batch_size}")
+        (run,) = plan_runs(self.args, "M", batch_size=batch_size, folder=f"m-batch-{batch_size}")
         self.run(run)
         return run.folder
 
@@ -54,12 +54,14 @@ class Collection:
         if run.tool != "own":
             tool_runs.forget(run)
         if run.tool == "ncu" and self.refused:
-            return self._failed(run, self._put_on_record(run, f"not run, as ncu was refused before: {self.refused[0]}"))
-        with side_cars.sampled(run.folders[0], power=self._power(run), system=self._system(run)):
+            return self._report_failure(
+                run, self._put_on_record(run, f"not run, as ncu was refused before: {self.refused[0]}")
+            )
+        with side_cars.sample_beside(run.folders[0], power=self._power(run), system=self._system(run)):
             status = self.start(run)
         sentence = next(filter(None, map(error_of, run.folders)), None)
         if sentence is None:
-            sentence = self._finished(run, status)
+            sentence = self._finish(run, status)
         if sentence is None:
             side_cars.add_samples(run.folders[0])
             side_cars.add_system_samples(run.folders[0])
@@ -67,9 +69,9 @@ class Collection:
                 answer(f"{run.level}: {folder / RUN}")
             return True
         self.refused.extend(tool_runs.refusals(run))
-        return self._failed(run, sentence)
+        return self._report_failure(run, sentence)
 
-    def _failed(self, run: PlannedRun, sentence: str) -> bool:
+    def _report_failure(self, run: PlannedRun, sentence: str) -> bool:
         print(f"collect: {run.level} failed: {sentence}", file=sys.stderr, flush=True)
         return False
 
@@ -87,7 +89,7 @@ class Collection:
         joins = run.level != "M" and not run.counters and run.tool != "rocprof"
         return str(self.args.system) if joins else "no"
 
-    def _finished(self, run: PlannedRun, status: int) -> str | None:
+    def _finish(self, run: PlannedRun, status: int) -> str | None:
         """Completes the run of a tool; why the run is not there, put on record, where it is not."""
         try:
             if run.tool != "own":

@@ -37,7 +37,7 @@ _CONFIG = {"trace.provenance_tracking_level": 1, "fx_graph_cache": False, "cpp.e
 
 
 class CompiledCode:
-    """The record of one model's compilation: `called_once`, then `compiled`, and `document` when it has run."""
+    """The record of one model's compilation: `call_once`, then `compile`, and `document` when it has run."""
 
     def __init__(self, torch: Any, marks: StepRanges | None = None) -> None:  # noqa: ANN401
         """`marks`: where a tool records from outside, the ranges in which it is to see calls of graphs."""
@@ -51,7 +51,7 @@ class CompiledCode:
         self._graphs: list[dict[str, object]] = []
         self._twins = Twins()
 
-    def called_once(self, model: Any, call: Callable[[], object]) -> None:  # noqa: ANN401
+    def call_once(self, model: Any, call: Callable[[], object]) -> None:  # noqa: ANN401
         """Runs the model uncompiled, for the names that a profiler gives to modules, in the order of first calls.
 
         What it would change (buffers, random numbers) is put back.
@@ -71,18 +71,18 @@ class CompiledCode:
 
         hook = torch.nn.modules.module.register_module_forward_pre_hook(number)
         try:
-            with _untouched(torch, model):
+            with _keeping_state(torch, model):
                 call()
         finally:
             hook.remove()
 
-    def compiled(self, model: Any) -> Any:  # noqa: ANN401
+    def compile(self, model: Any) -> Any:  # noqa: ANN401
         """The model as torch.compile makes it, watched."""
         return self._torch.compile(model, backend=self._backend)
 
     def document(self) -> dict[str, object]:
         """What compiled_code.json holds."""
-        modules = [self._described(chain) for chain in self._modules]
+        modules = [self._module_facts(chain) for chain in self._modules]
         return {
             "schema": "xsp compiled code",
             "version": _VERSION,
@@ -160,7 +160,7 @@ class CompiledCode:
     def _by_name(self, written: str) -> str | None:
         return next((key for key, name in self._qualified.items() if name == written and key in self._names), None)
 
-    def _described(self, chain: tuple[str, ...]) -> dict[str, object]:
+    def _module_facts(self, chain: tuple[str, ...]) -> dict[str, object]:
         key = chain[-1]
         return {
             "name": self._names[key],
@@ -195,7 +195,7 @@ def _inside(torch: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401
 
 
 @contextmanager
-def _untouched(torch: Any, model: Any) -> Iterator[None]:  # noqa: ANN401
+def _keeping_state(torch: Any, model: Any) -> Iterator[None]:  # noqa: ANN401
     """Buffers and random numbers are afterwards what they were."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]

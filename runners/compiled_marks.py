@@ -18,11 +18,11 @@ def mark_calls(output: Any, region: str, marks: StepRanges) -> None:  # noqa: AN
     """From now on each call of the graph is a range in the recorded steps, and each call of a library in it."""
     call = output.current_callable
 
-    def marked(inputs: Any) -> Any:  # noqa: ANN401
+    def call_in_range(inputs: Any) -> Any:  # noqa: ANN401
         with marks.range(f"## Call CompiledFxGraph {region} ##"):
             return call(inputs)
 
-    output.current_callable = marked
+    output.current_callable = call_in_range
     names = getattr(call, "__globals__", {})  # of the generated module
     for name, replaced in (("extern_kernels", _library), ("torch", _torch)):
         if name in names and not isinstance(names[name], (_Library, _Instead)):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_runners.cupti_calls import Clock, CuptiCalls
 from xsp_runners.cupti_dump import FIELDS, DumpWriter, callback_names, record_of
-from xsp_runners.cupti_version import installed
+from xsp_runners.cupti_version import installed_version
 from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Recorder:
         number = next(self._ids)
         kind = self._calls.push(number)
         ids = {} if kind is None else {"externalKind": kind, "externalId": number}
-        self._stack().append(self._begun(name, level, ids))
+        self._stack().append(self._new_range(name, level, ids))
 
     def pop(self) -> None:
         """Closes the range that this thread opened last."""
@@ -93,7 +93,7 @@ class Recorder:
 
     def start(self, name: str, level: str = "model") -> _Range | None:
         """Opens a range of the process, such as a step, whose work any thread may launch."""
-        return None if self._clock is None else self._begun(name, level, {})
+        return None if self._clock is None else self._new_range(name, level, {})
 
     def end(self, each: _Range | None) -> None:
         """Closes it."""
@@ -103,9 +103,9 @@ class Recorder:
             self._add(
                 {"kind": "FRAMEWORK_OPERATOR", "name": each.name, "level": each.level, **times, **thread, **each.ids}
             )
-            self._written()
+            self._write_waiting()
 
-    def _begun(self, name: str, level: str, ids: Mapping[str, int]) -> _Range:
+    def _new_range(self, name: str, level: str, ids: Mapping[str, int]) -> _Range:
         now = self._clock.now() if self._clock else 0
         return _Range(name, level, now, threading.get_native_id(), ids)
 
@@ -118,7 +118,7 @@ class Recorder:
     def _add(self, record: Mapping[str, Any]) -> None:
         self._waiting.append(record)
 
-    def _written(self, *, to_disk: bool = False, at_the_end: bool = False) -> None:
+    def _write_waiting(self, *, to_disk: bool = False, at_the_end: bool = False) -> None:
         """Writes what waits; where a thread is at it, it is that one's: CUPTI may call us while we write."""
         if not self._writer or not self._lock.acquire(blocking=at_the_end):
             return
@@ -147,13 +147,13 @@ class Recorder:
                 earlier.unlink(missing_ok=True)
             self._clock = self._calls.open()
             if self._clock:
-                self._calls.start(self._completed(self._calls.module), graph=graph)
+                self._calls.start(self._buffer_callback(self._calls.module), graph=graph)
                 self._writer = DumpWriter(path, self._header(self._clock))
         except Exception as error:  # noqa: BLE001 (a disk that is full, a package of another age: the program runs)
             self._not_recorded(error)
 
     def _header(self, clock: Clock) -> dict[str, object]:
-        tool = {"tool": "cupti-python", "cupti_version": installed()}
+        tool = {"tool": "cupti-python", "cupti_version": installed_version()}
         times = {"clock": clock.name, "epoch_ns": clock.epoch_ns, "host_times": clock.read_by}
         return {"pid": os.getpid(), **tool, **times, "refused": list(self._calls.refused)}
 
@@ -162,7 +162,7 @@ class Recorder:
         if self._clock is None:
             return
         dropped = self._calls.close()
-        self._written(to_disk=True, at_the_end=True)
+        self._write_waiting(to_disk=True, at_the_end=True)
         self._clock = None
         try:
             if self._writer:
@@ -170,13 +170,13 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 (as in `begin`)
             self._not_recorded(error)
 
-    def _completed(self, cupti: Any) -> Callable[[Sequence[Any]], None]:  # noqa: ANN401
+    def _buffer_callback(self, cupti: Any) -> Callable[[Sequence[Any]], None]:  # noqa: ANN401
         """What CUPTI calls with the records of a full buffer; they are its own again afterwards, so they are copied."""
         kinds = {int(cupti.ActivityKind[name]): name for name in FIELDS if name in cupti.ActivityKind.__members__}
         domains = {"RUNTIME": cupti.CallbackDomain.RUNTIME_API, "DRIVER": cupti.CallbackDomain.DRIVER_API}
         names = {kind: callback_names(cupti.get_callback_name, int(domain)) for kind, domain in domains.items()}
 
-        def completed(activities: Sequence[Any]) -> None:
+        def keep(activities: Sequence[Any]) -> None:
             for activity in activities:
                 kind = kinds.get(int(activity.kind))
                 if kind is None:
@@ -186,15 +186,15 @@ class Recorder:
                     record["name"] = name
                 self._add(record)
                 self.kernels += kind in _WORK
-            self._written(to_disk=True)
+            self._write_waiting(to_disk=True)
 
-        def guarded(activities: Sequence[Any]) -> None:
+        def keep_safely(activities: Sequence[Any]) -> None:
             try:
-                completed(activities)
+                keep(activities)
             except Exception as error:  # noqa: BLE001 (on CUPTI's thread it would end the program)
                 self._not_recorded(error)
 
-        return guarded
+        return keep_safely
 
 
 @contextmanager

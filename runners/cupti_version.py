@@ -6,7 +6,7 @@ import re
 from importlib import metadata, util
 from pathlib import Path
 
-__all__ = ["installed", "remedy", "requirement", "torch_cuda"]
+__all__ = ["installed_version", "remedy", "requirement", "torch_cuda"]
 
 _RELEASES = ((12, 6), (12, 8), (13, 0), (13, 2), (13, 3), (13, 4))  # of cupti-python until 13.4
 _CUDA = re.compile(r"(?m)^cuda\b[^=\n]*=\s*['\"](\d+)\.(\d+)")
@@ -23,7 +23,7 @@ def torch_cuda() -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def installed() -> str | None:
+def installed_version() -> str | None:
     """The version of cupti-python here; None where it is not installed."""
     try:
         return metadata.version("cupti-python")
@@ -42,7 +42,7 @@ def requirement(cuda: tuple[int, int] | None) -> str:
 
 def remedy() -> str:
     """What to install, and why that; empty where the version that is here is the one."""
-    cuda, version = torch_cuda(), installed()
+    cuda, version = torch_cuda(), installed_version()
     needed = requirement(cuda)
     release = needed.partition("==")[2].removesuffix("*'")
     if version is not None and version.startswith(release):

@@ -36,7 +36,7 @@ def _control(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _started(command: Sequence[str], pipe: int) -> int:
+def _start(command: Sequence[str], pipe: int) -> int:
     """The process of the command, which is killed when we are."""
     guard = os.getpid()
     child = os.fork()
@@ -69,7 +69,7 @@ def _descendants() -> list[int]:
     return sorted(descendants)
 
 
-def _reaped(child: int) -> int | None:
+def _reap(child: int) -> int | None:
     """The wait status of the command, where it has ended; takes note of the end of orphans too."""
     status = None
     with suppress(ChildProcessError):
@@ -93,7 +93,7 @@ def _end_all(child: int) -> None:
                     os.kill(pid, sent)
         signalled.update(running)
         time.sleep(_TICK_S)
-        _reaped(child)
+        _reap(child)
         if time.monotonic() > deadline + _GRACE_S:
             break  # what even SIGKILL does not end waits within the kernel
         if time.monotonic() > deadline:
@@ -128,8 +128,8 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda sent, _: received.append(sent))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _control(_SET_SUBREAPER, 1)
-    child = _started(command, pipe)
-    while (status := _reaped(child)) is None:
+    child = _start(command, pipe)
+    while (status := _reap(child)) is None:
         ready = select.select([pipe, wake], [], [])[0]
         if pipe in ready:
             _end_all(child)

@@ -92,19 +92,19 @@ def _remember(nodes: Iterable[Any], twins: Twins, graph_id: object) -> None:
     for node in nodes:
         number = node.meta.get("seq_nr", -1)
         if node.meta.get("partitioner_tag") != "is_backward" and number >= 0:
-            twins.nodes.setdefault((graph_id, number), _made_from(node))
+            twins.nodes.setdefault((graph_id, number), _traced_nodes(node))
 
 
-def _made_from(node: Any) -> list[str]:  # noqa: ANN401
+def _traced_nodes(node: Any) -> list[str]:  # noqa: ANN401
     """The nodes of the graph that Dynamo traced which this one was made from."""
     return [made.name for made in node.meta.get("from_node") or () if made.pass_name.startswith("Interpreter")]
 
 
 def _pre_grad(node: Any, twins: Twins, graph_id: object) -> list[str]:  # noqa: ANN401
-    return _made_from(node) or twins.nodes.get((graph_id, node.meta.get("seq_nr", -1)), [])
+    return _traced_nodes(node) or twins.nodes.get((graph_id, node.meta.get("seq_nr", -1)), [])
 
 
-def _qualified(target: Any) -> str:  # noqa: ANN401
+def _qualified_name(target: Any) -> str:  # noqa: ANN401
     """`aten::add` of `aten.add.Tensor`."""
     schema = getattr(target, "_schema", None)
     return str(schema.name) if schema is not None else getattr(target, "__name__", str(target))
@@ -112,7 +112,7 @@ def _qualified(target: Any) -> str:  # noqa: ANN401
 
 def _operator(node: Any) -> str:  # noqa: ANN401
     """The operator as it was before it was taken apart."""
-    return _qualified(node.meta.get("original_aten") or node.target)
+    return _qualified_name(node.meta.get("original_aten") or node.target)
 
 
 def _source(node: Any) -> list[str]:  # noqa: ANN401
@@ -123,7 +123,7 @@ def _source(node: Any) -> list[str]:  # noqa: ANN401
 
 def _is_view(node: Any) -> bool:  # noqa: ANN401
     target = node.target
-    return target is operator.getitem or bool(getattr(target, "is_view", False)) or _qualified(target) in _VIEWS
+    return target is operator.getitem or bool(getattr(target, "is_view", False)) or _qualified_name(target) in _VIEWS
 
 
 def _weights(nodes: Sequence[Any], index_of: Callable[[ModuleCall], int | None]) -> tuple[dict[int, float], str | None]:
@@ -146,15 +146,15 @@ def _moved_bytes(part: Sequence[Any]) -> int | None:
     own = set(part)
     read: dict[Any, int | None] = {}
     for node in part:
-        inputs = [_stored(each) for each in node.all_input_nodes]
-        looked_up = inputs[:1] if _qualified(node.target) in _LOOKUPS else []
+        inputs = [_storage_of(each) for each in node.all_input_nodes]
+        looked_up = inputs[:1] if _qualified_name(node.target) in _LOOKUPS else []
         read |= {each: _bytes(node if each in looked_up else each) for each in inputs if each not in own}
     written = [_bytes(node) for node in part if any(user not in own for user in _users(node))]
     sizes = [*read.values(), *written]
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-def _stored(node: Any) -> Any:  # noqa: ANN401
+def _storage_of(node: Any) -> Any:  # noqa: ANN401
     """The node whose result a view shows."""
     while node.op == "call_function" and _is_view(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]

@@ -36,9 +36,9 @@ from xsp_runners.xplane_levels import (
     LEVELS,
     Level,
     XplaneWorkload,
-    captured,
+    capture_run,
     facts_of,
-    prepared,
+    prepare_environment,
     run_steps,
     session_of,
     write_recorded,
@@ -93,7 +93,7 @@ class _Profiler:
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its profile, and says what is known of the run."""
     level = LEVELS[args.level]
-    prepared(args, "JAX")
+    prepare_environment(args, "JAX")
     if args.precision not in _PRECISIONS:
         raise RunnerError(f"{args.precision} is no precision of JAX models: choose {', '.join(_PRECISIONS)}")
     jax = _import_jax(args.device, threads=args.threads, autotune=args.settings == "own")
@@ -205,7 +205,7 @@ def capture(
         "batch_size": batch_size,
         **_own_facts(jax),
     }
-    at_the_end = captured(
+    at_the_end = capture_run(
         _Profiler(jax, LEVELS["MLG"], on_gpu=on_gpu),
         Path(out),
         steps=steps,

@@ -143,14 +143,14 @@ def _transformer(weights: Weights, ids: Array) -> Array:
     for n in range(1, _BLOCKS + 1):
         with jax.named_scope(f"block{n}"):
             x = _block(weights[f"block{n}"], x)
-    return _dense(weights, "head", _normalised("norm", x))
+    return _dense(weights, "head", _normal_layer("norm", x))
 
 
 def _block(weights: Weights, x: Array) -> Array:
     with jax.named_scope("attention"):
-        x = x + _attention(weights, _normalised("norm", x))
+        x = x + _attention(weights, _normal_layer("norm", x))
     with jax.named_scope("feed_forward"):
-        y = jax.nn.gelu(_dense(weights, "up", _normalised("norm", x)))
+        y = jax.nn.gelu(_dense(weights, "up", _normal_layer("norm", x)))
         return x + _dense(weights, "down", y)
 
 
@@ -163,7 +163,7 @@ def _attention(weights: Weights, x: Array) -> Array:
     return _dense(weights, "output", y)
 
 
-def _normalised(name: str, x: Array) -> Array:
+def _normal_layer(name: str, x: Array) -> Array:
     with jax.named_scope(name):
         centred = x - jnp.mean(x, -1, keepdims=True)
         return centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + _EPSILON)

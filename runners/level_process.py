@@ -32,9 +32,9 @@ from xsp_runners.run_folder import (
     SCHEMA_VERSION,
     RunnerError,
     clear,
+    public_options,
     put_error,
     put_json,
-    recorded,
     without_private_folders,
 )
 
@@ -50,7 +50,7 @@ __all__ = [
     "SETTINGS",
     "add_options",
     "add_recording_options",
-    "checked",
+    "check_options",
     "flags_of",
     "main",
     "options_of",
@@ -155,7 +155,7 @@ def flags_of(options: Mapping[str, object]) -> list[str]:
     return [*flags, "--", *map(str, own)] if isinstance(own, list) else flags
 
 
-def checked(args: argparse.Namespace) -> argparse.Namespace:
+def check_options(args: argparse.Namespace) -> argparse.Namespace:
     """The arguments with batch size, settings and seed settled; RunnerError where something cannot be meant."""
     if not args.workload and not args.script:
         raise RunnerError("what should run? Give --workload zoo:NAME, --workload module:function or --script FILE")
@@ -222,7 +222,7 @@ def main(
     """
     args = _parser(name).parse_args(arguments)
     try:
-        checked(args)
+        check_options(args)
         args.rank = rank_here()
         if args.rank is not None:
             args.out = folder_of(args.out, args.rank.rank)
@@ -233,7 +233,7 @@ def main(
     except Exception as error:  # noqa: BLE001 (a workload is the user's code: whatever it raises is recorded)
         if not isinstance(error, RunnerError):
             traceback.print_exc()
-        return _recorded(name, args, error)
+        return _record_failure(name, args, error)
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 0
@@ -260,12 +260,12 @@ def _common(args: argparse.Namespace) -> dict[str, object]:
         "files": [],
         "runner_level": args.level,
         **({name: getattr(args, name) for name in _OF_THE_ZOO} if _is_of_zoo(args) else {}),
-        "options": recorded(options_of(args)),
+        "options": public_options(options_of(args)),
         **(asdict(args.rank) if args.rank is not None else {}),
     }
 
 
-def _recorded(name: str, args: argparse.Namespace, error: Exception) -> int:
+def _record_failure(name: str, args: argparse.Namespace, error: Exception) -> int:
     full, free = memory_is_full(error), device_memory()
     sentence = sentence_of(error) + (" (likely, but not surely, memory was full)" if full == LIKELY else "")
     print(f"{name}: {sentence}", file=sys.stderr)

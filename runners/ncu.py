@@ -31,7 +31,7 @@ from xsp_runners.tool import find_gpu, program_of, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["LOG", "Plan", "checked_plan", "counted", "main", "plan", "problem_of", "profile_command", "ready"]
+__all__ = ["LOG", "Plan", "checked_plan", "counters_file", "main", "plan", "problem_of", "profile_command", "ready"]
 
 LOG = "counters.csv"
 """The file that a group leaves in its folder."""
@@ -82,7 +82,7 @@ def ready(chosen: str | None, requested: Plan) -> Ncu:
     return ncu
 
 
-def counted(log: Path, status: int, target: Sequence[str]) -> Path:
+def counters_file(log: Path, status: int, target: Sequence[str]) -> Path:
     """The file with counters that ncu left; RunnerError with its reason where it left none."""
     text = _text(log)
     rows = any(line.startswith('"0",') for line in text.splitlines())
@@ -128,7 +128,7 @@ def record(
         except OSError as error:
             raise RunnerError(f"the run cannot be written to {log.parent}: {error.strerror}") from error
         command = profile_command(target, log, metrics, ncu=ncu, ranges=ranges, capture=capture)
-        logs.append(counted(log, start(command), target))
+        logs.append(counters_file(log, start(command), target))
     return logs
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "Nsys",
     "Recorded",
     "export_command",
-    "exported",
+    "export_recording",
     "kernel_count",
     "main",
     "profile_command",
@@ -56,7 +56,7 @@ class Recorded:
     note: str
 
 
-def exported(out: Path, *, nsys: Nsys) -> Recorded:
+def export_recording(out: Path, *, nsys: Nsys) -> Recorded:
     """What XSP is to read of the recording in the folder `out`, exported where that can be done.
 
     RunnerError where nsys left nothing.
@@ -127,7 +127,7 @@ def record(
     status = start(command)
     if status:
         raise RunnerError(f"the program under nsys ended with status {status}")
-    return exported(out, nsys=nsys)
+    return export_recording(out, nsys=nsys)
 
 
 def _parser() -> argparse.ArgumentParser:

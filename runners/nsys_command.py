@@ -61,12 +61,12 @@ class Nsys:
             path,
             version_of(output_of([path, "--version"])[1]),
             switches,
-            _listed(_TRACES, text),
-            _listed(_PYTORCH, text),
+            _listed_values(_TRACES, text),
+            _listed_values(_PYTORCH, text),
         )
 
 
-def _listed(values: re.Pattern[str], text: str) -> frozenset[str]:
+def _listed_values(values: re.Pattern[str], text: str) -> frozenset[str]:
     match = values.search(text)
     return frozenset(_QUOTED.findall(match[1])) if match else frozenset()
 
@@ -107,7 +107,7 @@ def profile_command(
     if capture != "none":
         # The default ends the program with the range, before it has written what it knows.
         switches += [f"--capture-range={capture}", *_if_known(nsys, "--capture-range-end", "stop")]
-    switches += _annotated(nsys) if operators else []
+    switches += _annotation_switches(nsys) if operators else []
     output = str(out / NAME).replace("%", "%%")  # nsys replaces %p, %h and so on
     return [nsys.path, "profile", *switches, "--force-overwrite=true", f"--output={output}", *target]
 
@@ -116,7 +116,7 @@ def _if_known(nsys: Nsys, switch: str, value: str) -> list[str]:
     return [f"{switch}={value}"] if switch in nsys.switches else []
 
 
-def _annotated(nsys: Nsys) -> list[str]:
+def _annotation_switches(nsys: Nsys) -> list[str]:
     modes = [mode for mode in ("autograd-shapes-nvtx", "autograd-nvtx") if mode in nsys.pytorch]
     if not modes:
         raise RunnerError("this nsys cannot annotate PyTorch's operators: nsys 2024.5 or newer can (--pytorch)")

@@ -24,7 +24,7 @@ __all__ = [
     "Reader",
     "cuda_ordinals",
     "reasons_of",
-    "scaled",
+    "scale",
     "without_nulls",
 ]
 
@@ -115,7 +115,7 @@ class NvmlReader:
     def _device(self, ordinal: int, handle: object) -> dict[str, Any]:
         limit = self._query(self._nvml.nvmlDeviceGetPowerManagementLimit, handle)
         name = _text(self._query(self._nvml.nvmlDeviceGetName, handle))
-        return without_nulls({"device": ordinal, "name": name, "power_limit_w": scaled(limit, 1e-3)})
+        return without_nulls({"device": ordinal, "name": name, "power_limit_w": scale(limit, 1e-3)})
 
     def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """A moment of all devices each interval; one that is late is not made up for."""
@@ -137,10 +137,10 @@ class NvmlReader:
         return without_nulls(
             {
                 "device": ordinal,
-                "power_w": scaled(query(nvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
-                "energy_j": scaled(query(nvml.nvmlDeviceGetTotalEnergyConsumption, handle), 1e-3),
-                "sm_clock_hz": scaled(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM), HZ_PER_MHZ),
-                "memory_clock_hz": scaled(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM), HZ_PER_MHZ),
+                "power_w": scale(query(nvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
+                "energy_j": scale(query(nvml.nvmlDeviceGetTotalEnergyConsumption, handle), 1e-3),
+                "sm_clock_hz": scale(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM), HZ_PER_MHZ),
+                "memory_clock_hz": scale(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM), HZ_PER_MHZ),
                 "temperature_c": query(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
                 "memory_used_bytes": None if used is None else used.used,
                 "gpu_utilization": None if rates is None else rates.gpu / 100,
@@ -165,7 +165,7 @@ def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
 
 
-def scaled(value: float | None, factor: float) -> float | None:
+def scale(value: float | None, factor: float) -> float | None:
     """The value in the unit wanted, at the three decimals that NVML has at most."""
     return None if value is None else round(value * factor, 3)
 

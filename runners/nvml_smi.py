@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from xsp_runners.nvml_readers import BYTES_PER_MIB, HZ_PER_MHZ, cuda_ordinals, reasons_of, scaled, without_nulls
+from xsp_runners.nvml_readers import BYTES_PER_MIB, HZ_PER_MHZ, cuda_ordinals, reasons_of, scale, without_nulls
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.tool import output_of
 
@@ -89,7 +89,7 @@ class SmiReader:
         if len(cells) != len(_SMI) + 2 or not cells[0].isdecimal() or int(cells[0]) not in self._ordinals:
             return None
         values = {
-            name: scaled(_number(cell), factor) for (name, factor), cell in zip(_SMI.values(), cells[2:], strict=True)
+            name: scale(_number(cell), factor) for (name, factor), cell in zip(_SMI.values(), cells[2:], strict=True)
         }
         bits = cells[1]
         reasons = reasons_of(int(bits, 16)) if bits.startswith("0x") else None

@@ -50,13 +50,13 @@ class Observed:
             self._note_gpus("gpu_before")
         return False
 
-    def warmed(self, result: object = None) -> None:
+    def end_warmup_step(self, result: object = None) -> None:
         """A step of the warm-up by time ended."""
         self.synchronize(result)
         self._timed += 1
         self.progress.warming(self._timed, self.args.warmup_seconds)
 
-    def stepped(self) -> None:
+    def end_step(self) -> None:
         """A step ended that the session counts."""
         self._done += 1
         if self._done == self.args.warmup - 1:  # a step goes before those that are timed, as asking takes a while
@@ -69,9 +69,9 @@ class Observed:
             self._note_gpus("gpu_after")
             self._states.close()
             self._facts["settings"] = dict(self.settings())
-        self.progress.stepped(self._done)
+        self.progress.end_step(self._done)
 
-    def built(self, facts: Mapping[str, object]) -> None:
+    def say_model(self, facts: Mapping[str, object]) -> None:
         """Says what is about to run, as far as the facts of the work tell it, and where a model of the zoo is from."""
         model = facts.get("model")
         if isinstance(model, dict) and model.get("source"):

@@ -74,12 +74,12 @@ class Outputs:
     def note_inputs(self, inputs: StepInputs) -> None:
         """Before the first step: its weights and inputs."""
         if self.is_enabled:
-            self._guarded(lambda: self._add_inputs(inputs))
+            self._try_to_keep(lambda: self._add_inputs(inputs))
 
     def note_output(self, result: object, inputs: StepInputs, *, step: int) -> None:
         """After the last step, before which `step` steps were run."""
         if self.is_enabled and result is not None:
-            self._guarded(lambda: self._add("output", inputs.result(result) if inputs.result else result, step))
+            self._try_to_keep(lambda: self._add("output", inputs.result(result) if inputs.result else result, step))
 
     @property
     def facts(self) -> dict[str, object]:
@@ -88,7 +88,7 @@ class Outputs:
         facts |= {"tensors_left_out": self._left} if self._left else {}
         return facts | ({"tensors_problem": self._problem} if self._problem else {})
 
-    def _guarded(self, keep: Callable[[], None]) -> None:
+    def _try_to_keep(self, keep: Callable[[], None]) -> None:
         try:
             keep()
         except Exception as error:  # noqa: BLE001 (a tensor of any framework: the run is worth more than its checksum)
@@ -106,7 +106,7 @@ class Outputs:
             if array is None or array.nbytes > _MAX_BYTES or len(self._tensors) >= _MAX_TENSORS:
                 self._left += 1
                 continue
-            self._tensors.append(_described(kind, name, array, step))
+            self._tensors.append(_tensor_facts(kind, name, array, step))
             if kind == "output" and self._kept == "save":
                 _save(self._out, name, array)
 
@@ -168,7 +168,7 @@ def _of_torch(value: Any, shape: tuple[int, ...], dtype: str) -> _Array | None: 
     )
 
 
-def _described(kind: str, name: str, array: _Array, step: int) -> dict[str, object]:
+def _tensor_facts(kind: str, name: str, array: _Array, step: int) -> dict[str, object]:
     values = array.values()
     facts: dict[str, object] = {"kind": kind, "name": name, "step": step, "shape": list(array.shape)}
     facts |= {"dtype": array.dtype, "sha256": hashlib.sha256(array.content()).hexdigest(), **_statistics(values)}

@@ -17,7 +17,7 @@ from xsp_runners.torch_settings import CUBLAS_WORKSPACE
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "as_shell", "levels_of", "planned"]
+__all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "as_shell", "levels_of", "plan_runs"]
 
 COUNTERS = "MLG+counters"
 ALL_LEVELS = (*LEVELS, COUNTERS)
@@ -40,7 +40,7 @@ def levels_of(text: str) -> list[str]:
     return [names[name] for name in dict.fromkeys(requested)]
 
 
-def planned(
+def plan_runs(
     args: argparse.Namespace, level: str, *, batch_size: int | None, folder: str | None = None
 ) -> list[PlannedRun]:
     """The runs of a level at this batch size, in order; RunnerError where a tool or chip they need is not there.
@@ -59,13 +59,13 @@ def planned(
         batch_size=batch_size,
     )
     if level == COUNTERS:
-        return _counted(args, run)
+        return _counter_runs(args, run)
     tool = args.kernels if level.startswith("MLG") and args.kernels != "framework" else "own"
     if tool == "own":
         command = _level_process(args, run)
         ranks: int = args.nproc_per_node or 0
         return [replace(run, command=under_torchrun(command, ranks) if ranks else command, ranks=ranks)]
-    return [_recorded(args, replace(run, tool=tool))]
+    return [_run_under_tool(args, replace(run, tool=tool))]
 
 
 def _reproducible(args: argparse.Namespace) -> dict[str, str]:
@@ -78,7 +78,7 @@ def _level_process(args: argparse.Namespace, run: PlannedRun) -> list[str]:
     return [args.python, str(script), "--level", level, "--out", str(run.folder), *flags_of(run.options)]
 
 
-def _recorded(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:
+def _run_under_tool(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:
     """The run with a tool around it that records what the level process marks."""
     marked = replace(run, options={**run.options, "recorder": "none", "annotate": "nvtx"})
     command = tool_runs.kernels_command(
@@ -87,7 +87,7 @@ def _recorded(args: argparse.Namespace, run: PlannedRun) -> PlannedRun:
     return replace(marked, command=command, options={**marked.options, "kernels": run.tool})
 
 
-def _counted(args: argparse.Namespace, run: PlannedRun) -> list[PlannedRun]:
+def _counter_runs(args: argparse.Namespace, run: PlannedRun) -> list[PlannedRun]:
     """A run for each group of counters, of one step and with no warm-up by time: nothing in it is timed."""
     if not args.target.on_gpu(args.device):
         raise RunnerError(f"{COUNTERS} needs a GPU: leave it out of --levels on the CPU")

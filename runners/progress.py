@@ -37,19 +37,19 @@ class Progress:
 
     def warming(self, count: int, seconds: float) -> None:
         """So many steps of a warm-up by time, of so many seconds, have run."""
-        self._show(f"warm-up, {count} steps in {self._elapsed} of {seconds:g} s")
+        self._show(f"warm-up, {count} steps in {self._elapsed_text} of {seconds:g} s")
 
-    def stepped(self, done: int) -> None:
+    def end_step(self, done: int) -> None:
         """So many steps have run, warm-up among them; the last one is always said."""
         if done >= self.warmup + self.steps:
-            self.say(f"step {self.steps} of {self.steps}, {self._elapsed}")
+            self.say(f"step {self.steps} of {self.steps}, {self._elapsed_text}")
         elif done <= self.warmup:
-            self._show(f"warm-up {done} of {self.warmup}, {self._elapsed}")
+            self._show(f"warm-up {done} of {self.warmup}, {self._elapsed_text}")
         else:
-            self._show(f"step {done - self.warmup} of {self.steps}, {self._elapsed}")
+            self._show(f"step {done - self.warmup} of {self.steps}, {self._elapsed_text}")
 
     @property
-    def _elapsed(self) -> str:
+    def _elapsed_text(self) -> str:
         return f"{self.clock() - self._begun:.1f} s"
 
     @property

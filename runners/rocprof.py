@@ -58,7 +58,7 @@ def forget(out: Path) -> None:
         raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
 
 
-def checked(out: Path, status: int, target: Sequence[str], *, counters: bool = False) -> list[Path]:
+def files_with_kernels(out: Path, status: int, target: Sequence[str], *, counters: bool = False) -> list[Path]:
     """The files with kernels (`counters`: with counters of kernels); RunnerError where there are none."""
     if status:
         raise RunnerError(f"{target[0]} under rocprofv3 ended with status {status}")
@@ -81,7 +81,7 @@ def record(
     """Runs `target` under rocprofv3 into the folder `out`; the files it left. RunnerError where it recorded nothing."""
     forget(out)
     status = start(trace_command(target, out, rocprof=rocprof, output_format=output_format, hsa=hsa))
-    return checked(out, status, target)
+    return files_with_kernels(out, status, target)
 
 
 def count(
@@ -98,7 +98,7 @@ def count(
     for group, metrics in groups.items():
         forget(out / group)
         command = counter_command(target, out / group, metrics, rocprof=rocprof, output_format=output_format)
-        files += checked(out / group, start(command), target, counters=True)
+        files += files_with_kernels(out / group, start(command), target, counters=True)
     return files
 
 

@@ -18,11 +18,11 @@ __all__ = [
     "clear",
     "error_of",
     "is_complete",
+    "public_options",
     "put",
     "put_error",
     "put_json",
     "read_json",
-    "recorded",
     "without_private_folders",
 ]
 
@@ -72,7 +72,7 @@ def put_error(
     optional = {
         "memory_full": memory_full,
         "batch_size": batch_size,
-        "options": recorded(options) if options else None,
+        "options": public_options(options) if options else None,
         **(more or {}),
     }
     put_json(
@@ -104,13 +104,13 @@ def is_complete(folder: Path, level: str, options: Mapping[str, object]) -> bool
     files = facts.get("files")
     return (
         (facts.get("schema_version"), facts.get("runner_level")) == (SCHEMA_VERSION, level)
-        and facts.get("options") == recorded(options)
+        and facts.get("options") == public_options(options)
         and isinstance(files, list)
         and all((folder / file["path"]).is_file() for file in files)
     )
 
 
-def recorded(options: Mapping[str, object]) -> dict[str, object]:
+def public_options(options: Mapping[str, object]) -> dict[str, object]:
     """The options as they are put on record: without the folders of whoever gave them."""
     return {name: _without_folders(value) for name, value in options.items()}
 

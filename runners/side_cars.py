@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["CHOICES", "add_samples", "add_system_samples", "note_system", "sampled", "sampling"]
+__all__ = ["CHOICES", "add_samples", "add_system_samples", "note_system", "sample_beside", "sampling"]
 
 CHOICES = ("auto", "yes", "no")
 """Whether to sample beside runs: where it can be done, always (and fail where it cannot), never."""
@@ -65,7 +65,7 @@ def sampling(
 
 
 @contextmanager
-def sampled(folder: Path, *, power: str, system: str) -> Iterator[None]:
+def sample_beside(folder: Path, *, power: str, system: str) -> Iterator[None]:
     """Samples the GPUs and the machine into the run's folder while open; RunnerError where it must and cannot."""
     gpus = sampling(folder / nvml.NAME, nvml.beside, choice=power, what="power")
     machine = sampling(folder / system_samples.NAME, system_samples.beside, choice=system, what="the machine")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["SWEEP", "Sweep", "batch_sizes_of", "swept", "trimmed_mean"]
+__all__ = ["SWEEP", "Sweep", "batch_sizes_of", "run_sweep", "trimmed_mean"]
 
 SWEEP = "sweep.json"
 """What a sweep found, in the folder of the run set."""
@@ -38,7 +38,7 @@ class Sweep:
     memory_full: str | None = None
 
     @property
-    def chosen(self) -> int:
+    def chosen_size(self) -> int:
         """The batch size at which the other levels are run: the optimal one, else that of the highest throughput."""
         if not self.throughput_per_s:
             raise RunnerError("no batch size could be run, so that there is none to run the other levels at")
@@ -49,7 +49,7 @@ class Sweep:
         return {
             "schema_version": 1,
             "optimal_batch_size": self.optimal,
-            "chosen_batch_size": self.chosen if self.throughput_per_s else None,
+            "chosen_batch_size": self.chosen_size if self.throughput_per_s else None,
             "ended_by": self.ended_by,
             **({"memory_full": self.memory_full} if self.memory_full else {}),
             "throughput_per_s": {str(batch): value for batch, value in self.throughput_per_s.items()},
@@ -79,7 +79,7 @@ def _doublings(first: int, last: int) -> list[int]:
     return sizes
 
 
-def swept(sizes: Sequence[int], run: Callable[[int], Path | None]) -> Sweep:
+def run_sweep(sizes: Sequence[int], run: Callable[[int], Path | None]) -> Sweep:
     """Runs each size in turn until the rule ends it; `run` gives the folder of the finished or failed run.
 
     The optimal size is XSP's: the first whose doubling raises throughput by 5 % or less; where memory surely fills up

@@ -35,9 +35,9 @@ from xsp_runners.xplane_levels import (
     LEVELS,
     Level,
     XplaneWorkload,
-    captured,
+    capture_run,
     facts_of,
-    prepared,
+    prepare_environment,
     run_steps,
     session_of,
     write_recorded,
@@ -86,14 +86,14 @@ class _Profiler:
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its profile, and says what is known of the run."""
     level = LEVELS[args.level]
-    prepared(args, "TensorFlow")
+    prepare_environment(args, "TensorFlow")
     if args.settings == "reproducible":
         os.environ.setdefault(_AUTOTUNE, "0")
     tf = import_tensorflow(device=args.device)
     on_gpu = device_of(tf, args.device) == "cuda"
     if args.level == "MLG-serialised" and not on_gpu:
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
-    _settled(tf, args)
+    _apply_settings(tf, args)
     work = None if args.script else _work(tf, args, "cuda" if on_gpu else "cpu")
     session = session_of(args, _Profiler(tf, level))
     observed = Observed(args, on_gpu, session.tool.synchronize, lambda: _in_force(tf, args))
@@ -129,7 +129,7 @@ def _execution(args: argparse.Namespace, work: XplaneWorkload | None) -> str | N
     return "xla" if args.execution == "compile" else "graph"
 
 
-def _settled(tf: Any, args: argparse.Namespace) -> None:  # noqa: ANN401
+def _apply_settings(tf: Any, args: argparse.Namespace) -> None:  # noqa: ANN401
     """Has operators run one after the other, in one order, so that layers can be told; and sets the seed asked for."""
     tf.config.threading.set_inter_op_parallelism_threads(_ONE_AT_A_TIME)
     if args.threads:
@@ -197,7 +197,7 @@ def capture(
         **_own_facts(tf, on_gpu=on_gpu),
     }
     with noted_layers(tf) as layers:
-        at_the_end = captured(
+        at_the_end = capture_run(
             _Profiler(tf, LEVELS["MLG"]),
             Path(out),
             steps=steps,

@@ -10,7 +10,7 @@ from xsp_runners.ncu_command import Ncu, is_refusal
 from xsp_runners.nsys_command import ASSUMED, Nsys
 from xsp_runners.nvtx_calls import STEP
 from xsp_runners.rocprof_command import Rocprof
-from xsp_runners.run_folder import LEVEL, RUN, RunnerError, put_json, read_json, recorded
+from xsp_runners.run_folder import LEVEL, RUN, RunnerError, public_options, put_json, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +95,7 @@ def finish(run: PlannedRun, status: int) -> None:
     file: dict[str, str | None]
     more: dict[str, object]
     if run.tool == "ncu":
-        log = ncu.counted(run.folder / ncu.LOG, status, run.command[-1:])
+        log = ncu.counters_file(run.folder / ncu.LOG, status, run.command[-1:])
         file, beside = {"path": log.name, "format": "ncu_csv"}, []
         more = {"counters": list(run.counters), "step_durations_ns": []}  # of replayed kernels, so no latencies
     else:
@@ -107,7 +107,7 @@ def finish(run: PlannedRun, status: int) -> None:
         if description.get("deepest_level") == "kernel" and file["format"] == "nsys_sqlite":
             _check_kernels(run.folder / str(file["path"]))
         if run.counters:  # of rocprofv3, under which kernels run one at a time: no latencies either
-            (counted, *_) = rocprof.checked(run.folder, status, run.command[-1:], counters=True)
+            (counted, *_) = rocprof.files_with_kernels(run.folder, status, run.command[-1:], counters=True)
             file, beside = {"path": counted.name, "format": "rocprofv3"}, []
             more = {**more, "counters": list(run.counters), "step_durations_ns": []}
     if not description:
@@ -115,7 +115,7 @@ def finish(run: PlannedRun, status: int) -> None:
     files = [file, *(beside if isinstance(beside, list) else [])]
     put_json(
         run.folder / RUN,
-        {**description, **more, "files": files, "runner_level": run.level, "options": recorded(run.options)},
+        {**description, **more, "files": files, "runner_level": run.level, "options": public_options(run.options)},
     )
     (run.folder / LEVEL).unlink(missing_ok=True)
 
@@ -131,7 +131,7 @@ def _check_kernels(database: Path) -> None:
 
 
 def _of_nsys(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
-    left = nsys.exported(folder, nsys=Nsys.locate())
+    left = nsys.export_recording(folder, nsys=Nsys.locate())
     if left.path is None:
         raise RunnerError(left.note)
     return {"path": left.path.name, "format": left.format}, {"recorder_note": left.note}
@@ -146,7 +146,7 @@ def _of_cupti(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
 
 def _of_rocprof(folder: Path) -> tuple[dict[str, str | None], dict[str, object]]:
     """The largest file with kernels: a process that the work started may have left another one."""
-    (largest, *others) = rocprof.checked(folder, 0, ())
+    (largest, *others) = rocprof.files_with_kernels(folder, 0, ())
     note = {"recorder_note": f"{len(others)} other processes used the GPU; their files lie beside"} if others else {}
     return {"path": largest.name, "format": "rocprofv3"}, dict(note)
 

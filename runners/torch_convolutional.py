@@ -114,7 +114,9 @@ class AlexNet(nn.Module):
         return self.classifier(torch.flatten(self.features(x), 1))
 
 
-def _activated(inputs: int, outputs: int, size: int, stride: int = 1, *, groups: int = 1) -> list[nn.Module]:
+def _convolution_with_activation(
+    inputs: int, outputs: int, size: int, stride: int = 1, *, groups: int = 1
+) -> list[nn.Module]:
     return [convolution(inputs, outputs, size, stride, groups=groups), nn.BatchNorm2d(outputs), nn.ReLU6(inplace=True)]
 
 
@@ -125,10 +127,12 @@ class MobileNetV1(nn.Module):
         super().__init__()
         stages = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
         channels = int(32 * width)
-        parts = _activated(3, channels, 3, 2)
+        parts = _convolution_with_activation(3, channels, 3, 2)
         for full, stride in stages:
             outputs = int(full * width)
-            parts += _activated(channels, channels, 3, stride, groups=channels) + _activated(channels, outputs, 1)
+            parts += _convolution_with_activation(
+                channels, channels, 3, stride, groups=channels
+            ) + _convolution_with_activation(channels, outputs, 1)
             channels = outputs
         self.features = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1))
         self.head = nn.Linear(channels, _CLASSES)
@@ -143,8 +147,8 @@ class _InvertedResidual(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
         wide = inputs * expansion
-        parts = _activated(inputs, wide, 1) if expansion > 1 else []
-        parts += _activated(wide, wide, 3, stride, groups=wide)
+        parts = _convolution_with_activation(inputs, wide, 1) if expansion > 1 else []
+        parts += _convolution_with_activation(wide, wide, 3, stride, groups=wide)
         self.body = nn.Sequential(*parts, convolution(wide, outputs, 1), nn.BatchNorm2d(outputs))
         self.adds = stride == 1 and inputs == outputs
 
@@ -166,13 +170,13 @@ class MobileNetV2(nn.Module):
             (6, 160, 3, 2),
             (6, 320, 1, 1),
         )
-        parts = _activated(3, 32, 3, 2)
+        parts = _convolution_with_activation(3, 32, 3, 2)
         channels = 32
         for expansion, outputs, count, stride in stages:
             for number in range(count):
                 parts.append(_InvertedResidual(channels, outputs, stride if number == 0 else 1, expansion))
                 channels = outputs
-        self.features = nn.Sequential(*parts, *_activated(channels, 1280, 1), nn.AdaptiveAvgPool2d(1))
+        self.features = nn.Sequential(*parts, *_convolution_with_activation(channels, 1280, 1), nn.AdaptiveAvgPool2d(1))
         self.head = nn.Linear(1280, _CLASSES)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

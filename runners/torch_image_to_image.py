@@ -60,7 +60,7 @@ class _Residual(nn.Module):
         return x + self.body(x)
 
 
-def _doubled(width: int) -> list[nn.Module]:
+def _doubling_layers(width: int) -> list[nn.Module]:
     """Sides twice as long."""
     return [nn.Conv2d(width, 4 * width, 3, padding=1), nn.PixelShuffle(2)]
 
@@ -73,7 +73,7 @@ class Srgan(nn.Module):
         self.stem = nn.Sequential(nn.Conv2d(3, 64, 9, padding=4), nn.PReLU())
         blocks = [_Residual(64, normalised=True) for _ in range(16)]
         self.body = nn.Sequential(*blocks, nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64))
-        self.up = nn.Sequential(*_doubled(64), nn.PReLU(), *_doubled(64), nn.PReLU())
+        self.up = nn.Sequential(*_doubling_layers(64), nn.PReLU(), *_doubling_layers(64), nn.PReLU())
         self.head = nn.Conv2d(64, 3, 9, padding=4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -89,7 +89,7 @@ class Edsr(nn.Module):
         self.stem = nn.Conv2d(3, 64, 3, padding=1)
         blocks = [_Residual(64, normalised=False) for _ in range(16)]
         self.body = nn.Sequential(*blocks, nn.Conv2d(64, 64, 3, padding=1))
-        self.up = nn.Sequential(*_doubled(64), *_doubled(64))
+        self.up = nn.Sequential(*_doubling_layers(64), *_doubling_layers(64))
         self.head = nn.Conv2d(64, 3, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

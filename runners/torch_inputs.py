@@ -24,7 +24,7 @@ class Inputs:
     positional: tuple[Any, ...]
     named: Mapping[str, Any] = field(default_factory=dict)
 
-    def given_to(self, model: Any) -> Any:  # noqa: ANN401 (torch's types are not known without it)
+    def call(self, model: Any) -> Any:  # noqa: ANN401 (torch's types are not known without it)
         """The model's output."""
         return model(*self.positional, **self.named)
 

@@ -33,7 +33,7 @@ from xsp_runners.torch_devices import waits_for_all
 from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, write_trace
 from xsp_runners.torch_ranges import StepRanges, module_ranges
 from xsp_runners.torch_recorded import check_kernels
-from xsp_runners.torch_settings import CUBLAS_WORKSPACE, in_force, settled
+from xsp_runners.torch_settings import CUBLAS_WORKSPACE, apply_settings, in_force
 from xsp_runners.torch_waiting import waiting_layers
 from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
 
@@ -83,7 +83,7 @@ class _ScriptSteps:
     def end(self, batch_size: int | None) -> None:
         self.batch_size = batch_size or self.batch_size
         if self._warming:
-            self.observed.warmed()
+            self.observed.end_warmup_step()
         elif self.session.close():
             raise AllStepsDone
 
@@ -115,10 +115,10 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     if args.settings == "reproducible":
         os.environ.setdefault(*CUBLAS_WORKSPACE)
     torch = import_torch()
-    on_gpu = _prepared(torch, args, level)
+    on_gpu = _is_on_gpu(torch, args, level)
     if on_gpu and args.rank is not None and not args.script:
         torch.cuda.set_device(args.rank.local_rank)  # a program does so itself
-    settled(torch, args)
+    apply_settings(torch, args)
     wait = waits_for_all(torch) if on_gpu else _nothing
     observed = Observed(args, on_gpu, lambda _: wait(), lambda: in_force(torch, args))
     own = level.profiled and args.recorder == "own"
@@ -128,7 +128,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     captured = own and level.detailed and args.execution == "cudagraph" and not args.script
     capturing = recorded_capture(torch, args.out) if captured else None
     work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", compiled_code, capturing)
-    observed.built(work.facts if work else {})
+    observed.say_model(work.facts if work else {})
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
     profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
     with ExitStack() as around:
@@ -142,13 +142,13 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         session = Session(
             args.warmup,
             args.steps,
-            _both(profiler.step, observed.stepped) if profiler else observed.stepped,
+            _both(profiler.step, observed.end_step) if profiler else observed.end_step,
             wait,
             marks,
         )
         outputs = outputs_of(args)
         batch_size = _run(args, session, work, outputs, observed)
-    files = _written(torch, args, profiler, compiled_code, with_kernels=level.detailed and on_gpu)
+    files = _write_files(torch, args, profiler, compiled_code, with_kernels=level.detailed and on_gpu)
     return {
         "serialized": layers_wait or level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
         "model": {"name": work.name, "task": work.task} if work else {"name": Path(args.script).stem, "task": ""},
@@ -166,7 +166,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _written(
+def _write_files(
     torch: Any,  # noqa: ANN401
     args: argparse.Namespace,
     profiler: Any,  # noqa: ANN401
@@ -187,7 +187,7 @@ def _written(
     return files
 
 
-def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # noqa: ANN401
+def _is_on_gpu(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # noqa: ANN401
     """Whether the run is on a GPU; RunnerError where the level, precision or execution cannot be had there."""
     if level.blocking and args.device != "cpu":
         serialise(torch)  # before anything asks CUDA for its devices
@@ -211,10 +211,10 @@ def _run(
         return args.batch_size or steps.batch_size
     outputs.note_inputs(work.step_inputs)
     while observed.warming():
-        observed.warmed(work.step())
+        observed.end_warmup_step(work.step())
     session.begin()
     result: object = None
-    while not session.finished:
+    while not session.is_finished:
         is_kept = outputs.is_enabled and session.is_last
         result = work.step()
         result = result if is_kept else None  # what is not kept is freed within its step, as ever

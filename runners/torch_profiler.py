@@ -32,7 +32,7 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 from xsp_runners.answers import Parser
 from xsp_runners.kineto_text import without_private_data
 from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
-from xsp_runners.torch_recorded import Recorded, check_kernels, recorded_in
+from xsp_runners.torch_recorded import Recorded, check_kernels, count_recorded
 from xsp_runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Session:
     _open: bool = False
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether all steps asked for have run."""
         return self._done >= self.warmup + self.steps
 
@@ -94,7 +94,7 @@ class Session:
 
     def close(self) -> bool:
         """Closes the step, waiting for the device; True once the capture has all it needs."""
-        if self.finished:
+        if self.is_finished:
             return True
         self._synchronize()
         now = time.perf_counter_ns()
@@ -105,13 +105,13 @@ class Session:
             self.durations_ns.append(now - self._begun_ns)
         self._done += 1
         self._advance()
-        return self.finished
+        return self.is_finished
 
     def step(self) -> bool:
         """Closes a step and opens the next; True once the capture has all it needs."""
         if not self.close():
             self.begin()
-        return self.finished
+        return self.is_finished
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def capture(
     with profiler:
         session.begin()
         yield session
-    if not session.finished:
+    if not session.is_finished:
         raise RunnerError(f"the loop ended after {session._done} of {warmup + steps} steps, so nothing was written")  # noqa: SLF001
     facts: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
@@ -160,9 +160,9 @@ def capture(
         "step_durations_ns": session.durations_ns,
         "files": [{"path": TRACE, "format": "torch_profiler"}],
     }
-    trace = _exported(profiler)
+    trace = _export_trace(profiler)
     if on_gpu:
-        check_kernels(torch, recorded_in(trace))
+        check_kernels(torch, count_recorded(trace))
     _put_trace(trace, Path(out), TRACE, python_calls=python_calls)
     put_json(Path(out) / RUN, facts)
 
@@ -186,12 +186,12 @@ def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # n
 
 def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> Recorded:  # noqa: ANN401
     """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
-    trace = _exported(profiler)
+    trace = _export_trace(profiler)
     _put_trace(trace, out, name, python_calls=python_calls)
-    return recorded_in(trace)
+    return count_recorded(trace)
 
 
-def _exported(profiler: Any) -> str:  # noqa: ANN401
+def _export_trace(profiler: Any) -> str:  # noqa: ANN401
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"

@@ -12,7 +12,7 @@ from xsp_runners.run_folder import RunnerError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Recorded", "check_kernels", "recorded_in"]
+__all__ = ["Recorded", "check_kernels", "count_recorded"]
 
 _CATEGORY = re.compile(r'"cat"\s*:\s*"(kernel|cuda_runtime|cuda_driver|hip_runtime)"', re.IGNORECASE)
 _INJECTION = "CUDA_INJECTION64_PATH"
@@ -27,7 +27,7 @@ class Recorded:
     calls: int
 
 
-def recorded_in(trace: str) -> Recorded:
+def count_recorded(trace: str) -> Recorded:
     """Counts in the text of a Kineto trace."""
     categories = [match[1].lower() for match in _CATEGORY.finditer(trace)]
     kernels = categories.count("kernel")

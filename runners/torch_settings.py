@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
-__all__ = ["CUBLAS_WORKSPACE", "in_force", "settled"]
+__all__ = ["CUBLAS_WORKSPACE", "apply_settings", "in_force"]
 
 CUBLAS_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Without it cuBLAS may choose another algorithm in every run."""
@@ -22,7 +22,7 @@ CUBLAS_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 _ENVIRONMENT = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_LAUNCH_BLOCKING")
 
 
-def settled(torch: Any, args: argparse.Namespace) -> None:  # noqa: ANN401 (torch's types are not known without it)
+def apply_settings(torch: Any, args: argparse.Namespace) -> None:  # noqa: ANN401 (torch's types are not known without it)
     """Does what `--settings`, `--threads` and `--seed` say, and nothing else."""
     if args.settings == "reproducible":
         torch.backends.cudnn.benchmark = False

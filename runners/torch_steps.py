@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from xsp_runners.torch_inputs import Inputs, Loss
 
-__all__ = ["inference_step", "prepared", "training_step"]
+__all__ = ["inference_step", "step_as_run", "training_step"]
 
 _BEFORE_CAPTURE = 3  # steps on a stream of their own before a graph is captured, as PyTorch asks for
 
@@ -22,7 +22,7 @@ def inference_step(torch: Any, model: Any, inputs: Inputs) -> Callable[[], objec
 
     def step() -> object:
         with torch.inference_mode():
-            return inputs.given_to(model)
+            return inputs.call(model)
 
     return step
 
@@ -34,7 +34,7 @@ def training_step(torch: Any, model: Any, inputs: Inputs, loss: Loss, *, graph: 
 
     def step() -> object:
         optimizer.zero_grad()
-        error = loss.of(inputs.given_to(model))
+        error = loss.of(inputs.call(model))
         error.backward()
         optimizer.step()
         return error
@@ -42,7 +42,7 @@ def training_step(torch: Any, model: Any, inputs: Inputs, loss: Loss, *, graph: 
     return step
 
 
-def prepared(torch: Any, execution: str, step: Callable[[], object], *, device: str) -> Callable[[], object]:  # noqa: ANN401
+def step_as_run(torch: Any, execution: str, step: Callable[[], object], *, device: str) -> Callable[[], object]:  # noqa: ANN401
     """The step as it is to be run; RunnerError where that cannot be here.
 
     Compiling is done to the model, not the step; see `zoo_work`.

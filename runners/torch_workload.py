@@ -16,7 +16,7 @@ from xsp_runners.own_workload import own_step
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.torch_inputs import Inputs, Loss, random_inputs
 from xsp_runners.torch_sources import build
-from xsp_runners.torch_steps import inference_step, prepared, training_step
+from xsp_runners.torch_steps import inference_step, step_as_run, training_step
 from xsp_runners.zoo import find
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def zoo_work(
     inputs = random_inputs(
         torch, model, built.input, batch=batch, shape=input_shape, device=device, dtype=dtype, training=training
     )
-    called = _compiled(torch, model.train(training), inputs, compiled_code) if execution == "compile" else model
+    called = _compile_model(torch, model.train(training), inputs, compiled_code) if execution == "compile" else model
     graph = execution == "cudagraph"
     if training:
         step = training_step(torch, called, inputs, Loss(torch, entry.task), graph=graph)
@@ -122,18 +122,18 @@ def zoo_work(
     facts: dict[str, object] = {"model": {"name": entry.name, "task": entry.task, **source}, "input_shape": input_shape}
     facts |= {"optimizer": "AdamW"} if training else {}
     with capturing or nullcontext():
-        ready = prepared(torch, execution, step, device=device)
+        ready = step_as_run(torch, execution, step, device=device)
     step_inputs = StepInputs(
         [*inputs.positional, *([inputs.named] if inputs.named else [])], dict(model.named_parameters())
     )
     return TorchWorkload(entry.name, entry.task, ready, facts, step_inputs)
 
 
-def _compiled(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:  # noqa: ANN401
+def _compile_model(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:  # noqa: ANN401
     if compiled_code is None:
         return torch.compile(model)
-    compiled_code.called_once(model, lambda: inputs.given_to(model))
-    return compiled_code.compiled(model)
+    compiled_code.call_once(model, lambda: inputs.call(model))
+    return compiled_code.compile(model)
 
 
 def small_work(

@@ -151,23 +151,23 @@ class Transformer(nn.Module):
 
 def _mlp(recipe: Recipe) -> Workload:
     inputs = torch.randn(recipe.batch, _WIDTH, device=recipe.device, dtype=recipe.dtype)
-    return Workload("mlp", "classification", _placed(Mlp(), recipe), inputs, _labels(recipe, (recipe.batch,)))
+    return Workload("mlp", "classification", _on_device(Mlp(), recipe), inputs, _labels(recipe, (recipe.batch,)))
 
 
 def _convnet(recipe: Recipe) -> Workload:
     inputs = torch.randn(recipe.batch, 3, 32, 32, device=recipe.device, dtype=recipe.dtype)
-    model = _placed(ConvNet(), recipe)
+    model = _on_device(ConvNet(), recipe)
     return Workload("convnet", "image classification", model, inputs, _labels(recipe, (recipe.batch,)))
 
 
 def _transformer(recipe: Recipe) -> Workload:
     shape = (recipe.batch, _SEQUENCE)
     inputs = torch.randint(_VOCABULARY, shape, device=recipe.device)
-    model = _placed(Transformer(checkpointing=recipe.checkpointing), recipe)
+    model = _on_device(Transformer(checkpointing=recipe.checkpointing), recipe)
     return Workload("transformer", "token prediction", model, inputs, _labels(recipe, shape))
 
 
-def _placed(model: nn.Module, recipe: Recipe) -> nn.Module:
+def _on_device(model: nn.Module, recipe: Recipe) -> nn.Module:
     return model.to(device=recipe.device, dtype=recipe.dtype)
 
 

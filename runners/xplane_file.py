@@ -59,7 +59,7 @@ def without_private_data(content: bytes) -> Cleaned:
         if number in _MESSAGES:
             continue
         gpu_events += _gpu_events(value) if number == _PLANE and value is not None else 0
-        out += _written(number, _plane(value, operations)) if number == _PLANE and value is not None else raw
+        out += _field_bytes(number, _plane(value, operations)) if number == _PLANE and value is not None else raw
     return Cleaned(bytes(out), list(operations), gpu_events)
 
 
@@ -80,9 +80,9 @@ def _plane(data: bytes, operations: dict[str, None]) -> bytes:
         elif number == _STATS and name == _TASK and any(n == _BYTES for n, _, _ in _fields(value)):
             continue  # the profiler's options, among them the folder it wrote to
         elif number == _EVENT_NAMES:
-            out += _written(number, _event_names(value, operations if name == _PROGRAMS else None))
+            out += _field_bytes(number, _event_names(value, operations if name == _PROGRAMS else None))
         elif number == _STAT_NAMES:
-            out += _written(number, _changed(value, {2: lambda v: _changed(v, {2: _without_folders})}))
+            out += _field_bytes(number, _change_fields(value, {2: lambda v: _change_fields(v, {2: _without_folders})}))
         else:
             out += raw
     return bytes(out)
@@ -93,11 +93,11 @@ def _event_names(entry: bytes, operations: dict[str, None] | None) -> bytes:
 
     def program(value: bytes) -> bytes:
         names = operations if operations is not None else {}
-        return _changed(value, {1: lambda module: _module(module, names)})
+        return _change_fields(value, {1: lambda module: _module(module, names)})
 
-    stat = (lambda v: _changed(v, {_BYTES: program})) if operations is not None else _same
+    stat = (lambda v: _change_fields(v, {_BYTES: program})) if operations is not None else _same
     texts: Mapping[int, Callable[[bytes], bytes]] = {2: _without_folders, 4: _without_folders, 5: stat}
-    return _changed(entry, {2: lambda v: _changed(v, texts)})
+    return _change_fields(entry, {2: lambda v: _change_fields(v, texts)})
 
 
 def _module(data: bytes, operations: dict[str, None]) -> bytes:
@@ -105,7 +105,7 @@ def _module(data: bytes, operations: dict[str, None]) -> bytes:
     out = bytearray()
     for number, raw, value in _fields(data):
         if number == 3 and value is not None:  # noqa: PLR2004 (a computation)
-            out += _written(number, _changed(value, {2: lambda v: _instruction(v, operations)}))
+            out += _field_bytes(number, _change_fields(value, {2: lambda v: _instruction(v, operations)}))
         elif value is None or not _FOLDERS.search(value):  # else: the table of source files
             out += raw
     return bytes(out)
@@ -120,7 +120,7 @@ def _instruction(data: bytes, operations: dict[str, None]) -> bytes:
             kept += b"" if n == 3 else raw  # noqa: PLR2004 (the source file)
         return bytes(kept)
 
-    return _changed(data, {7: metadata})
+    return _change_fields(data, {7: metadata})
 
 
 def _without_folders(text: bytes) -> bytes:
@@ -131,11 +131,11 @@ def _same(value: bytes) -> bytes:
     return value
 
 
-def _changed(data: bytes, changes: Mapping[int, Callable[[bytes], bytes]]) -> bytes:
+def _change_fields(data: bytes, changes: Mapping[int, Callable[[bytes], bytes]]) -> bytes:
     """The message with the fields of these numbers changed."""
     out = bytearray()
     for number, raw, value in _fields(data):
-        out += _written(number, changes[number](value)) if number in changes and value is not None else raw
+        out += _field_bytes(number, changes[number](value)) if number in changes and value is not None else raw
     return bytes(out)
 
 
@@ -173,7 +173,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise RunnerError("the profile that was just written is damaged")
 
 
-def _written(number: int, value: bytes) -> bytes:
+def _field_bytes(number: int, value: bytes) -> bytes:
     """The field with its key and length."""
     return _number(number << 3 | _LEN) + _number(len(value)) + value
 

@@ -30,9 +30,9 @@ __all__ = [
     "LEVELS",
     "Level",
     "XplaneWorkload",
-    "captured",
+    "capture_run",
     "facts_of",
-    "prepared",
+    "prepare_environment",
     "run_steps",
     "session_of",
     "write_recorded",
@@ -85,15 +85,15 @@ class _ScriptSteps:
 
     def end(self, batch_size: int | None) -> None:
         if self._warming:
-            self.observed.warmed()
+            self.observed.end_warmup_step()
             return
         ended = self.session.end(batch_size)
-        self.observed.stepped()
+        self.observed.end_step()
         if ended:
             raise AllStepsDone
 
 
-def prepared(args: argparse.Namespace, framework: str) -> None:
+def prepare_environment(args: argparse.Namespace, framework: str) -> None:
     """Sets what must be set before the framework is imported; RunnerError where it cannot do what is asked."""
     if args.execution == "cudagraph":
         raise RunnerError(f"CUDA graphs are not recorded for {framework}: choose --execution eager or compile")
@@ -121,14 +121,14 @@ def run_steps(
         outputs.note_inputs(work.step_inputs)
         result: object = None
         while observed.warming():
-            observed.warmed(work.step())
-        while not session.finished:
+            observed.end_warmup_step(work.step())
+        while not session.is_finished:
             session.begin()
             is_kept = outputs.is_enabled and session.is_last
             result = work.step()
             session.end(args.batch_size, result)
             result = result if is_kept else None
-            observed.stepped()
+            observed.end_step()
         outputs.note_output(result, work.step_inputs, step=observed.step_count - 1)
     finally:
         session.close()
@@ -174,7 +174,7 @@ def _deepest(level: Level, *, profiled: bool, on_gpu: bool) -> str:
 
 
 @contextmanager
-def captured(
+def capture_run(
     tool: Tool, out: Path, *, steps: int, warmup: int, facts: Callable[[Cleaned], Mapping[str, Any]]
 ) -> Iterator[Session]:
     """Profiles the steps run inside and writes the run into the folder when they ended well.

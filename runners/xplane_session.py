@@ -57,7 +57,7 @@ class Session:
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether all steps asked for have run."""
         return self._done >= self.warmup + self.steps
 
@@ -75,7 +75,7 @@ class Session:
 
     def begin(self) -> None:
         """The step begins; the profiler too, where it is the first to record."""
-        if self.finished:
+        if self.is_finished:
             return
         recorded = self._done - self.warmup
         if recorded == 0 and self.profiled and self._folder is None:
@@ -90,7 +90,7 @@ class Session:
 
     def end(self, batch_size: int | None = None, result: object = None) -> bool:
         """The step ended, once the device is done with it; True where the capture has all it needs."""
-        if self.finished:
+        if self.is_finished:
             return True
         self.tool.synchronize(result)
         self._mark.__exit__(None, None, None)
@@ -101,15 +101,15 @@ class Session:
             self.durations_ns.append(now - self._begun_ns)
         self.batch_size = batch_size or self.batch_size
         self._done += 1
-        if self.finished:
+        if self.is_finished:
             self.close()
-        return self.finished
+        return self.is_finished
 
     def step(self, result: object = None) -> bool:
         """Closes a step and opens the next; True once the capture has all it needs."""
         if not self.end(result=result):
             self.begin()
-        return self.finished
+        return self.is_finished
 
     def close(self) -> None:
         """Stops the profiler where it runs; `profile` is what it wrote of a capture that has all its steps."""
@@ -118,7 +118,7 @@ class Session:
             return
         with folder as path:
             self.tool.stop()
-            if self.finished:
+            if self.is_finished:
                 self.profile = profile_in(Path(path))
 
 

@@ -60,7 +60,7 @@ def find(name: str) -> ZooModel:
     if mark and library in SOURCES and inner:
         return _of_library(library, inner)
     for listed_name, model in models().items():
-        if _folded(listed_name) == _folded(name):
+        if _fold(listed_name) == _fold(name):
             return model
     raise RunnerError(f"the zoo has no model {name!r}{_like(name)}; runners/data/zoo.toml lists them")
 
@@ -69,14 +69,14 @@ def _of_library(library: str, name: str) -> ZooModel:
     """As the list has it where it does, so that shape and arguments are the same; else by its name alone."""
     for model in models().values():
         for source in model.sources:
-            if source.library == library and _folded(name) in (_folded(source.name), _folded(model.name)):
+            if source.library == library and _fold(name) in (_fold(source.name), _fold(model.name)):
                 return ZooModel(model.name, model.task, model.input, model.shape, model.batch_sizes, (source,))
     if library == "own":
         raise RunnerError(f"the zoo has no model {name!r} of its own{_like(name)}")
     return ZooModel(name, "", "", None, (1, 256), (Source(library, name),))
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """As people and libraries write it: `ResNet-50` is no name here, but `bert-base` is that of `bert_base`."""
     return name.lower().replace("-", "_")
 

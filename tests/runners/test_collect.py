@@ -33,7 +33,7 @@ class _Processes:
 
     def __call__(self, run: PlannedRun) -> int:
         assert list(run.command[:2]) == [sys.executable, str(_REPO / "runners" / "torch_levels.py")]
-        args = level_process.checked(level_process._parser("level").parse_args(run.command[2:]))
+        args = level_process.check_options(level_process._parser("level").parse_args(run.command[2:]))
         self.started.append(
             f"{args.level} of {args.batch_size}" if run.folder.name.startswith("m-batch") else args.level
         )

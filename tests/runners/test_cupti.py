@@ -322,7 +322,7 @@ def test_without_the_package_the_program_runs_and_what_fits_torch_is_said(
     program.write_text(_RANGES)
     monkeypatch.setitem(sys.modules, "cupti", None)
     monkeypatch.setattr(cupti_version, "torch_cuda", lambda: (13, 0))
-    monkeypatch.setattr(cupti_version, "installed", lambda: None)
+    monkeypatch.setattr(cupti_version, "installed_version", lambda: None)
     assert _status_of(program, tmp_path / "out") == 2
     advice = "pip install 'cupti-python==13.0.*', as torch here is built for CUDA 13.0"
     assert capsys.readouterr() == ("ran to its end\n", f"cupti: cupti-python is not installed: {advice}\n")
@@ -356,7 +356,7 @@ def test_a_release_that_does_not_fit_torch_is_named_where_cupti_refuses(
     (torch / "version.py").write_text("__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\n")
     monkeypatch.syspath_prepend(str(torch.parent))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(cupti_version, "installed", lambda: "13.4.0")
+    monkeypatch.setattr(cupti_version, "installed_version", lambda: "13.4.0")
     FakeCupti(taken=Result.ERROR_NOT_SUPPORTED, driver=False).install(monkeypatch)
     with record(tmp_path / "out"):
         pass

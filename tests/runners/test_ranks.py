@@ -80,7 +80,7 @@ class _Job:
         for rank, folder in enumerate(run.folders):
             if run.level != self.failing or rank < 2:
                 facts = {"schema_version": 1, "runner_level": run.level, "files": []}
-                run_folder.put_json(folder / "run.json", {**facts, "options": run_folder.recorded(run.options)})
+                run_folder.put_json(folder / "run.json", {**facts, "options": run_folder.public_options(run.options)})
         return 1 if run.level == self.failing else 0
 
 

@@ -53,7 +53,7 @@ def _process(run: PlannedRun) -> int:
     facts = {"schema_version": 1, "level": run.level, "model": {"name": "m"}, "framework": {"name": "pytorch"}}
     measured = {"batch_size": 1, "device": {"name": "Made-up GPU"}, "steps": 1, "step_durations_ns": [200_000_000]}
     measured["recorded_unix_ns"] = [begun, time.time_ns()]
-    description = {"runner_level": run.level, "options": run_folder.recorded(run.options), "files": files}
+    description = {"runner_level": run.level, "options": run_folder.public_options(run.options), "files": files}
     run_folder.put_json(run.folder / "run.json", {**facts, **measured, **description})
     return 0
 

@@ -175,4 +175,4 @@ def test_names_are_found_however_they_are_joined(name: str, canonical: str) -> N
 
 
 def test_no_two_names_are_one_when_they_are_folded() -> None:
-    assert len({zoo._folded(name) for name in zoo.models()}) == len(zoo.models())
+    assert len({zoo._fold(name) for name in zoo.models()}) == len(zoo.models())
