@@ -17,25 +17,23 @@ from typing import TYPE_CHECKING
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import side_cars, tool_runs
-from xsp_runners.answers import Parser, answer
-from xsp_runners.collection import Collection
-from xsp_runners.fresh_process import to_its_end
-from xsp_runners.full_memory import LIKELY
-from xsp_runners.level_process import RECORDING, add_options, check_options
-from xsp_runners.own_workload import zoo_name
-from xsp_runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, plan_runs
-from xsp_runners.run_folder import RunnerError, put_json
-from xsp_runners.sweep import SWEEP, batch_sizes_of, run_sweep
-from xsp_runners.target import ASSUMED, probe
-from xsp_runners.zoo import find
+from xsp_runners.run_folder import LIKELY, RunnerError, put_json
+from xsp_runners.sets.collection import CHOICES, Collection, note_system
+from xsp_runners.sets.level_process import RECORDING, add_options, check_options, zoo_name
+from xsp_runners.sets.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, plan_runs
+from xsp_runners.sets.processes import to_its_end
+from xsp_runners.sets.sweep import SWEEP, batch_sizes_of, run_sweep
+from xsp_runners.sets.target import ASSUMED, probe
+from xsp_runners.sets.tool_runs import check_tools, counter_plan
+from xsp_runners.tools.tool import Parser, answer
+from xsp_runners.zoo.models import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from xsp_runners.planned_run import PlannedRun
-    from xsp_runners.target import Target
+    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.target import Target
 
 __all__ = ["main"]
 
@@ -74,10 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     tools.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
     tools.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters", metavar="GROUPS")
-    tools.add_argument("--power", choices=side_cars.CHOICES, default="auto", help="sample power beside runs on a GPU")
+    tools.add_argument("--power", choices=CHOICES, default="auto", help="sample power beside runs on a GPU")
     tools.add_argument(
         "--system",
-        choices=side_cars.CHOICES,
+        choices=CHOICES,
         default="auto",
         help="sample processors, memory, network and disks beside runs",
     )
@@ -134,10 +132,10 @@ def _collect(args: argparse.Namespace, start: Callable[[PlannedRun], int], ask: 
         return 0
     tools = {run.tool for level in levels for run in plan_runs(args, level, batch_size=args.batch_size)}
     args.target.check(args.device, tools=sorted(tools))
-    tool_runs.check_tools(sorted(tools), lambda: tool_runs.counter_plan(args.chip, args.counters, args.target.gpu))
+    check_tools(sorted(tools), lambda: counter_plan(args.chip, args.counters, args.target.gpu))
     for sentence in args.target.sentences(args.device):
         print(f"collect: {sentence}", file=sys.stderr, flush=True)
-    side_cars.note_system(args.out, args.python)
+    note_system(args.out, args.python)
     done, batch_size = [], args.batch_size
     if sizes:
         sweep = run_sweep(sizes, collection.swept_size)

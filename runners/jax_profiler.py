@@ -18,6 +18,7 @@ JAX is imported when a capture starts, so that this module can be read without i
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import sys
 from contextlib import contextmanager
@@ -27,12 +28,7 @@ from typing import TYPE_CHECKING, Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import level_process
-from xsp_runners.jax_scopes import layers_of
-from xsp_runners.observed import Observed
-from xsp_runners.own_workload import own_step, zoo_name
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import (
+from xsp_runners.frameworks.xplane_levels import (
     LEVELS,
     Level,
     XplaneWorkload,
@@ -43,15 +39,49 @@ from xsp_runners.xplane_levels import (
     session_of,
     write_recorded,
 )
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets import level_process
+from xsp_runners.sets.level_process import own_step, zoo_name
+from xsp_runners.sets.observed import Observed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from xsp_runners.xplane_session import Session
+    from xsp_runners.frameworks.xplane_levels import Session
 
-__all__ = ["RunnerError", "capture", "main", "measure"]
+__all__ = ["RunnerError", "capture", "layers_of", "main", "measure"]
+
+_PROGRAM = re.compile(r"\bp?jit\([^()]*\)/?")  # a compiled function is no layer
+_TRANSFORMED = re.compile(r"\b\w+\(([^()]*)\)")
+_SCOPE = re.compile(r"[A-Za-z_][\w.-]*")
+_STRUCTURE = re.compile(
+    r"while|body|cond|branch_\d+_fun|scan|checkpoint|remat\d?|rematted_computation|closed_call|core_call|shard_map"
+    r"|xla_call|pmap|custom_(jvp|vjp)_call(_jaxpr)?|body_jaxpr|cond_jaxpr"
+)
+_INSTANCE = re.compile(r"_?\d+$")
+
+
+def layers_of(operations: Iterable[str]) -> list[dict[str, object]]:
+    """Layers as run.json has them, from the names of a program's operations: by scope, outer ones too, in order."""
+    layers: dict[str, dict[str, object]] = {}
+    for name in operations:
+        parts = [part for part in _plain(name).split("/") if part][:-1]
+        for last, part in enumerate(parts, start=1):
+            named = [p for p in parts[:last] if not _STRUCTURE.fullmatch(p)]
+            if _STRUCTURE.fullmatch(part) or not all(map(_SCOPE.fullmatch, named)):
+                continue
+            scope = "/".join(parts[:last])
+            layers[scope] = {"scope": scope, "name": "/".join(named), "type": _INSTANCE.sub("", part) or part}
+    return [layers[scope] for scope in sorted(layers)]
+
+
+def _plain(name: str) -> str:
+    while (inner := _TRANSFORMED.sub(r"\1", _PROGRAM.sub("", name))) != name:
+        name = inner
+    return name
+
 
 _FRAMEWORK = "jax"
 _FLAGS = "XLA_FLAGS"
@@ -169,7 +199,7 @@ def _work(args: argparse.Namespace, device: str) -> XplaneWorkload:
     name = zoo_name(args.workload)
     if name is None:
         return XplaneWorkload(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
-    from xsp_runners.jax_zoo import MODELS, step_of  # noqa: PLC0415 (imports jax)
+    from xsp_runners.zoo.jax_models import MODELS, step_of  # noqa: PLC0415 (imports jax)
 
     if name not in MODELS:
         raise RunnerError(f"JAX's zoo has no {name}: choose of {', '.join(MODELS)} or give module:function")

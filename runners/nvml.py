@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import runpy
 import shutil
 import signal
@@ -19,33 +20,286 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser
-from xsp_runners.nvml_readers import NvmlReader
-from xsp_runners.nvml_smi import SmiReader
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import program_of
+from xsp_runners.tools.tool import Parser, output_of, program_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from xsp_runners.nvml_readers import Reader
+__all__ = [
+    "BYTES_PER_MIB",
+    "FORMAT",
+    "HZ_PER_MHZ",
+    "NAME",
+    "NvmlReader",
+    "Reader",
+    "SmiReader",
+    "Until",
+    "add_sampling_options",
+    "beside",
+    "cuda_ordinals",
+    "main",
+    "open_reader",
+    "reasons_of",
+    "sample",
+    "scale",
+    "without_nulls",
+]
 
-__all__ = ["FORMAT", "NAME", "Until", "add_sampling_options", "beside", "main", "open_reader", "sample"]
+HZ_PER_MHZ = 1_000_000
+BYTES_PER_MIB = 1 << 20
+_REASONS: Mapping[int, str] = {  # NVML's bits
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+
+
+def reasons_of(bits: int) -> list[str]:
+    """NVML's reasons for clocks below the highest, as words."""
+    return [reason for bit, reason in _REASONS.items() if bits & bit]
+
+
+class Reader(Protocol):
+    """Where samples come from."""
+
+    source: str
+    devices: list[dict[str, Any]]
+    driver_version: str | None
+
+    def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """Unix time in ns, and a sample of each device, again and again, as near to the interval as can be."""
+
+    def once(self) -> tuple[int, list[dict[str, Any]]]:
+        """Unix time in ns, and a sample of each device."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+def cuda_ordinals(uuids: Sequence[str], visible: str | None) -> dict[int, int]:
+    """What CUDA programs number the GPUs by, for each of the driver's that they see; `visible`: CUDA_VISIBLE_DEVICES.
+
+    Without it they are numbered as the driver has them, which holds where all GPUs are alike.
+    """
+    if visible is None:
+        return {index: index for index in range(len(uuids))}
+    ordinals: dict[int, int] = {}
+    for ordinal, prefix in enumerate(part.strip() for part in visible.split(",")):
+        fitting = [n for n, uuid in enumerate(uuids) if prefix and (uuid.startswith(prefix) or prefix == str(n))]
+        if len(fitting) != 1:
+            break  # CUDA, too, sees none after one that it cannot find
+        ordinals[fitting[0]] = ordinal
+    return ordinals
+
+
+class NvmlReader:
+    """Samples through nvidia-ml-py; RunnerError where it is not installed or finds no driver."""
+
+    source = "nvidia-ml-py"
+
+    def __init__(self) -> None:
+        try:
+            import pynvml  # noqa: PLC0415 (installed on machines with a GPU only)
+        except ImportError as error:
+            raise RunnerError("nvidia-ml-py is not installed") from error
+        self._nvml: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+            uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        except pynvml.NVMLError as error:
+            raise RunnerError(f"NVML says: {error}") from error
+        ordinals = cuda_ordinals(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._handles = {ordinal: handles[index] for index, ordinal in ordinals.items()}
+        if not self._handles:
+            raise RunnerError("there is no GPU that this process may see")
+        self.devices = [self._device(ordinal, handle) for ordinal, handle in self._handles.items()]
+        self.driver_version: str | None = _text(self._query(pynvml.nvmlSystemGetDriverVersion))
+
+    def _query(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+        """The call's answer; None where this GPU or driver does not tell."""
+        with suppress(self._nvml.NVMLError):
+            return call(*arguments)
+        return None
+
+    def _device(self, ordinal: int, handle: object) -> dict[str, Any]:
+        limit = self._query(self._nvml.nvmlDeviceGetPowerManagementLimit, handle)
+        name = _text(self._query(self._nvml.nvmlDeviceGetName, handle))
+        return without_nulls({"device": ordinal, "name": name, "power_limit_w": scale(limit, 1e-3)})
+
+    def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """A moment of all devices each interval; one that is late is not made up for."""
+        following = time.monotonic()
+        while True:
+            yield self.once()
+            following = max(following + interval_s, time.monotonic())
+            time.sleep(max(0.0, following - time.monotonic()))
+
+    def once(self) -> tuple[int, list[dict[str, Any]]]:
+        """All devices at this moment."""
+        return time.time_ns(), [self._sample(ordinal, handle) for ordinal, handle in self._handles.items()]
+
+    def _sample(self, ordinal: int, handle: object) -> dict[str, Any]:
+        nvml, query = self._nvml, self._query
+        used = query(nvml.nvmlDeviceGetMemoryInfo, handle)
+        rates = query(nvml.nvmlDeviceGetUtilizationRates, handle)
+        bits = query(_reasons_call(nvml), handle)
+        return without_nulls(
+            {
+                "device": ordinal,
+                "power_w": scale(query(nvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
+                "energy_j": scale(query(nvml.nvmlDeviceGetTotalEnergyConsumption, handle), 1e-3),
+                "sm_clock_hz": scale(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM), HZ_PER_MHZ),
+                "memory_clock_hz": scale(query(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM), HZ_PER_MHZ),
+                "temperature_c": query(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+                "memory_used_bytes": None if used is None else used.used,
+                "gpu_utilization": None if rates is None else rates.gpu / 100,
+                "memory_utilization": None if rates is None else rates.memory / 100,
+                "throttle": None if bits is None else reasons_of(bits),
+            }
+        )
+
+    def close(self) -> None:
+        """Lets go of the driver."""
+        self._query(self._nvml.nvmlShutdown)
+
+
+def _reasons_call(nvml: Any) -> Any:  # noqa: ANN401
+    """NVIDIA renamed the call with driver 535."""
+    return (
+        getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    )
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def scale(value: float | None, factor: float) -> float | None:
+    """The value in the unit wanted, at the three decimals that NVML has at most."""
+    return None if value is None else round(value * factor, 3)
+
+
+def without_nulls(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sample.items() if value is not None}
+
+
+# What the program nvidia-smi tells of each GPU, again and again, where the package nvidia-ml-py is not installed.
+
+_SMI: Mapping[str, tuple[str, float]] = {
+    # field of nvidia-smi: name in a sample, factor
+    "power.draw": ("power_w", 1),
+    "clocks.sm": ("sm_clock_hz", HZ_PER_MHZ),
+    "clocks.mem": ("memory_clock_hz", HZ_PER_MHZ),
+    "temperature.gpu": ("temperature_c", 1),
+    "memory.used": ("memory_used_bytes", BYTES_PER_MIB),
+    "utilization.gpu": ("gpu_utilization", 0.01),
+    "utilization.memory": ("memory_utilization", 0.01),
+}
+_SMI_REASONS = "clocks_throttle_reasons.active"
+_MS_PER_S = 1000
+_ONCE_S = 10
+
+
+class SmiReader:
+    """Samples through a running nvidia-smi; RunnerError where it names no GPU."""
+
+    source = "nvidia-smi"
+
+    def __init__(self) -> None:
+        self._path = shutil.which("nvidia-smi") or "nvidia-smi"
+        self._process: subprocess.Popen[str] | None = None
+        fields = "name,power.limit,driver_version,uuid"
+        status, text = output_of([self._path, f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
+        rows = [
+            [cell.strip() for cell in line.split(",")]
+            for line in text.splitlines()
+            if line.count(",") == fields.count(",")
+        ]
+        if status or not rows:
+            raise RunnerError("nvidia-smi names no GPU here")
+        ordinals = cuda_ordinals([row[3] for row in rows], os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._ordinals = ordinals
+        if not ordinals:
+            raise RunnerError("there is no GPU that this process may see")
+        self.devices = [
+            without_nulls({"device": ordinal, "name": rows[index][0], "power_limit_w": _number(rows[index][1])})
+            for index, ordinal in ordinals.items()
+        ]
+        self.driver_version: str | None = rows[0][2]
+
+    def samples(self, interval_s: float) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """One device at a time, as nvidia-smi prints them; times are those of arrival."""
+        command = [*self._query, f"--loop-ms={max(1, round(interval_s * _MS_PER_S))}"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 (NVIDIA's own program)
+        assert self._process.stdout is not None  # noqa: S101 (piped above)
+        for line in self._process.stdout:
+            sample = self._sample([cell.strip() for cell in line.split(",")])
+            if sample:
+                yield time.time_ns(), [sample]
+        raise RunnerError("nvidia-smi ended by itself")
+
+    def once(self) -> tuple[int, list[dict[str, Any]]]:
+        """All devices, in one answer; RunnerError where nvidia-smi gives none."""
+        moment = time.time_ns()
+        status, text = output_of(self._query, seconds=_ONCE_S)
+        samples = [self._sample([cell.strip() for cell in line.split(",")]) for line in text.splitlines()]
+        if status:
+            raise RunnerError("nvidia-smi does not answer")
+        return moment, [sample for sample in samples if sample]
+
+    @property
+    def _query(self) -> list[str]:
+        fields = f"--query-gpu=index,{_SMI_REASONS},{','.join(_SMI)}"
+        return [self._path, fields, "--format=csv,noheader,nounits"]
+
+    def _sample(self, cells: Sequence[str]) -> dict[str, Any] | None:
+        """None for a line that is no sample, or of a GPU that this process does not see."""
+        if len(cells) != len(_SMI) + 2 or not cells[0].isdecimal() or int(cells[0]) not in self._ordinals:
+            return None
+        values = {
+            name: scale(_number(cell), factor) for (name, factor), cell in zip(_SMI.values(), cells[2:], strict=True)
+        }
+        bits = cells[1]
+        reasons = reasons_of(int(bits, 16)) if bits.startswith("0x") else None
+        return without_nulls({"device": self._ordinals[int(cells[0])], **values, "throttle": reasons})
+
+    def close(self) -> None:
+        """Ends nvidia-smi."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+
+
+def _number(text: str) -> float | None:
+    """The number, or None for `[N/A]` and the like."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
 
 NAME = "nvml.jsonl"
 """The file beside run.json."""
-
 FORMAT = "nvml_samples"
 """What run.json calls its format."""
-
 _HEADER = "xsp nvml samples"
 _USER_ERROR = 2
 _DEFAULT_HZ = 20.0

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser
 from xsp_runners.run_folder import RUN, RunnerError, put, put_json, read_json
+from xsp_runners.tools.tool import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

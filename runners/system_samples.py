@@ -25,9 +25,8 @@ if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
 from xsp_runners import nvml
-from xsp_runners.answers import Parser
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import program_of
+from xsp_runners.tools.tool import Parser, program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -25,13 +25,7 @@ from typing import TYPE_CHECKING, Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import level_process
-from xsp_runners.observed import Observed
-from xsp_runners.own_workload import own_step, zoo_name
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.tf_layers import noted_layers
-from xsp_runners.tf_workload import KERAS, device_of, import_tensorflow, keras_step
-from xsp_runners.xplane_levels import (
+from xsp_runners.frameworks.xplane_levels import (
     LEVELS,
     Level,
     XplaneWorkload,
@@ -42,15 +36,163 @@ from xsp_runners.xplane_levels import (
     session_of,
     write_recorded,
 )
+from xsp_runners.outputs import StepInputs
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets import level_process
+from xsp_runners.sets.level_process import own_step, zoo_name
+from xsp_runners.sets.observed import Observed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from xsp_runners.xplane_session import Session
+    from xsp_runners.frameworks.xplane_levels import Session
 
-__all__ = ["RunnerError", "capture", "main", "measure"]
+__all__ = [
+    "KERAS",
+    "RunnerError",
+    "capture",
+    "device_of",
+    "import_tensorflow",
+    "keras_step",
+    "layer_calls",
+    "main",
+    "measure",
+    "noted_layers",
+]
+
+_OPENS = "_open_name_scope"  # of keras.layers.Layer: what it enters around its call
+
+
+@contextmanager
+def noted_layers(tensorflow: Any) -> Iterator[Callable[[], list[dict[str, object]]]]:  # noqa: ANN401
+    """Gives the layers called in graphs traced inside, as run.json has them; none where this Keras does not tell."""
+    layer = tensorflow.keras.layers.Layer
+    opened = getattr(layer, _OPENS, None)
+    if opened is None:
+        yield list
+        return
+    calls: dict[str, tuple[tuple[str, ...], str]] = {}
+    around: list[str] = []
+
+    @contextmanager
+    def noting(self: Any) -> Iterator[object]:  # noqa: ANN401
+        around.append(self.name)
+        try:
+            with opened(self) as scope:
+                if not tensorflow.executing_eagerly():
+                    calls.setdefault(tensorflow.get_current_name_scope(), (tuple(around), type(self).__name__))
+                yield scope
+        finally:
+            around.pop()
+
+    setattr(layer, _OPENS, noting)
+    try:
+        yield lambda: layer_calls(calls)
+    finally:
+        setattr(layer, _OPENS, opened)
+
+
+def layer_calls(calls: dict[str, tuple[tuple[str, ...], str]]) -> list[dict[str, object]]:
+    """Layers as run.json has them from their scopes, each with the names of the layers around it and its type.
+
+    A layer goes by its place in the model, without the model's own name unless two models share a place. It has one
+    place however often it is called.
+    """
+    short = {around: "/".join(around[1:] or around) for around, _ in calls.values()}
+    shared = {name for name in short.values() if list(short.values()).count(name) > 1}
+    names = {around: "/".join(around) if name in shared else name for around, name in short.items()}
+    numbers = {around: number for number, around in enumerate(names)}
+    return [
+        {"scope": scope, "name": names[around], "type": kind, "place": numbers[around]}
+        for scope, (around, kind) in calls.items()
+        if scope
+    ]
+
+
+# What the TensorFlow runner runs: a model of Keras applications, or the user's own function.
+#
+# TensorFlow is imported when a run starts, so that this module can be read without it.
+
+KERAS = "keras/"
+"""What names of the zoo begin with that are of Keras applications."""
+_FP32, _HALVES = "fp32", {"fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
+_LEARNING_RATE = 0.01
+
+
+def import_tensorflow(*, device: str) -> Any:  # noqa: ANN401 (TensorFlow is not installed everywhere)
+    """The module tensorflow, which sees no GPU where the device is `cpu`; RunnerError where it is not installed."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    try:
+        import tensorflow as tf  # noqa: PLC0415 (heavy, and wanted only when a run starts)
+    except ImportError as error:
+        raise RunnerError("TensorFlow is not installed: pip install tensorflow") from error
+    return tf
+
+
+def device_of(tf: Any, requested: str) -> str:  # noqa: ANN401
+    """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
+    available = bool(tf.config.list_physical_devices("GPU"))
+    if requested == "cuda" and not available:
+        raise RunnerError("TensorFlow sees no GPU here: choose --device cpu")
+    if requested == "cpu" and available:
+        raise RunnerError(
+            "TensorFlow was imported before and sees a GPU: set CUDA_VISIBLE_DEVICES=-1 to run on the CPU"
+        )
+    return "cuda" if available and requested == "auto" else requested.replace("auto", "cpu")
+
+
+def keras_step(
+    tf: Any,  # noqa: ANN401
+    name: str,
+    *,
+    mode: str,
+    batch: int,
+    precision: str,
+    compiled: bool,
+) -> tuple[Callable[[], object], StepInputs]:
+    """A step of the model of Keras applications, and what it computes on: random weights and inputs.
+
+    `compiled` by XLA, as one program.
+    """
+    build = getattr(tf.keras.applications, name, None)
+    if not (callable(build) and name[:1].isupper()):
+        models = sorted(n for n in dir(tf.keras.applications) if n[:1].isupper())
+        raise RunnerError(f"Keras applications have no {name}: choose of {', '.join(models)}")
+    if precision in _HALVES:
+        tf.keras.mixed_precision.set_global_policy(_HALVES[precision])
+    elif precision != _FP32:
+        raise RunnerError(f"{precision} is no precision of Keras models: choose fp32, fp16 or bf16")
+    model = build(weights=None)
+    images = tf.random.normal([batch, *model.input_shape[1:]])
+    run = (_training if mode == "training" else _inference)(tf, model, images)
+    function: Callable[[], object] = tf.function(run, jit_compile=compiled)
+    return function, StepInputs(images, {w.path: w for w in model.weights})
+
+
+def _inference(_tf: Any, model: Any, images: Any) -> Callable[[], object]:  # noqa: ANN401
+    return lambda: model(images, training=False)
+
+
+def _training(tf: Any, model: Any, images: Any) -> Callable[[], object]:  # noqa: ANN401
+    classes = model.output_shape[-1]
+    labels = tf.random.uniform([images.shape[0]], maxval=classes, dtype=tf.int32)
+    loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
+    optimizer = tf.keras.optimizers.SGD(_LEARNING_RATE)
+    optimizer.build(model.trainable_variables)
+
+    def step() -> object:
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(images, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
+
 
 _FRAMEWORK = "tensorflow"
 _AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # else cuDNN may be given another algorithm in every run

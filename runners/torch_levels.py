@@ -16,36 +16,113 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import level_process
-from xsp_runners.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
-from xsp_runners.level_process import outputs_of, shape_of
-from xsp_runners.nvtx_calls import nvtx_calls
-from xsp_runners.observed import Observed
-from xsp_runners.own_workload import run_script, zoo_name
+from xsp_runners.frameworks.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
+from xsp_runners.frameworks.torch_workload import (
+    CUBLAS_WORKSPACE,
+    apply_settings,
+    device_of,
+    import_torch,
+    in_force,
+    own_work,
+    serialise,
+    zoo_work,
+)
 from xsp_runners.run_folder import RunnerError, put
+from xsp_runners.sets import level_process
+from xsp_runners.sets.level_process import outputs_of, run_script, shape_of, zoo_name
+from xsp_runners.sets.observed import Observed
 from xsp_runners.steps import AllStepsDone
-from xsp_runners.torch_devices import waits_for_all
-from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, write_trace
-from xsp_runners.torch_ranges import StepRanges, module_ranges
-from xsp_runners.torch_recorded import check_kernels
-from xsp_runners.torch_settings import CUBLAS_WORKSPACE, apply_settings, in_force
-from xsp_runners.torch_waiting import waiting_layers
-from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
+from xsp_runners.tools.nvtx_ranges import StepRanges, module_ranges, nvtx_calls
+from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, check_kernels, write_trace
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from xsp_runners.frameworks.torch_workload import TorchWorkload
     from xsp_runners.outputs import Outputs
-    from xsp_runners.torch_workload import TorchWorkload
 
-__all__ = ["main", "measure", "recorded_capture"]
+__all__ = ["main", "measure", "recorded_capture", "waiting_layers", "waits_for_all"]
+
+
+def waits_for_all(torch: Any) -> Callable[[], None]:  # noqa: ANN401 (torch's types are not known without it)
+    """A function that waits for every GPU in use by this process, whichever is the current one."""
+    cuda = torch.cuda
+
+    def wait() -> None:
+        cuda.synchronize()
+        count = cuda.device_count()
+        if count > 1:
+            current = cuda.current_device()
+            for device in range(count):
+                if device != current and _in_use(torch, device):
+                    cuda.synchronize(device)
+
+    return wait
+
+
+def _in_use(torch: Any, device: int) -> bool:  # noqa: ANN401
+    """Whether this process has a context there; where torch does not tell, whether it holds memory."""
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)  # noqa: SLF001 (no public name)
+    if has_context is not None:
+        try:
+            return bool(has_context(device))
+        except RuntimeError:  # a torch for the CPU has the name alone
+            pass
+    return bool(torch.cuda.memory_reserved(device))
+
+
+# Has every layer's row hold its own work on the GPU, by waiting for the device around each module's call.
+#
+# A profiler's row of a module is the frame of `Module.__call__`. What runs on the device when a module is called is
+# its
+# parent's (attention between two projections, a sum of residuals), so it is waited for before that frame begins; what
+# the module launched is waited for in a forward hook, which is called inside of it.
+
+
+class _WaitingCall:
+    """`Module.__call__` after a wait. Profilers ask it for the code by which they know a module's frame."""
+
+    def __init__(self, call: Any, wait: Callable[[], None]) -> None:  # noqa: ANN401
+        self._call = call
+        self._wait = wait
+        self.__code__ = call.__code__
+
+    def __get__(self, module: object, _owner: object = None) -> Any:  # noqa: ANN401
+        return self if module is None else MethodType(self, module)
+
+    def __call__(self, module: object, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        self._wait()
+        return self._call(module, *args, **options)
+
+
+@contextmanager
+def waiting_layers(torch: Any) -> Iterator[None]:  # noqa: ANN401 (torch's types are not known without it)
+    """Every module, whoever made it, begins and ends with nothing left to do on the device.
+
+    While a program captures a graph or compiles, nothing waits: the one may not, the other would record it.
+    """
+
+    def wait(*_: object) -> None:
+        if not torch.compiler.is_compiling() and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+    module = torch.nn.Module
+    call = module.__call__
+    module.__call__ = _WaitingCall(call, wait)
+    hook = torch.nn.modules.module.register_module_forward_hook(wait)
+    try:
+        yield
+    finally:
+        hook.remove()
+        module.__call__ = call
 
 
 @dataclass(frozen=True)

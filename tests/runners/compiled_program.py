@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from xsp_runners.compiled_code import COMPILED_CODE, CompiledCode
-from xsp_runners.torch_convolutional import ResNet
+from xsp_runners.frameworks.compiled_code import COMPILED_CODE, CompiledCode
 from xsp_runners.torch_profiler import capture
-from xsp_runners.torch_transformers import Bert, Gpt
-from xsp_runners.torch_zoo import Mlp
+from xsp_runners.zoo.convolutional import ResNet
+from xsp_runners.zoo.networks import Bert, Gpt
+from xsp_runners.zoo.small_networks import Mlp
 
 _CASES = (("resnet", False), ("resnet", True), ("bert", False), ("gpt", True))  # model, and whether it trains
 

@@ -21,9 +21,7 @@ from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_runners import nvml as runner
-from xsp_runners import nvml_readers
-from xsp_runners.nvml_readers import NvmlReader, cuda_ordinals, reasons_of
-from xsp_runners.nvml_smi import SmiReader
+from xsp_runners.nvml import NvmlReader, SmiReader, cuda_ordinals, reasons_of
 from xsp_runners.run_folder import RunnerError
 
 if TYPE_CHECKING:
@@ -75,7 +73,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
     """The clock of a sampler in this process, whose handlers of signals it takes away again."""
     stand_in = _Clock()
     monkeypatch.setattr(runner, "time", stand_in)
-    monkeypatch.setattr(nvml_readers, "time", stand_in)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield stand_in
     for number, handler in handlers.items():

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import gpu_state, torch_levels
-from xsp_runners.gpu_state import GpuStates
-from xsp_runners.observed import Observed
-from xsp_runners.progress import Progress
+from xsp_runners import torch_levels
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.torch_devices import waits_for_all
+from xsp_runners.sets import observed as observed_module
+from xsp_runners.sets.observed import GpuStates, Observed, Progress
+from xsp_runners.torch_levels import waits_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +63,7 @@ def _observed(clock: _Clock, events: list[str], **options: Any) -> Observed:  # 
 @pytest.fixture(name="reader")
 def fixture_reader(monkeypatch: pytest.MonkeyPatch) -> _Reader:
     reader = _Reader()
-    monkeypatch.setattr(gpu_state, "open_reader", lambda: reader)
+    monkeypatch.setattr(observed_module, "open_reader", lambda: reader)
     return reader
 
 
@@ -127,7 +126,7 @@ def test_a_driver_that_does_not_answer_is_asked_once_and_ends_nothing(
         calls.append(1)
         raise error
 
-    monkeypatch.setattr(gpu_state, "open_reader", refuse)
+    monkeypatch.setattr(observed_module, "open_reader", refuse)
     states = GpuStates()
     assert (states.now(), states.now(), len(calls)) == ([], [], 1)
     states.close()

@@ -11,7 +11,7 @@ import pytest
 
 from xsp_runners import system_samples
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.side_cars import add_system_samples, sample_beside
+from xsp_runners.sets.collection import add_system_samples, sample_beside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.torch_recorded import Recorded, check_kernels, count_recorded
+from xsp_runners.torch_profiler import Recorded, check_kernels, count_recorded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.synth_xplane import Profile
-from xsp_runners.observed import Observed
-from xsp_runners.outputs import Outputs
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import (
+from xsp_runners.frameworks.xplane_levels import (
+    Session,
     XplaneWorkload,
     capture_run,
     facts_of,
     prepare_environment,
     run_steps,
+    write_profile,
     write_recorded,
 )
-from xsp_runners.xplane_session import Session, write_profile
+from xsp_runners.outputs import Outputs
+from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets.observed import Observed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import zoo
+from xsp_runners.frameworks.torch_workload import zoo_work
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.torch_sources import build
-from xsp_runners.torch_workload import zoo_work
+from xsp_runners.zoo.models import build
+from xsp_runners.zoo.models import models as zoo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_runners.zoo import ZooModel
+    from xsp_runners.zoo.models import ZooModel
 
 _OURS = [model for model in zoo.models().values() if any(source.library == "own" for source in model.sources)]
 _SMALL = {"tensor": (3, 32, 32), "tokens": (8,)}
