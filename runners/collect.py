@@ -11,8 +11,9 @@ import argparse
 import runpy
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
@@ -21,19 +22,12 @@ from xsp_runners.run_folder import LIKELY, RunnerError, put_json
 from xsp_runners.sets.collection import CHOICES, Collection, note_system
 from xsp_runners.sets.level_process import RECORDING, add_options, check_options, zoo_name
 from xsp_runners.sets.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, plan_runs
-from xsp_runners.sets.processes import to_its_end
+from xsp_runners.sets.processes import PlannedRun, to_its_end
 from xsp_runners.sets.sweep import SWEEP, batch_sizes_of, run_sweep
-from xsp_runners.sets.target import ASSUMED, probe
+from xsp_runners.sets.target import ASSUMED, Target, probe
 from xsp_runners.sets.tool_runs import check_tools, counter_plan
-from xsp_runners.tools.tool import Parser, answer
+from xsp_runners.tools.programs import Parser, answer
 from xsp_runners.zoo.models import find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
-
-    from xsp_runners.sets.processes import PlannedRun
-    from xsp_runners.sets.target import Target
 
 __all__ = ["main"]
 
@@ -74,10 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     tools.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters", metavar="GROUPS")
     tools.add_argument("--power", choices=CHOICES, default="auto", help="sample power beside runs on a GPU")
     tools.add_argument(
-        "--system",
-        choices=CHOICES,
-        default="auto",
-        help="sample processors, memory, network and disks beside runs",
+        "--system", choices=CHOICES, default="auto", help="sample processors, memory, network and disks beside runs"
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")

@@ -19,10 +19,12 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
@@ -38,13 +40,9 @@ from xsp_runners.tools.cupti_activities import (
     record_of,
 )
 from xsp_runners.tools.nvtx_ranges import STEP, NvtxCalls, providing
-from xsp_runners.tools.tool import Parser, answer
+from xsp_runners.tools.programs import Parser, add_program, answer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
-
-__all__ = ["GRAPHS", "NAME", "PROBLEM", "Recorder", "main", "record", "wrapped_command"]
+__all__ = ["NAME", "PROBLEM", "Recorder", "main", "record", "wrapped_command"]
 
 NAME = "cupti.jsonl"
 """The file of a recording under way; `.parquet` in the end where pyarrow is installed."""
@@ -187,7 +185,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 (as in `begin`)
             self._not_recorded(error)
 
-    def _buffer_callback(self, cupti: Any) -> Callable[[Sequence[Any]], None]:  # noqa: ANN401
+    def _buffer_callback(self, cupti: Any) -> Callable[[Sequence[Any]], None]:
         """What CUPTI calls with the records of a full buffer; they are its own again afterwards, so they are copied."""
         kinds = {int(cupti.ActivityKind[name]): name for name in FIELDS if name in cupti.ActivityKind.__members__}
         domains = {"RUNTIME": cupti.CallbackDomain.RUNTIME_API, "DRIVER": cupti.CallbackDomain.DRIVER_API}
@@ -289,9 +287,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: that of the program, or 2 where nothing could be recorded.",
     )
     parser.add_argument("--graph", choices=GRAPHS, default="node", help="record a CUDA graph's kernels, or its launch")
-    parser.add_argument("--dry-run", action="store_true", help="print the command and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the recording")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- FILE ARGS", help="or -- -m MODULE ARGS")
+    add_program(parser, program="-- FILE ARGS", what="or -- -m MODULE ARGS")
     return parser
 
 

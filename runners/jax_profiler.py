@@ -17,39 +17,23 @@ JAX is imported when a capture starts, so that this module can be read without i
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import runpy
 import sys
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.frameworks.xplane_levels import (
-    LEVELS,
-    Level,
-    XplaneWorkload,
-    capture_run,
-    facts_of,
-    prepare_environment,
-    run_steps,
-    session_of,
-    write_recorded,
-)
+from xsp_runners.frameworks.xplane_levels import Session, XplaneWorkload, capture_run, prepare_environment, run_level
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets import level_process
-from xsp_runners.sets.level_process import own_step, zoo_name
-from xsp_runners.sets.observed import Observed
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.frameworks.xplane_levels import Session
+from xsp_runners.sets.level_process import LEVELS, Level, own_step, zoo_name
 
 __all__ = ["RunnerError", "capture", "layers_of", "main", "measure"]
 
@@ -92,7 +76,7 @@ _PRECISIONS = ("fp32", "fp16", "bf16")
 class _Profiler:
     """JAX with its profiler; a Tool."""
 
-    def __init__(self, jax: Any, level: Level, *, on_gpu: bool) -> None:  # noqa: ANN401
+    def __init__(self, jax: Any, level: Level, *, on_gpu: bool) -> None:
         self._jax = jax
         self._level = level
         self._on_gpu = on_gpu
@@ -122,31 +106,24 @@ class _Profiler:
 
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its profile, and says what is known of the run."""
-    level = LEVELS[args.level]
     prepare_environment(args, "JAX")
     if args.precision not in _PRECISIONS:
         raise RunnerError(f"{args.precision} is no precision of JAX models: choose {', '.join(_PRECISIONS)}")
     jax = _import_jax(args.device, threads=args.threads, autotune=args.settings == "own")
     on_gpu = _device(jax, args.device) == "cuda"
-    if args.level == "MLG-serialised" and not on_gpu:
-        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
-    work = None if args.script else _work(args, "cuda" if on_gpu else "cpu")
-    session = session_of(args, _Profiler(jax, level, on_gpu=on_gpu))
-    observed = Observed(args, on_gpu, session.tool.synchronize, lambda: _in_force(jax, args))
-    outputs = level_process.outputs_of(args)
-    run_steps(args, session, work, outputs, observed)
-    cleaned = write_recorded(session, args, on_gpu=on_gpu)
-    return {
-        **facts_of(session, args, work, on_gpu=on_gpu),
-        **outputs.facts,
-        **_own_facts(jax),
-        "execution": "xla" if work and zoo_name(args.workload) else None,
-        **observed.facts,
-        **({"layers": layers_of(cleaned.operations)} if cleaned else {}),
-    }
+    device = "cuda" if on_gpu else "cpu"
+    facts, cleaned = run_level(
+        args,
+        _Profiler(jax, LEVELS[args.level], on_gpu=on_gpu),
+        lambda: _work(args, device),
+        on_gpu=on_gpu,
+        settings=lambda: _in_force(jax, args),
+        own_facts={**_own_facts(jax), "execution": "xla" if args.workload and zoo_name(args.workload) else None},
+    )
+    return {**facts, **({"layers": layers_of(cleaned.operations)} if cleaned else {})}
 
 
-def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:
     return {
         "set_by": "program" if args.settings == "own" else "xsp",
         "seed": args.seed,
@@ -159,7 +136,7 @@ def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa:
     }
 
 
-def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any:  # noqa: ANN401 (JAX is not installed everywhere)
+def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any:
     """The module jax, which sees only the CPU where that is the device; RunnerError where it is not installed."""
     flags = os.environ.get(_FLAGS, "")
     if _NO_AUTOTUNE.partition("=")[0] not in flags and device != "cpu" and not autotune:
@@ -178,7 +155,7 @@ def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any
     return jax
 
 
-def _device(jax: Any, requested: str) -> str:  # noqa: ANN401
+def _device(jax: Any, requested: str) -> str:
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = jax.default_backend() == "gpu"
     if requested == "cuda" and not available:
@@ -188,7 +165,7 @@ def _device(jax: Any, requested: str) -> str:  # noqa: ANN401
     return "cuda" if available else "cpu"
 
 
-def _own_facts(jax: Any) -> dict[str, object]:  # noqa: ANN401
+def _own_facts(jax: Any) -> dict[str, object]:
     return {
         "framework": {"name": _FRAMEWORK, "version": str(jax.__version__)},
         "device": {"name": str(jax.devices()[0].device_kind)},

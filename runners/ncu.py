@@ -15,19 +15,28 @@ import re
 import runpy
 import shlex
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError, make_room
 from xsp_runners.tools.counter_lists import Architecture, architecture_of, default_groups, groups_of
-from xsp_runners.tools.tool import Parser, answer, find_gpu, find_tool, output_of, program_of, run, version_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from xsp_runners.tools.programs import (
+    Parser,
+    add_program,
+    answer,
+    exit_status,
+    find_gpu,
+    find_tool,
+    output_of,
+    program_of,
+    run,
+    text_of,
+    version_of,
+)
 
 __all__ = [
     "LOG",
@@ -146,8 +155,6 @@ def is_refusal(sentence: str) -> bool:
     return any(reason in sentence for reason in _REFUSALS)
 
 
-# Whether this process may read the GPU's counters, found out before anything runs under ncu.
-
 _DRIVER = Path("/proc/driver/nvidia/params")
 _PROCESS = Path("/proc/self/status")
 _ADMINISTRATORS_ONLY = re.compile(r"(?m)^RmProfilingAdminOnly:\s*1\s*$")
@@ -157,22 +164,14 @@ _SYS_ADMIN = 21  # CAP_SYS_ADMIN, which root in a container does not have
 
 def refusal(driver: Path = _DRIVER, process: Path = _PROCESS) -> str | None:
     """Why counters may not be read here, by what the driver and the kernel say; None where they may, or say nothing."""
-    if not _ADMINISTRATORS_ONLY.search(_proc_text(driver)):
+    if not _ADMINISTRATORS_ONLY.search(text_of(driver)):
         return None
-    held = _CAPABILITIES.search(_proc_text(process))
+    held = _CAPABILITIES.search(text_of(process))
     return NO_PERMISSION if held and not int(held[1], 16) >> _SYS_ADMIN & 1 else None
-
-
-def _proc_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 LOG = "counters.csv"
 """The file that a group leaves in its folder."""
-_USER_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def ready(chosen: str | None, requested: Plan) -> Ncu:
 
 def counters_file(log: Path, status: int, target: Sequence[str]) -> Path:
     """The file with counters that ncu left; RunnerError with its reason where it left none."""
-    text = _text(log)
+    text = text_of(log)
     rows = any(line.startswith('"0",') for line in text.splitlines())
     problem = problem_in(text)
     if problem and not rows:
@@ -234,14 +233,7 @@ def counters_file(log: Path, status: int, target: Sequence[str]) -> Path:
 
 def problem_of(log: Path) -> str | None:
     """What ncu says in its log went wrong."""
-    return problem_in(_text(log))
-
-
-def _text(log: Path) -> str:
-    try:
-        return log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return problem_in(text_of(log))
 
 
 def record(
@@ -258,11 +250,7 @@ def record(
     logs = []
     for name, metrics in requested.groups.items():
         log = out / name / LOG
-        try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.unlink(missing_ok=True)
-        except OSError as error:
-            raise RunnerError(f"the run cannot be written to {log.parent}: {error.strerror}") from error
+        make_room(log.parent, [log])
         command = profile_command(target, log, metrics, ncu=ncu, ranges=ranges, capture=capture)
         logs.append(counters_file(log, start(command), target))
     return logs
@@ -286,9 +274,7 @@ def _parser() -> argparse.ArgumentParser:
         "--capture", choices=("none", "cudaProfilerApi"), default="none", help="count between its calls"
     )
     parser.add_argument("--ncu", help=f"the ncu to use; else ${VARIABLE}, else the first on the PATH")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; each group gets a folder in it")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    add_program(parser, out="folder; each group gets a folder in it")
     return parser
 
 
@@ -323,13 +309,7 @@ def _main(args: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 when every group was counted, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"ncu: {error}", file=sys.stderr)
-        return _USER_ERROR
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as shells have it
+    return exit_status("ncu", lambda: _main(args))
 
 
 if __name__ == "__main__":

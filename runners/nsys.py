@@ -15,24 +15,31 @@ import runpy
 import shlex
 import sqlite3
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.tools.tool import Parser, answer, find_tool, output_of, program_of, run, version_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from xsp_runners.run_folder import RunnerError, make_room
+from xsp_runners.tools.programs import (
+    Parser,
+    add_program,
+    answer,
+    exit_status,
+    find_tool,
+    locate_or,
+    output_of,
+    program_of,
+    run,
+    version_of,
+)
 
 __all__ = [
     "ASSUMED",
-    "CAPTURES",
-    "GRAPHS",
     "NAME",
     "VARIABLE",
     "Nsys",
@@ -153,7 +160,6 @@ def export_command(report: Path, *, nsys: Nsys = ASSUMED) -> list[str]:
 
 
 _FAILED = 1
-_USER_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -203,36 +209,14 @@ def kernel_count(database: Path) -> int | None:
 
 
 def record(
-    target: Sequence[str],
-    out: Path,
-    *,
-    nsys: Nsys,
-    start: Callable[[list[str]], int] = run,
-    on_gpu: bool = True,
-    graph: str = "node",
-    memory: bool = False,
-    capture: str = "none",
-    operators: bool = False,
-    os_calls: bool = False,
+    target: Sequence[str], out: Path, *, nsys: Nsys, start: Callable[[list[str]], int] = run, **what: Any
 ) -> Recorded:
-    """Runs `target` under nsys into the folder `out` and exports; RunnerError where the program failed."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for suffix in (".nsys-rep", ".qdstrm", ".sqlite"):  # so that an earlier run's is not taken for this one's
-            (out / f"{NAME}{suffix}").unlink(missing_ok=True)
-    except OSError as error:
-        raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
-    command = profile_command(
-        target,
-        out,
-        nsys=nsys,
-        on_gpu=on_gpu,
-        graph=graph,
-        memory=memory,
-        capture=capture,
-        operators=operators,
-        os_calls=os_calls,
-    )
+    """Runs `target` under nsys into the folder `out` and exports; RunnerError where the program failed.
+
+    `what` to record, as `profile_command` takes it.
+    """
+    make_room(out, [out / f"{NAME}{suffix}" for suffix in (".nsys-rep", ".qdstrm", ".sqlite")])
+    command = profile_command(target, out, nsys=nsys, **what)
     status = start(command)
     if status:
         raise RunnerError(f"the program under nsys ended with status {status}")
@@ -240,9 +224,9 @@ def record(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "nsys", description="Runs a program under Nsight Systems and exports what it recorded.", epilog=_EPILOG
-    )
+    what = "Runs a program under Nsight Systems and exports what it recorded."
+    epilog = "Exit status: 0 recorded and readable by XSP, 1 recorded but not exported, 2 not recorded."
+    parser = Parser("nsys", description=what, epilog=epilog)
     parser.add_argument(
         "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: NVTX ranges and system calls only"
     )
@@ -252,13 +236,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--operators", action="store_true", help="let nsys annotate PyTorch's operators")
     parser.add_argument("--os-calls", action="store_true", help="record calls of the operating system's runtime")
     parser.add_argument("--nsys", help=f"the nsys to use; else ${VARIABLE}, else the first on the PATH")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the recording")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    add_program(parser)
     return parser
-
-
-_EPILOG = "Exit status: 0 recorded and readable by XSP, 1 recorded but not exported, 2 not recorded."
 
 
 def _main(args: argparse.Namespace) -> int:
@@ -272,7 +251,8 @@ def _main(args: argparse.Namespace) -> int:
         "os_calls": args.os_calls,
     }
     if args.dry_run:
-        nsys = _nsys_or_assumed(args.nsys)
+        note = "nsys: {}; the commands are for one of 2022 or later"
+        nsys = locate_or(lambda: Nsys.locate(args.nsys), ASSUMED, note=note)
         answer(shlex.join(profile_command(target, args.out, nsys=nsys, **what)))
         answer(shlex.join(export_command(args.out / f"{NAME}.nsys-rep", nsys=nsys)))
         return 0
@@ -281,25 +261,10 @@ def _main(args: argparse.Namespace) -> int:
     return 0 if recorded.path is not None and recorded.format == "nsys_sqlite" else _FAILED
 
 
-def _nsys_or_assumed(chosen: str | None) -> Nsys:
-    """The nsys at hand; a dry run goes without one."""
-    try:
-        return Nsys.locate(chosen)
-    except RunnerError as error:
-        print(f"nsys: {error}; the commands are for one of 2022 or later", file=sys.stderr)
-        return ASSUMED
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 recorded, 1 recorded but not exported, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"nsys: {error}", file=sys.stderr)
-        return _USER_ERROR
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as shells have it
+    return exit_status("nsys", lambda: _main(args))
 
 
 if __name__ == "__main__":

@@ -16,37 +16,38 @@ import shlex
 import shutil
 import sqlite3
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.run_folder import RunnerError
+from xsp_runners.run_folder import RunnerError, make_room
 from xsp_runners.tools.counter_lists import chip_here, chip_of, groups_of_chip
-from xsp_runners.tools.tool import Parser, answer, find_tool, output_of, program_of, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from xsp_runners.tools.programs import (
+    Parser,
+    add_program,
+    answer,
+    exit_status,
+    find_tool,
+    locate_or,
+    output_of,
+    program_of,
+    run,
+)
 
 __all__ = [
     "ASSUMED",
-    "ENDINGS",
-    "NAME",
-    "VARIABLE",
     "Rocprof",
     "count",
-    "counted_kernels",
     "counter_command",
     "counter_groups",
     "files_in",
-    "forget",
     "main",
     "record",
-    "recorded_kernels",
     "trace_command",
 ]
 
@@ -92,12 +93,7 @@ ASSUMED = Rocprof("rocprofv3", frozenset({*_NEEDED, "--hip-runtime-trace", "--rc
 
 
 def trace_command(
-    target: Sequence[str],
-    out: Path,
-    *,
-    rocprof: Rocprof = ASSUMED,
-    output_format: str = "json",
-    hsa: bool = False,
+    target: Sequence[str], out: Path, *, rocprof: Rocprof = ASSUMED, output_format: str = "json", hsa: bool = False
 ) -> list[str]:
     """The command that runs `target` under rocprofv3 and writes `trace_PID_results.json` (or `.db`) into `out`.
 
@@ -112,12 +108,7 @@ def trace_command(
 
 
 def counter_command(
-    target: Sequence[str],
-    out: Path,
-    metrics: Sequence[str],
-    *,
-    rocprof: Rocprof = ASSUMED,
-    output_format: str = "json",
+    target: Sequence[str], out: Path, metrics: Sequence[str], *, rocprof: Rocprof = ASSUMED, output_format: str = "json"
 ) -> list[str]:
     """The command that counts `metrics` of every kernel of `target`, in one pass: rocprofv3 replays nothing.
 
@@ -134,8 +125,6 @@ def _output(out: Path, rocprof: Rocprof, output_format: str) -> list[str]:
         raise RunnerError(f"rocprofv3 takes what stands between % signs for something to fill in: rename {out}")
     return ["--output-format", output_format, "--output-directory", str(out), "--output-file", f"{NAME}_%pid%"]
 
-
-# Whether a file of rocprofv3 holds what was asked for: kernels, or counters of kernels.
 
 _PIECE_BYTES = 1 << 22
 
@@ -171,7 +160,6 @@ def _rows(file: Path, view: str) -> bool:
         return False
 
 
-_USER_ERROR = 2
 _NO_KERNELS = (
     "rocprofv3 recorded no kernel: did the program use the GPU (for PyTorch a ROCm build, and HIP_VISIBLE_DEVICES not"
     " empty), and did it end by itself?"
@@ -186,16 +174,6 @@ def files_in(out: Path) -> list[Path]:
     """What rocprofv3 left in the folder, a file a process, the largest first."""
     files = [file for ending in ENDINGS.values() for file in out.glob(f"{NAME}_*_results{ending}")]
     return sorted(files, key=lambda file: (-file.stat().st_size, file.name))
-
-
-def forget(out: Path) -> None:
-    """Takes away what an earlier run left, so that it is not taken for this one's; RunnerError where that fails."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for file in files_in(out):
-            file.unlink()
-    except OSError as error:
-        raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
 
 
 def files_with_kernels(out: Path, status: int, target: Sequence[str], *, counters: bool = False) -> list[Path]:
@@ -219,7 +197,7 @@ def record(
     hsa: bool = False,
 ) -> list[Path]:
     """Runs `target` under rocprofv3 into the folder `out`; the files it left. RunnerError where it recorded nothing."""
-    forget(out)
+    make_room(out, files_in(out))
     status = start(trace_command(target, out, rocprof=rocprof, output_format=output_format, hsa=hsa))
     return files_with_kernels(out, status, target)
 
@@ -236,7 +214,7 @@ def count(
     """Runs `target` once for each group, into a folder each; RunnerError at the first that could not be counted."""
     files = []
     for group, metrics in groups.items():
-        forget(out / group)
+        make_room(out / group, files_in(out / group))
         command = counter_command(target, out / group, metrics, rocprof=rocprof, output_format=output_format)
         files += files_with_kernels(out / group, start(command), target, counters=True)
     return files
@@ -257,18 +235,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--groups", default="", help="with --counters: comma-separated; default all of the chip")
     parser.add_argument("--chip", help="with --counters: as gfx942 or MI300X; default: the GPU of this machine")
     parser.add_argument("--rocprofv3", help=f"the one to use; else ${VARIABLE}, the first on the PATH, or ROCm's own")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the files")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    add_program(parser, out="folder for the files")
     return parser
 
 
 def _commands(args: argparse.Namespace, target: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    try:
-        rocprof = Rocprof.locate(args.rocprofv3)
-    except RunnerError as error:
-        print(f"rocprof: {error}; the commands are for one of ROCm 6.4 or later", file=sys.stderr)
-        rocprof = ASSUMED
+    note = "rocprof: {}; the commands are for one of ROCm 6.4 or later"
+    rocprof = locate_or(lambda: Rocprof.locate(args.rocprofv3), ASSUMED, note=note)
     how = {"rocprof": rocprof, "output_format": args.output_format}
     if not args.counters:
         return [trace_command(target, args.out, hsa=args.hsa, **how)]
@@ -296,13 +269,7 @@ def _main(args: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 recorded, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"rocprof: {error}", file=sys.stderr)
-        return _USER_ERROR
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as shells have it
+    return exit_status("rocprof", lambda: _main(args))
 
 
 if __name__ == "__main__":

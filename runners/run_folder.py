@@ -8,11 +8,9 @@ from __future__ import annotations
 import errno
 import json
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Any
 
 __all__ = [
     "CERTAIN",
@@ -26,6 +24,7 @@ __all__ = [
     "device_memory",
     "error_of",
     "is_complete",
+    "make_room",
     "memory_is_full",
     "public_options",
     "put",
@@ -93,6 +92,16 @@ def put_error(
             **{key: value for key, value in optional.items() if value is not None},
         },
     )
+
+
+def make_room(folder: Path, files: Iterable[Path] = ()) -> None:
+    """Makes the folder, and takes away what an earlier run left, so that it is not taken for this one's."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunnerError(f"the run cannot be written to {folder}: {error.strerror}") from error
 
 
 def clear(folder: Path) -> None:

@@ -15,58 +15,31 @@ TensorFlow is imported when a capture starts, so that this module can be read wi
 
 from __future__ import annotations
 
+import argparse
 import os
 import runpy
 import sys
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.frameworks.xplane_levels import (
-    LEVELS,
-    Level,
-    XplaneWorkload,
-    capture_run,
-    facts_of,
-    prepare_environment,
-    run_steps,
-    session_of,
-    write_recorded,
-)
+from xsp_runners.frameworks.xplane_levels import Session, XplaneWorkload, capture_run, prepare_environment, run_level
 from xsp_runners.outputs import StepInputs
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets import level_process
-from xsp_runners.sets.level_process import own_step, zoo_name
-from xsp_runners.sets.observed import Observed
+from xsp_runners.sets.level_process import LEVELS, Level, own_step, zoo_name
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.frameworks.xplane_levels import Session
-
-__all__ = [
-    "KERAS",
-    "RunnerError",
-    "capture",
-    "device_of",
-    "import_tensorflow",
-    "keras_step",
-    "layer_calls",
-    "main",
-    "measure",
-    "noted_layers",
-]
+__all__ = ["RunnerError", "capture", "layer_calls", "main", "measure"]
 
 _OPENS = "_open_name_scope"  # of keras.layers.Layer: what it enters around its call
 
 
 @contextmanager
-def noted_layers(tensorflow: Any) -> Iterator[Callable[[], list[dict[str, object]]]]:  # noqa: ANN401
+def noted_layers(tensorflow: Any) -> Iterator[Callable[[], list[dict[str, object]]]]:
     """Gives the layers called in graphs traced inside, as run.json has them; none where this Keras does not tell."""
     layer = tensorflow.keras.layers.Layer
     opened = getattr(layer, _OPENS, None)
@@ -77,7 +50,7 @@ def noted_layers(tensorflow: Any) -> Iterator[Callable[[], list[dict[str, object
     around: list[str] = []
 
     @contextmanager
-    def noting(self: Any) -> Iterator[object]:  # noqa: ANN401
+    def noting(self: Any) -> Iterator[object]:
         around.append(self.name)
         try:
             with opened(self) as scope:
@@ -121,7 +94,7 @@ _FP32, _HALVES = "fp32", {"fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
 _LEARNING_RATE = 0.01
 
 
-def import_tensorflow(*, device: str) -> Any:  # noqa: ANN401 (TensorFlow is not installed everywhere)
+def import_tensorflow(*, device: str) -> Any:
     """The module tensorflow, which sees no GPU where the device is `cpu`; RunnerError where it is not installed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if device == "cpu":
@@ -133,7 +106,7 @@ def import_tensorflow(*, device: str) -> Any:  # noqa: ANN401 (TensorFlow is not
     return tf
 
 
-def device_of(tf: Any, requested: str) -> str:  # noqa: ANN401
+def device_of(tf: Any, requested: str) -> str:
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = bool(tf.config.list_physical_devices("GPU"))
     if requested == "cuda" and not available:
@@ -146,13 +119,7 @@ def device_of(tf: Any, requested: str) -> str:  # noqa: ANN401
 
 
 def keras_step(
-    tf: Any,  # noqa: ANN401
-    name: str,
-    *,
-    mode: str,
-    batch: int,
-    precision: str,
-    compiled: bool,
+    tf: Any, name: str, *, mode: str, batch: int, precision: str, compiled: bool
 ) -> tuple[Callable[[], object], StepInputs]:
     """A step of the model of Keras applications, and what it computes on: random weights and inputs.
 
@@ -173,11 +140,11 @@ def keras_step(
     return function, StepInputs(images, {w.path: w for w in model.weights})
 
 
-def _inference(_tf: Any, model: Any, images: Any) -> Callable[[], object]:  # noqa: ANN401
+def _inference(_tf: Any, model: Any, images: Any) -> Callable[[], object]:
     return lambda: model(images, training=False)
 
 
-def _training(tf: Any, model: Any, images: Any) -> Callable[[], object]:  # noqa: ANN401
+def _training(tf: Any, model: Any, images: Any) -> Callable[[], object]:
     classes = model.output_shape[-1]
     labels = tf.random.uniform([images.shape[0]], maxval=classes, dtype=tf.int32)
     loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
@@ -202,7 +169,7 @@ _ONE_AT_A_TIME = 1
 class _Profiler:
     """TensorFlow with its profiler; a Tool."""
 
-    def __init__(self, tf: Any, level: Level) -> None:  # noqa: ANN401
+    def __init__(self, tf: Any, level: Level) -> None:
         self._tf = tf
         self._level = level
 
@@ -227,51 +194,46 @@ class _Profiler:
 
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its profile, and says what is known of the run."""
-    level = LEVELS[args.level]
     prepare_environment(args, "TensorFlow")
     if args.settings == "reproducible":
         os.environ.setdefault(_AUTOTUNE, "0")
     tf = import_tensorflow(device=args.device)
     on_gpu = device_of(tf, args.device) == "cuda"
-    if args.level == "MLG-serialised" and not on_gpu:
-        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
     _apply_settings(tf, args)
-    work = None if args.script else _work(tf, args, "cuda" if on_gpu else "cpu")
-    session = session_of(args, _Profiler(tf, level))
-    observed = Observed(args, on_gpu, session.tool.synchronize, lambda: _in_force(tf, args))
-    outputs = level_process.outputs_of(args)
+    tool = _Profiler(tf, LEVELS[args.level])
+    device = "cuda" if on_gpu else "cpu"
+    own_facts = {**_own_facts(tf, on_gpu=on_gpu), "execution": _execution(args)}
     with noted_layers(tf) as layers:
-        run_steps(args, session, work, outputs, observed)
-    write_recorded(session, args, on_gpu=on_gpu)
-    return {
-        **facts_of(session, args, work, on_gpu=on_gpu),
-        **outputs.facts,
-        **_own_facts(tf, on_gpu=on_gpu),
-        "execution": _execution(args, work),
-        **observed.facts,
-        **({"layers": layers()} if session.profiled else {}),
-    }
+        facts, cleaned = run_level(
+            args,
+            tool,
+            lambda: _work(tf, args, device),
+            on_gpu=on_gpu,
+            settings=lambda: _in_force(tf, args),
+            own_facts=own_facts,
+        )
+    return {**facts, **({"layers": layers()} if cleaned else {})}
 
 
-def _own_facts(tf: Any, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
+def _own_facts(tf: Any, *, on_gpu: bool) -> dict[str, object]:
     return {"framework": {"name": _FRAMEWORK, "version": str(tf.__version__)}, "device": {"name": _device(tf, on_gpu)}}
 
 
-def _device(tf: Any, on_gpu: bool) -> str:  # noqa: ANN401, FBT001
+def _device(tf: Any, on_gpu: bool) -> str:  # noqa: FBT001
     if not on_gpu:
         return "cpu"
     details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
     return str(details.get("device_name", "GPU"))
 
 
-def _execution(args: argparse.Namespace, work: XplaneWorkload | None) -> str | None:
+def _execution(args: argparse.Namespace) -> str | None:
     """How the model of the zoo ran; null of work that is the user's own."""
-    if work is None or zoo_name(args.workload) is None:
+    if args.script or zoo_name(args.workload) is None:
         return None
     return "xla" if args.execution == "compile" else "graph"
 
 
-def _apply_settings(tf: Any, args: argparse.Namespace) -> None:  # noqa: ANN401
+def _apply_settings(tf: Any, args: argparse.Namespace) -> None:
     """Has operators run one after the other, in one order, so that layers can be told; and sets the seed asked for."""
     tf.config.threading.set_inter_op_parallelism_threads(_ONE_AT_A_TIME)
     if args.threads:
@@ -280,7 +242,7 @@ def _apply_settings(tf: Any, args: argparse.Namespace) -> None:  # noqa: ANN401
         tf.keras.utils.set_random_seed(args.seed)
 
 
-def _in_force(tf: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+def _in_force(tf: Any, args: argparse.Namespace) -> dict[str, object]:
     return {
         "set_by": "program" if args.settings == "own" else "xsp",
         "seed": args.seed,
@@ -292,7 +254,7 @@ def _in_force(tf: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: 
     }
 
 
-def _work(tf: Any, args: argparse.Namespace, device: str) -> XplaneWorkload:  # noqa: ANN401
+def _work(tf: Any, args: argparse.Namespace, device: str) -> XplaneWorkload:
     name = zoo_name(args.workload)
     if name is None:
         return XplaneWorkload(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
@@ -300,12 +262,7 @@ def _work(tf: Any, args: argparse.Namespace, device: str) -> XplaneWorkload:  # 
         raise RunnerError(f"TensorFlow's zoo has no {name}: its names are zoo:{KERAS}MobileNetV2 and the like")
     model = name.removeprefix(KERAS)
     step, step_inputs = keras_step(
-        tf,
-        model,
-        mode=args.mode,
-        batch=args.batch_size,
-        precision=args.precision,
-        compiled=args.execution == "compile",
+        tf, model, mode=args.mode, batch=args.batch_size, precision=args.precision, compiled=args.execution == "compile"
     )
     return XplaneWorkload(model, "image classification", step, step_inputs)
 

@@ -9,15 +9,17 @@ and settings. `xsp_runners.collect` runs several levels, each in a process of it
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import runpy
 import sys
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
@@ -25,6 +27,7 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 from xsp_runners.frameworks.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
 from xsp_runners.frameworks.torch_workload import (
     CUBLAS_WORKSPACE,
+    TorchWorkload,
     apply_settings,
     device_of,
     import_torch,
@@ -33,26 +36,18 @@ from xsp_runners.frameworks.torch_workload import (
     serialise,
     zoo_work,
 )
+from xsp_runners.outputs import Outputs
 from xsp_runners.run_folder import RunnerError, put
 from xsp_runners.sets import level_process
-from xsp_runners.sets.level_process import outputs_of, run_script, shape_of, zoo_name
-from xsp_runners.sets.observed import Observed
-from xsp_runners.steps import AllStepsDone
+from xsp_runners.sets.level_process import LEVELS, Level, outputs_of, run_script, shape_of, zoo_name
+from xsp_runners.sets.observed import Observed, ScriptSteps
 from xsp_runners.tools.nvtx_ranges import StepRanges, module_ranges, nvtx_calls
-from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, check_kernels, write_trace
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.frameworks.torch_workload import TorchWorkload
-    from xsp_runners.outputs import Outputs
+from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, check_kernels, new_profiler, write_trace
 
 __all__ = ["main", "measure", "recorded_capture", "waiting_layers", "waits_for_all"]
 
 
-def waits_for_all(torch: Any) -> Callable[[], None]:  # noqa: ANN401 (torch's types are not known without it)
+def waits_for_all(torch: Any) -> Callable[[], None]:
     """A function that waits for every GPU in use by this process, whichever is the current one."""
     cuda = torch.cuda
 
@@ -68,7 +63,7 @@ def waits_for_all(torch: Any) -> Callable[[], None]:  # noqa: ANN401 (torch's ty
     return wait
 
 
-def _in_use(torch: Any, device: int) -> bool:  # noqa: ANN401
+def _in_use(torch: Any, device: int) -> bool:
     """Whether this process has a context there; where torch does not tell, whether it holds memory."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)  # noqa: SLF001 (no public name)
     if has_context is not None:
@@ -90,21 +85,21 @@ def _in_use(torch: Any, device: int) -> bool:  # noqa: ANN401
 class _WaitingCall:
     """`Module.__call__` after a wait. Profilers ask it for the code by which they know a module's frame."""
 
-    def __init__(self, call: Any, wait: Callable[[], None]) -> None:  # noqa: ANN401
+    def __init__(self, call: Any, wait: Callable[[], None]) -> None:
         self._call = call
         self._wait = wait
         self.__code__ = call.__code__
 
-    def __get__(self, module: object, _owner: object = None) -> Any:  # noqa: ANN401
+    def __get__(self, module: object, _owner: object = None) -> Any:
         return self if module is None else MethodType(self, module)
 
-    def __call__(self, module: object, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def __call__(self, module: object, *args: Any, **options: Any) -> Any:
         self._wait()
         return self._call(module, *args, **options)
 
 
 @contextmanager
-def waiting_layers(torch: Any) -> Iterator[None]:  # noqa: ANN401 (torch's types are not known without it)
+def waiting_layers(torch: Any) -> Iterator[None]:
     """Every module, whoever made it, begins and ends with nothing left to do on the device.
 
     While a program captures a graph or compiles, nothing waits: the one may not, the other would record it.
@@ -123,46 +118,6 @@ def waiting_layers(torch: Any) -> Iterator[None]:  # noqa: ANN401 (torch's types
     finally:
         hook.remove()
         module.__call__ = call
-
-
-@dataclass(frozen=True)
-class _Level:
-    """What a level records beside step times."""
-
-    name: str  # as run.json has it
-    profiled: bool = False
-    detailed: bool = False  # shapes, device
-    blocking: bool = False  # each launch waits for its kernel
-
-
-_LEVELS = {
-    "M": _Level("M"),
-    "ML": _Level("ML", profiled=True),
-    "MLG": _Level("MLG", profiled=True, detailed=True),
-    "MLG-serialised": _Level("MLG", profiled=True, detailed=True, blocking=True),
-}
-
-
-@dataclass
-class _ScriptSteps:
-    """Steps that a script marks, timed by the session; warm-up is the first of them."""
-
-    session: Session
-    observed: Observed
-    batch_size: int | None = None
-    _warming: bool = False
-
-    def begin(self) -> None:
-        self._warming = self.observed.warming()
-        if not self._warming:
-            self.session.begin()
-
-    def end(self, batch_size: int | None) -> None:
-        self.batch_size = batch_size or self.batch_size
-        if self._warming:
-            self.observed.end_warmup_step()
-        elif self.session.close():
-            raise AllStepsDone
 
 
 @dataclass
@@ -188,7 +143,7 @@ class _ProfilerSteps:
 
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its trace, and says what is known of the run."""
-    level = _LEVELS[args.level]
+    level = LEVELS[args.level]
     if args.settings == "reproducible":
         os.environ.setdefault(*CUBLAS_WORKSPACE)
     torch = import_torch()
@@ -207,7 +162,11 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", compiled_code, capturing)
     observed.say_model(work.facts if work else {})
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
-    profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
+    profiler = None
+    if own:
+        kernels = level.detailed and on_gpu
+        profiler = new_profiler(torch, steps=args.steps, warmup=args.warmup, shapes=level.detailed, kernels=kernels)
+        profiler.record_steps = False  # its own last from one call of step() to the next
     with ExitStack() as around:
         marks: Ranges | None = _ProfilerSteps(torch, args.warmup) if profiler else marked
         if marked and not compiled:
@@ -235,7 +194,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "step_durations_ns": session.durations_ns,
         "files": files,
         **({"graph_captures": [CAPTURE]} if captured else {}),
-        "deepest_level": _deepest(level, on_gpu=on_gpu),
+        "deepest_level": level.deepest(profiled=level.profiled, on_gpu=on_gpu),
         **observed.facts,
         **(work.facts if work else {}),
         **outputs.facts,
@@ -244,12 +203,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _write_files(
-    torch: Any,  # noqa: ANN401
-    args: argparse.Namespace,
-    profiler: Any,  # noqa: ANN401
-    compiled_code: CompiledCode | None,
-    *,
-    with_kernels: bool,
+    torch: Any, args: argparse.Namespace, profiler: Any, compiled_code: CompiledCode | None, *, with_kernels: bool
 ) -> list[dict[str, str]]:
     """Writes what was recorded; the files as run.json lists them. RunnerError where kernels should be there."""
     files = []
@@ -264,7 +218,7 @@ def _write_files(
     return files
 
 
-def _is_on_gpu(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # noqa: ANN401
+def _is_on_gpu(torch: Any, args: argparse.Namespace, level: Level) -> bool:
     """Whether the run is on a GPU; RunnerError where the level, precision or execution cannot be had there."""
     if level.blocking and args.device != "cpu":
         serialise(torch)  # before anything asks CUDA for its devices
@@ -283,7 +237,7 @@ def _run(
 ) -> int | None:
     """Runs all steps; the batch size as far as anyone told it."""
     if work is None:
-        steps = _ScriptSteps(session, observed)
+        steps = ScriptSteps(observed, session.begin, lambda _: session.close())
         run_script(args.script, args.script_args, steps)
         return args.batch_size or steps.batch_size
     outputs.note_inputs(work.step_inputs)
@@ -313,19 +267,12 @@ def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable
     return both
 
 
-def _deepest(level: _Level, *, on_gpu: bool) -> str:
-    """What the run holds at the bottom: on the CPU operators stand in for kernels."""
-    if not level.profiled:
-        return "model"
-    return "kernel" if level.detailed and on_gpu else "operator"
-
-
-def _memory(torch: Any, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
+def _memory(torch: Any, *, on_gpu: bool) -> dict[str, object]:
     return {"peak_memory_bytes": int(torch.cuda.max_memory_allocated())} if on_gpu else {}
 
 
 def _work(
-    torch: Any,  # noqa: ANN401
+    torch: Any,
     args: argparse.Namespace,
     device: str,
     compiled_code: CompiledCode | None,
@@ -349,7 +296,7 @@ def _work(
 
 
 @contextmanager
-def recorded_capture(torch: Any, out: Path) -> Iterator[None]:  # noqa: ANN401
+def recorded_capture(torch: Any, out: Path) -> Iterator[None]:
     """Records how a graph is captured: its launches, with the operators and modules around them, but no kernels.
 
     The steps before, which a capture needs anyway, show which kernels each operator launches. They are not timed.
@@ -360,20 +307,6 @@ def recorded_capture(torch: Any, out: Path) -> Iterator[None]:  # noqa: ANN401
     with profiler:
         yield
     write_trace(profiler, out, CAPTURE)
-
-
-def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # noqa: ANN401
-    detailed = _LEVELS[args.level].detailed
-    kinds = torch.profiler.ProfilerActivity
-    profiler = torch.profiler.profile(
-        activities=[kinds.CPU, kinds.CUDA] if detailed and on_gpu else [kinds.CPU],
-        schedule=torch.profiler.schedule(wait=args.warmup - 1, warmup=1, active=args.steps, repeat=1),
-        record_shapes=detailed,
-        profile_memory=True,  # an instant an allocation, which M does not pay: it has no profiler
-        with_stack=True,  # module rows exist only with stacks
-    )
-    profiler.record_steps = False  # its own last from one call of step() to the next
-    return profiler
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

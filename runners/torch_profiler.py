@@ -24,20 +24,18 @@ import runpy
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
 from xsp_runners.frameworks.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
 from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
-from xsp_runners.tools.tool import Parser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+from xsp_runners.tools.programs import Parser, exit_status
 
 __all__ = [
     "CAPTURE",
@@ -50,6 +48,7 @@ __all__ = [
     "check_kernels",
     "count_recorded",
     "main",
+    "new_profiler",
     "without_private_data",
     "write_trace",
 ]
@@ -132,13 +131,13 @@ def count_recorded(trace: str) -> Recorded:
     return Recorded(kernels, len(categories) - kernels)
 
 
-def check_kernels(torch: Any, recorded: Recorded, environment: Mapping[str, str] = os.environ) -> None:  # noqa: ANN401
+def check_kernels(torch: Any, recorded: Recorded, environment: Mapping[str, str] = os.environ) -> None:
     """RunnerError with the likely causes where steps on a GPU were recorded and none of its kernels."""
     if not recorded.kernels:
         raise RunnerError(f"the profiler recorded no kernel of the GPU: {_cause(torch, recorded, environment)}")
 
 
-def _cause(torch: Any, recorded: Recorded, environment: Mapping[str, str]) -> str:  # noqa: ANN401
+def _cause(torch: Any, recorded: Recorded, environment: Mapping[str, str]) -> str:
     if not torch.cuda.max_memory_allocated():
         return (
             "the program took no memory on it, so it ran on the CPU. Are its model and inputs on the device that it is"
@@ -260,7 +259,7 @@ def capture(
     if serialised:
         serialise(torch)  # before anything asks CUDA for its devices
     on_gpu = device_of(torch, device) == "cuda"
-    profiler = _profiler(torch, steps=steps, warmup=warmup, on_gpu=on_gpu)
+    profiler = new_profiler(torch, steps=steps, warmup=warmup, shapes=True, kernels=on_gpu)
     session = Session(warmup, steps, profiler.step, torch.cuda.synchronize if on_gpu else _nothing)
     with profiler:
         session.begin()
@@ -292,27 +291,26 @@ def _nothing() -> None:
     pass
 
 
-def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # noqa: ANN401
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if on_gpu:
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
+def new_profiler(torch: Any, *, steps: int, warmup: int, shapes: bool, kernels: bool) -> Any:
+    """A profiler of that many steps after the warm-up: modules, operators and memory; shapes and kernels if asked."""
+    kinds = torch.profiler.ProfilerActivity
     return torch.profiler.profile(
-        activities=activities,
+        activities=[kinds.CPU, kinds.CUDA] if kernels else [kinds.CPU],
         schedule=torch.profiler.schedule(wait=warmup - 1, warmup=1, active=steps, repeat=1),
-        record_shapes=True,
-        profile_memory=True,
+        record_shapes=shapes,
+        profile_memory=True,  # an instant an allocation, which M does not pay: it has no profiler
         with_stack=True,  # module rows exist only with stacks
     )
 
 
-def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> Recorded:  # noqa: ANN401
+def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> Recorded:
     """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
     trace = _export_trace(profiler)
     _put_trace(trace, out, name, python_calls=python_calls)
     return count_recorded(trace)
 
 
-def _export_trace(profiler: Any) -> str:  # noqa: ANN401
+def _export_trace(profiler: Any) -> str:
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
@@ -330,7 +328,9 @@ def _put_trace(trace: str, out: Path, name: str, *, python_calls: bool) -> None:
     put(out / name, gzip.compress(cleaned.encode(), mtime=0))
 
 
-def _run_workload(args: argparse.Namespace) -> None:
+def _run_workload(args: argparse.Namespace) -> int:
+    if args.batch < 1:
+        raise RunnerError("--batch must be at least 1")
     torch = import_torch()
     if args.serialised:
         serialise(torch)
@@ -356,10 +356,11 @@ def _run_workload(args: argparse.Namespace) -> None:
         task=work.task,
         batch_size=args.batch,
     ) as session:
-        while True:
+        while not session.is_finished:
             work.step()
-            if session.step():
-                break
+            session.step()
+    print(args.out / RUN)
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -381,15 +382,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 when the run was written, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        if args.batch < 1:
-            raise RunnerError("--batch must be at least 1")  # noqa: TRY301 (one way out for every refusal)
-        _run_workload(args)
-    except RunnerError as error:
-        print(f"torch_profiler: {error}", file=sys.stderr)
-        return 2
-    print(args.out / RUN)
-    return 0
+    return exit_status("torch_profiler", lambda: _run_workload(args))
 
 
 if __name__ == "__main__":

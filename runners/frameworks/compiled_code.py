@@ -11,26 +11,23 @@ import hashlib
 import operator
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.tools.nvtx_ranges import StepRanges
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from xsp_runners.tools.nvtx_ranges import StepRanges
-
-__all__ = ["COMPILED_CODE", "FORMAT", "CompiledCode", "ModuleCall", "Twins", "kernels_of", "mark_calls", "module_calls"]
+__all__ = ["COMPILED_CODE", "FORMAT", "CompiledCode"]
 
 
-def mark_calls(output: Any, region: str, marks: StepRanges) -> None:  # noqa: ANN401 (what Inductor made of a graph)
+def mark_calls(output: Any, region: str, marks: StepRanges) -> None:
     """From now on each call of the graph is a range in the recorded steps, and each call of a library in it."""
     call = output.current_callable
 
-    def call_in_range(inputs: Any) -> Any:  # noqa: ANN401
+    def call_in_range(inputs: Any) -> Any:
         with marks.range(f"## Call CompiledFxGraph {region} ##"):
             return call(inputs)
 
@@ -41,11 +38,11 @@ def mark_calls(output: Any, region: str, marks: StepRanges) -> None:  # noqa: AN
             names[name] = replaced(names[name], marks)
 
 
-def _library(kernels: Any, marks: StepRanges) -> _Library:  # noqa: ANN401
+def _library(kernels: Any, marks: StepRanges) -> _Library:
     return _Library(kernels, marks)
 
 
-def _torch(torch: Any, marks: StepRanges) -> _Instead:  # noqa: ANN401
+def _torch(torch: Any, marks: StepRanges) -> _Instead:
     """The module, with `torch.ops.aten` marked: operators for which no kernel is generated are called there."""
     return _Instead(torch, ops=_Instead(torch.ops, aten=_Library(torch.ops.aten, marks)))
 
@@ -53,38 +50,38 @@ def _torch(torch: Any, marks: StepRanges) -> _Instead:  # noqa: ANN401
 class _Instead:
     """An object with some of its attributes replaced."""
 
-    def __init__(self, inner: Any, **others: object) -> None:  # noqa: ANN401
+    def __init__(self, inner: Any, **others: object) -> None:
         self._inner = inner
         self.__dict__ |= others
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
 class _Library:
     """A namespace of operators whose calls are ranges."""
 
-    def __init__(self, inner: Any, marks: StepRanges) -> None:  # noqa: ANN401
+    def __init__(self, inner: Any, marks: StepRanges) -> None:
         self._inner = inner
         self._marks = marks
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return _Operator(getattr(self._inner, name), f"aten::{name}", self._marks)
 
 
 class _Operator:
     """An operator or one of its overloads."""
 
-    def __init__(self, inner: Any, name: str, marks: StepRanges) -> None:  # noqa: ANN401
+    def __init__(self, inner: Any, name: str, marks: StepRanges) -> None:
         self._inner = inner
         self._name = name
         self._marks = marks
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         with self._marks.range(self._name):
             return self._inner(*arguments, **options)
 
-    def __getattr__(self, overload: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, overload: str) -> Any:
         return _Operator(getattr(self._inner, overload), self._name, self._marks)
 
 
@@ -105,7 +102,7 @@ class Twins:
     nodes: dict[tuple[object, object], list[str]] = field(default_factory=dict)
 
 
-def module_calls(node: Any) -> list[ModuleCall]:  # noqa: ANN401
+def module_calls(node: Any) -> list[ModuleCall]:
     """The modules around the node, or around its forward twin.
 
     A sum of gradients, of a tensor that was used more than once, has no twin: it is the work of all whose gradients it
@@ -126,7 +123,7 @@ def module_calls(node: Any) -> list[ModuleCall]:  # noqa: ANN401
 
 
 def kernels_of(
-    graph: Any,  # noqa: ANN401
+    graph: Any,
     nodes_of_kernel: Mapping[str, Iterable[str]],
     code: str,
     twins: Twins,
@@ -170,33 +167,33 @@ def _remember(nodes: Iterable[Any], twins: Twins, graph_id: object) -> None:
             twins.nodes.setdefault((graph_id, number), _traced_nodes(node))
 
 
-def _traced_nodes(node: Any) -> list[str]:  # noqa: ANN401
+def _traced_nodes(node: Any) -> list[str]:
     """The nodes of the graph that Dynamo traced which this one was made from."""
     return [made.name for made in node.meta.get("from_node") or () if made.pass_name.startswith("Interpreter")]
 
 
-def _pre_grad(node: Any, twins: Twins, graph_id: object) -> list[str]:  # noqa: ANN401
+def _pre_grad(node: Any, twins: Twins, graph_id: object) -> list[str]:
     return _traced_nodes(node) or twins.nodes.get((graph_id, node.meta.get("seq_nr", -1)), [])
 
 
-def _qualified_name(target: Any) -> str:  # noqa: ANN401
+def _qualified_name(target: Any) -> str:
     """`aten::add` of `aten.add.Tensor`."""
     schema = getattr(target, "_schema", None)
     return str(schema.name) if schema is not None else getattr(target, "__name__", str(target))
 
 
-def _operator(node: Any) -> str:  # noqa: ANN401
+def _operator(node: Any) -> str:
     """The operator as it was before it was taken apart."""
     return _qualified_name(node.meta.get("original_aten") or node.target)
 
 
-def _source(node: Any) -> list[str]:  # noqa: ANN401
+def _source(node: Any) -> list[str]:
     """`model.py:12`, of the innermost line that is the model's own."""
     lines = _SOURCE.findall(node.meta.get("stack_trace") or "")
     return [f"{PurePath(lines[-1][0]).name}:{lines[-1][1]}"] if lines else []
 
 
-def _is_view(node: Any) -> bool:  # noqa: ANN401
+def _is_view(node: Any) -> bool:
     target = node.target
     return target is operator.getitem or bool(getattr(target, "is_view", False)) or _qualified_name(target) in _VIEWS
 
@@ -229,14 +226,14 @@ def _moved_bytes(part: Sequence[Any]) -> int | None:
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-def _storage_of(node: Any) -> Any:  # noqa: ANN401
+def _storage_of(node: Any) -> Any:
     """The node whose result a view shows."""
     while node.op == "call_function" and _is_view(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
 
-def _users(node: Any) -> set[Any]:  # noqa: ANN401
+def _users(node: Any) -> set[Any]:
     """Who reads the node's result, also through views; a view without a reader is its own."""
     users, waiting = set(), list(node.users)
     while waiting:
@@ -248,7 +245,7 @@ def _users(node: Any) -> set[Any]:  # noqa: ANN401
     return users
 
 
-def _bytes(node: Any) -> int | None:  # noqa: ANN401
+def _bytes(node: Any) -> int | None:
     value = node.meta.get("val")
     tensors = value if isinstance(value, (list, tuple)) else [value]
     try:
@@ -271,7 +268,7 @@ _CONFIG = {"trace.provenance_tracking_level": 1, "fx_graph_cache": False, "cpp.e
 class CompiledCode:
     """The record of one model's compilation: `call_once`, then `compile`, and `document` when it has run."""
 
-    def __init__(self, torch: Any, marks: StepRanges | None = None) -> None:  # noqa: ANN401
+    def __init__(self, torch: Any, marks: StepRanges | None = None) -> None:
         """`marks`: where a tool records from outside, the ranges in which it is to see calls of graphs."""
         self._torch = torch
         self._marks = marks
@@ -283,7 +280,7 @@ class CompiledCode:
         self._graphs: list[dict[str, object]] = []
         self._twins = Twins()
 
-    def call_once(self, model: Any, call: Callable[[], object]) -> None:  # noqa: ANN401
+    def call_once(self, model: Any, call: Callable[[], object]) -> None:
         """Runs the model uncompiled, for the names that a profiler gives to modules, in the order of first calls.
 
         What it would change (buffers, random numbers) is put back.
@@ -308,7 +305,7 @@ class CompiledCode:
         finally:
             hook.remove()
 
-    def compile(self, model: Any) -> Any:  # noqa: ANN401
+    def compile(self, model: Any) -> Any:
         """The model as torch.compile makes it, watched."""
         return self._torch.compile(model, backend=self._backend)
 
@@ -323,12 +320,12 @@ class CompiledCode:
             "graphs": self._graphs,
         }
 
-    def _backend(self, graph_module: Any, inputs: Any) -> Any:  # noqa: ANN401
+    def _backend(self, graph_module: Any, inputs: Any) -> Any:
         inductor, _, functorch_config = _inside(self._torch)
         with inductor.config.patch(_CONFIG), functorch_config.patch(enable_autograd_cache=False):
             return inductor.compile_fx.compile_fx(graph_module, inputs, inner_compile=self._inner)
 
-    def _inner(self, graph_module: Any, inputs: Any, **options: Any) -> Any:  # noqa: ANN401
+    def _inner(self, graph_module: Any, inputs: Any, **options: Any) -> Any:
         inductor, debug, _ = _inside(self._torch)
         with inductor.config.patch(_CONFIG), debug.reset_provenance_globals():
             output = inductor.compile_fx.compile_fx_inner(graph_module, inputs, **options)
@@ -338,7 +335,7 @@ class CompiledCode:
             self._keep(graph_module.graph, nodes_of_kernel, output, options)
         return output
 
-    def _keep(self, graph: Any, nodes_of_kernel: dict[str, list[str]], output: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+    def _keep(self, graph: Any, nodes_of_kernel: dict[str, list[str]], output: Any, options: dict[str, Any]) -> None:
         ordinal = len(self._graphs)
         region = hashlib.sha256(f"{ordinal} {output.source_code}".encode()).hexdigest()[:_REGION_DIGITS]
         output._fx_graph_cache_key = region  # noqa: SLF001 (the name of the region in a trace; unset without a cache)
@@ -358,7 +355,7 @@ class CompiledCode:
             {"region": region, "graph_id": options.get("graph_id"), "direction": direction, "kernels": kernels}
         )
 
-    def _top(self, graph: Any) -> tuple[str, ...]:  # noqa: ANN401
+    def _top(self, graph: Any) -> tuple[str, ...]:
         """The module that is `self` where the graph begins: the model, but for what follows a break inside of one."""
         ids = {name: key for key, name in self._qualified.items()}
         for node in graph.nodes:
@@ -407,7 +404,7 @@ def _plain(written: str) -> str:
     return _PREFIX.sub("", _STEP.sub(lambda match: f".{match[1] or match[2]}", written)).strip(".")
 
 
-def _inside(torch: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401
+def _inside(torch: Any) -> tuple[Any, Any, Any]:
     """Inductor, what it notes of kernels, and the settings of autograd's cache; RunnerError where they are not there.
 
     torch gives this no public way.
@@ -427,7 +424,7 @@ def _inside(torch: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401
 
 
 @contextmanager
-def _keeping_state(torch: Any, model: Any) -> Iterator[None]:  # noqa: ANN401
+def _keeping_state(torch: Any, model: Any) -> Iterator[None]:
     """Buffers and random numbers are afterwards what they were."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]

@@ -5,22 +5,18 @@ torch is imported when a run starts, so that this module can be read without it.
 
 from __future__ import annotations
 
+import argparse
 import os
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from xsp_runners.frameworks.compiled_code import CompiledCode
 from xsp_runners.outputs import UNKNOWN_INPUTS, StepInputs
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets.level_process import MODES, own_step
 from xsp_runners.zoo.models import Inputs, Loss, build, find, random_inputs
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.frameworks.compiled_code import CompiledCode
 
 __all__ = [
     "CUBLAS_WORKSPACE",
@@ -32,19 +28,16 @@ __all__ = [
     "device_of",
     "import_torch",
     "in_force",
-    "inference_step",
     "own_work",
     "serialise",
     "small_work",
-    "step_as_run",
-    "training_step",
     "zoo_work",
 ]
 
 _BEFORE_CAPTURE = 3  # steps on a stream of their own before a graph is captured, as PyTorch asks for
 
 
-def inference_step(torch: Any, model: Any, inputs: Inputs) -> Callable[[], object]:  # noqa: ANN401
+def inference_step(torch: Any, model: Any, inputs: Inputs) -> Callable[[], object]:
     """The model's forward pass, without what gradients would need."""
     model.eval()
 
@@ -55,7 +48,7 @@ def inference_step(torch: Any, model: Any, inputs: Inputs) -> Callable[[], objec
     return step
 
 
-def training_step(torch: Any, model: Any, inputs: Inputs, loss: Loss, *, graph: bool = False) -> Callable[[], object]:  # noqa: ANN401
+def training_step(torch: Any, model: Any, inputs: Inputs, loss: Loss, *, graph: bool = False) -> Callable[[], object]:
     """Forward, loss, backward, and a step of AdamW; `graph`: in a form that a CUDA graph can hold."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **({"capturable": True} if graph else {}))
@@ -70,7 +63,7 @@ def training_step(torch: Any, model: Any, inputs: Inputs, loss: Loss, *, graph: 
     return step
 
 
-def step_as_run(torch: Any, execution: str, step: Callable[[], object], *, device: str) -> Callable[[], object]:  # noqa: ANN401
+def step_as_run(torch: Any, execution: str, step: Callable[[], object], *, device: str) -> Callable[[], object]:
     """The step as it is to be run; RunnerError where that cannot be here.
 
     Compiling is done to the model, not the step; see `zoo_work`.
@@ -114,7 +107,7 @@ class TorchWorkload:
     step_inputs: StepInputs = UNKNOWN_INPUTS
 
 
-def import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, so its types are not known here)
+def import_torch() -> Any:
     """The module torch; RunnerError where it is not installed."""
     try:
         import torch  # noqa: PLC0415 (heavy, and wanted only when a run starts)
@@ -124,7 +117,7 @@ def import_torch() -> Any:  # noqa: ANN401 (torch is not installed everywhere, s
     return torch
 
 
-def serialise(torch: Any) -> None:  # noqa: ANN401
+def serialise(torch: Any) -> None:
     """Makes each launch wait for its kernel; RunnerError where CUDA is in use already."""
     if os.environ.get(_BLOCKING) == "1":
         return
@@ -133,7 +126,7 @@ def serialise(torch: Any) -> None:  # noqa: ANN401
     os.environ[_BLOCKING] = "1"
 
 
-def device_of(torch: Any, requested: str) -> str:  # noqa: ANN401
+def device_of(torch: Any, requested: str) -> str:
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = bool(torch.cuda.is_available())
     if requested == "cuda" and not available:
@@ -142,7 +135,7 @@ def device_of(torch: Any, requested: str) -> str:  # noqa: ANN401
 
 
 def zoo_work(
-    torch: Any,  # noqa: ANN401
+    torch: Any,
     name: str,
     *,
     mode: str,
@@ -185,7 +178,7 @@ def zoo_work(
     return TorchWorkload(entry.name, entry.task, ready, facts, step_inputs)
 
 
-def _compile_model(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:  # noqa: ANN401
+def _compile_model(torch: Any, model: Any, inputs: Inputs, compiled_code: CompiledCode | None) -> Any:
     if compiled_code is None:
         return torch.compile(model)
     compiled_code.call_once(model, lambda: inputs.call(model))
@@ -193,14 +186,7 @@ def _compile_model(torch: Any, model: Any, inputs: Inputs, compiled_code: Compil
 
 
 def small_work(
-    torch: Any,  # noqa: ANN401
-    workload: str,
-    *,
-    mode: str,
-    batch: int,
-    device: str,
-    dtype: str,
-    checkpointing: bool = False,
+    torch: Any, workload: str, *, mode: str, batch: int, device: str, dtype: str, checkpointing: bool = False
 ) -> TorchWorkload:
     """A step of one of our small models; `checkpointing` recomputes blocks in the backward pass."""
     from xsp_runners.zoo.small_networks import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
@@ -231,7 +217,7 @@ CUBLAS_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 _ENVIRONMENT = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_LAUNCH_BLOCKING")
 
 
-def apply_settings(torch: Any, args: argparse.Namespace) -> None:  # noqa: ANN401 (torch's types are not known without it)
+def apply_settings(torch: Any, args: argparse.Namespace) -> None:
     """Does what `--settings`, `--threads` and `--seed` say, and nothing else."""
     if args.settings == "reproducible":
         torch.backends.cudnn.benchmark = False
@@ -243,7 +229,7 @@ def apply_settings(torch: Any, args: argparse.Namespace) -> None:  # noqa: ANN40
         torch.manual_seed(args.seed)
 
 
-def in_force(torch: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+def in_force(torch: Any, args: argparse.Namespace) -> dict[str, object]:
     """The settings as they are now; what this torch does not tell is left out."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     getters: Mapping[str, Callable[[], object]] = {

@@ -9,14 +9,11 @@ byte for byte.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from xsp_runners.run_folder import RunnerError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 __all__ = ["TRACE", "Cleaned", "profile_in", "without_private_data"]
 

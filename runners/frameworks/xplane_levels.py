@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import time
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from xsp_runners.frameworks.xplane_file import TRACE, Cleaned, profile_in, without_private_data
-from xsp_runners.outputs import UNKNOWN_INPUTS, StepInputs
+from xsp_runners.outputs import UNKNOWN_INPUTS, Outputs, StepInputs
 from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
-from xsp_runners.sets.level_process import run_script
-from xsp_runners.steps import AllStepsDone
+from xsp_runners.sets.level_process import LEVELS, outputs_of, run_script
+from xsp_runners.sets.observed import Observed, ScriptSteps
 from xsp_runners.tools.nvtx_ranges import StepRanges, nvtx_calls
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.outputs import Outputs
-    from xsp_runners.sets.observed import Observed
-
 __all__ = [
-    "LEVELS",
-    "Level",
     "Session",
     "Tool",
     "XplaneWorkload",
     "capture_run",
     "facts_of",
     "prepare_environment",
+    "run_level",
     "run_steps",
     "session_of",
     "write_profile",
-    "write_recorded",
 ]
 
 
@@ -156,25 +148,6 @@ _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
 @dataclass(frozen=True)
-class Level:
-    """What a level records beside step times."""
-
-    name: str  # as run.json has it
-    profiled: bool = False
-    detailed: bool = False  # the device too
-    blocking: bool = False  # on a GPU each launch waits for its kernel
-
-
-LEVELS = {
-    "M": Level("M"),
-    "ML": Level("ML", profiled=True, blocking=True),
-    "MLG": Level("MLG", profiled=True, detailed=True),
-    "MLG-serialised": Level("MLG", profiled=True, detailed=True, blocking=True),
-}
-"""Levels by the names that command lines take."""
-
-
-@dataclass(frozen=True)
 class XplaneWorkload:
     """A step to run again and again, with the name and task of its model."""
 
@@ -184,37 +157,41 @@ class XplaneWorkload:
     step_inputs: StepInputs = UNKNOWN_INPUTS
 
 
-@dataclass
-class _ScriptSteps:
-    """Steps that a script marks."""
-
-    session: Session
-    observed: Observed
-    _warming: bool = False
-
-    def begin(self) -> None:
-        self._warming = self.observed.warming()
-        if not self._warming:
-            self.session.begin()
-
-    def end(self, batch_size: int | None) -> None:
-        if self._warming:
-            self.observed.end_warmup_step()
-            return
-        ended = self.session.end(batch_size)
-        self.observed.end_step()
-        if ended:
-            raise AllStepsDone
-
-
 def prepare_environment(args: argparse.Namespace, framework: str) -> None:
     """Sets what must be set before the framework is imported; RunnerError where it cannot do what is asked."""
     if args.execution == "cudagraph":
         raise RunnerError(f"CUDA graphs are not recorded for {framework}: choose --execution eager or compile")
     if args.level == "MLG-serialised" and args.device == "cpu":
         raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
-    if LEVELS[args.level].blocking and args.device != "cpu":
+    if _is_blocking(args) and args.device != "cpu":
         os.environ[_BLOCKING] = "1"
+
+
+def _is_blocking(args: argparse.Namespace) -> bool:
+    """Whether each launch on a GPU waits for its kernel: at ML too, whose rows are of the host alone."""
+    return args.level == "ML" or LEVELS[args.level].blocking
+
+
+def run_level(
+    args: argparse.Namespace,
+    tool: Tool,
+    build_work: Callable[[], XplaneWorkload],
+    *,
+    on_gpu: bool,
+    settings: Callable[[], Mapping[str, object]],
+    own_facts: Mapping[str, object],
+) -> tuple[dict[str, object], Cleaned | None]:
+    """Runs the level and writes its profile; what run.json says of it, with what the framework's runner knows."""
+    if args.level == "MLG-serialised" and not on_gpu:
+        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
+    work = None if args.script else build_work()
+    session = session_of(args, tool)
+    observed = Observed(args, on_gpu, tool.synchronize, settings)
+    outputs = outputs_of(args)
+    run_steps(args, session, work, outputs, observed)
+    cleaned = write_recorded(session, args, on_gpu=on_gpu)
+    facts = facts_of(session, args, work, on_gpu=on_gpu)
+    return {**facts, **outputs.facts, **own_facts, **observed.facts}, cleaned
 
 
 def session_of(args: argparse.Namespace, tool: Tool) -> Session:
@@ -228,9 +205,15 @@ def run_steps(
     args: argparse.Namespace, session: Session, work: XplaneWorkload | None, outputs: Outputs, observed: Observed
 ) -> None:
     """Runs all steps, of the work or of the script that the arguments name; what came out of the last is kept."""
+
+    def end(batch_size: int | None) -> bool:
+        ended = session.end(batch_size)
+        observed.end_step()
+        return ended
+
     try:
         if work is None:
-            run_script(args.script, args.script_args, _ScriptSteps(session, observed))
+            run_script(args.script, args.script_args, ScriptSteps(observed, session.begin, end))
             return
         outputs.note_inputs(work.step_inputs)
         result: object = None
@@ -252,15 +235,14 @@ def facts_of(
     session: Session, args: argparse.Namespace, work: XplaneWorkload | None, *, on_gpu: bool
 ) -> dict[str, object]:
     """What run.json says of the run, whatever the framework."""
-    level = LEVELS[args.level]
     name = work.name if work else Path(args.script).stem
     return {
-        "serialized": level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
+        "serialized": _is_blocking(args) or not on_gpu,  # a CPU operator has ended when its call returns
         "model": {"name": name, "task": work.task if work else ""},
         "batch_size": args.batch_size or session.batch_size,
         "step_durations_ns": session.durations_ns,
         "files": _files(session),
-        "deepest_level": _deepest(level, profiled=session.profiled, on_gpu=on_gpu),
+        "deepest_level": LEVELS[args.level].deepest(profiled=session.profiled, on_gpu=on_gpu),
     }
 
 
@@ -278,13 +260,6 @@ def write_recorded(session: Session, args: argparse.Namespace, *, on_gpu: bool) 
 
 def _files(session: Session) -> list[dict[str, str]]:
     return [{"path": TRACE, "format": "xplane"}] if session.profiled else []
-
-
-def _deepest(level: Level, *, profiled: bool, on_gpu: bool) -> str:
-    """What the run holds at the bottom: on the CPU operators stand in for kernels."""
-    if not profiled:
-        return "model"
-    return "kernel" if level.detailed and on_gpu else "operator"
 
 
 @contextmanager

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners import nvml, system, system_samples
 from xsp_runners.run_folder import (
@@ -25,27 +27,11 @@ from xsp_runners.run_folder import (
     read_json,
 )
 from xsp_runners.sets.plan import plan_runs
-from xsp_runners.sets.processes import status_in_words
+from xsp_runners.sets.processes import PlannedRun, status_in_words
 from xsp_runners.sets.tool_runs import finish, forget, refusals
-from xsp_runners.tools.tool import answer
+from xsp_runners.tools.programs import answer
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.sets.processes import PlannedRun
-
-__all__ = [
-    "CHOICES",
-    "Collection",
-    "add_samples",
-    "add_system_samples",
-    "note_system",
-    "power_between",
-    "sample_beside",
-    "sampling",
-]
+__all__ = ["CHOICES", "Collection", "add_system_samples", "note_system", "power_between", "sample_beside"]
 
 _NS_PER_S = 1e9
 _FEWEST = 2  # samples that span a time

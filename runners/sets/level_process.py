@@ -20,9 +20,10 @@ import os
 import runpy
 import sys
 import traceback
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.outputs import CHOICES, Outputs
 from xsp_runners.run_folder import (
@@ -40,23 +41,15 @@ from xsp_runners.run_folder import (
     without_private_folders,
 )
 from xsp_runners.sets.processes import folder_of, rank_here
-from xsp_runners.steps import AllStepsDone, recording
-from xsp_runners.tools.tool import Parser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from xsp_runners.steps import Recorder
+from xsp_runners.steps import AllStepsDone, Recorder, recording
+from xsp_runners.tools.programs import Parser
 
 __all__ = [
-    "EXECUTIONS",
     "LEVELS",
     "MODES",
-    "PRECISIONS",
     "RECORDING",
-    "SETTINGS",
+    "Level",
     "add_options",
-    "add_recording_options",
     "check_options",
     "flags_of",
     "main",
@@ -127,8 +120,30 @@ def _look_here_first() -> None:
         sys.path.insert(0, here)
 
 
-LEVELS = ("M", "ML", "MLG", "MLG-serialised")
+@dataclass(frozen=True)
+class Level:
+    """What a level records beside step times."""
+
+    name: str  # as run.json has it
+    profiled: bool = False
+    detailed: bool = False  # shapes, device
+    blocking: bool = False  # each launch waits for its kernel
+
+    def deepest(self, *, profiled: bool, on_gpu: bool) -> str:
+        """What a run holds at the bottom: on the CPU operators stand in for kernels."""
+        if not profiled:
+            return "model"
+        return "kernel" if self.detailed and on_gpu else "operator"
+
+
+LEVELS = {
+    "M": Level("M"),
+    "ML": Level("ML", profiled=True),
+    "MLG": Level("MLG", profiled=True, detailed=True),
+    "MLG-serialised": Level("MLG", profiled=True, detailed=True, blocking=True),
+}
 """Levels by the names that command lines take."""
+
 MODES = ("inference", "training")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 EXECUTIONS = ("eager", "compile", "cudagraph")
@@ -137,23 +152,8 @@ SETTINGS = ("own", "reproducible")
 RECORDING = {"recorder": "own", "annotate": "none"}
 """How a level process records unless it is told otherwise."""
 _OPTIONS = (
-    "workload",
-    "script",
-    "mode",
-    "execution",
-    "batch-size",
-    "input-shape",
-    "steps",
-    "warmup",
-    "warmup-seconds",
-    "device",
-    "precision",
-    "threads",
-    "settings",
-    "seed",
-    "outputs",
-    "recorder",
-    "annotate",
+    *("workload", "script", "mode", "execution", "batch-size", "input-shape", "steps", "warmup", "warmup-seconds"),
+    *("device", "precision", "threads", "settings", "seed", "outputs", "recorder", "annotate"),
 )
 _OF_THE_ZOO = ("precision", "mode", "execution")  # work of the user's own decides on these itself
 _USUAL = {"precision": "fp32", "mode": "inference", "execution": "eager", "input_shape": None}
@@ -276,9 +276,7 @@ def shape_of(text: str | None) -> tuple[int, ...] | None:
 
 
 def main(
-    name: str,
-    measure: Callable[[argparse.Namespace], Mapping[str, object]],
-    arguments: Sequence[str] | None = None,
+    name: str, measure: Callable[[argparse.Namespace], Mapping[str, object]], arguments: Sequence[str] | None = None
 ) -> int:
     """Runs the level that the command line names; 0 when the run was written, 2 after a sentence on stderr.
 
@@ -305,7 +303,7 @@ def main(
 
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = Parser(name, description="Runs one level of a leveled set, in this process.")
-    parser.add_argument("--level", choices=LEVELS, required=True)
+    parser.add_argument("--level", choices=tuple(LEVELS), required=True)
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for run.json and raw files")
     add_options(parser)
     add_recording_options(parser)

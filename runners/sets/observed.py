@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-from xsp_runners.nvml import open_reader
+from xsp_runners.nvml import Reader, open_reader
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.steps import AllStepsDone
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping
-
-    from xsp_runners.nvml import Reader
-
-__all__ = ["GpuStates", "Observed", "Progress"]
+__all__ = ["GpuStates", "Observed", "Progress", "ScriptSteps"]
 
 _TERMINAL_S, _PLAIN_S = 0.2, 5.0  # between lines
 _OVER = "\r\x1b[K"
@@ -191,3 +188,26 @@ class Observed:
         states = self._states.now() if self.on_gpu else []
         if states:
             self._facts[key] = states
+
+
+@dataclass
+class ScriptSteps:
+    """Steps that a script marks, in the hands of a session; those of the warm-up by time come first."""
+
+    observed: Observed
+    begin_step: Callable[[], object]
+    end_step: Callable[[int | None], bool]  # whether it was the last one
+    batch_size: int | None = None
+    _warming: bool = False
+
+    def begin(self) -> None:
+        self._warming = self.observed.warming()
+        if not self._warming:
+            self.begin_step()
+
+    def end(self, batch_size: int | None) -> None:
+        self.batch_size = batch_size or self.batch_size
+        if self._warming:
+            self.observed.end_warmup_step()
+        elif self.end_step(batch_size):
+            raise AllStepsDone

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xsp_runners.frameworks.torch_workload import CUBLAS_WORKSPACE
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets.level_process import LEVELS, flags_of, options_of
 from xsp_runners.sets.processes import PlannedRun, under_torchrun
 from xsp_runners.sets.tool_runs import counter_command, counter_groups, kernels_command
-
-if TYPE_CHECKING:
-    import argparse
 
 __all__ = ["ALL_LEVELS", "COUNTERS", "LEVEL_PROCESSES", "as_shell", "levels_of", "plan_runs"]
 

@@ -7,14 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xsp_runners.run_folder import RunnerError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["PlannedRun", "Rank", "folder_of", "rank_here", "status_in_words", "to_its_end", "under_torchrun"]
 

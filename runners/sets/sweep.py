@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from xsp_runners.run_folder import CERTAIN, ERROR, RUN, RunnerError, read_json
 from xsp_runners.zoo.models import find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["SWEEP", "Sweep", "batch_sizes_of", "run_sweep", "trimmed_mean"]
 

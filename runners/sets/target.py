@@ -15,18 +15,16 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.tools.tool import find_gpu
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from xsp_runners.tools.programs import find_gpu
 
 __all__ = ["ASSUMED", "Target", "probe"]
 
@@ -137,7 +135,7 @@ def _of_torch() -> dict[str, Any]:
     return {**facts, "unused_gpu": _of_driver()}
 
 
-def _gpu(properties: Any) -> dict[str, Any]:  # noqa: ANN401
+def _gpu(properties: Any) -> dict[str, Any]:
     return {
         "name": str(properties.name),
         "capability": f"{properties.major}.{properties.minor}",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xsp_runners import cupti, ncu, nsys, rocprof
-from xsp_runners import rocprof as rocprof_command
 from xsp_runners.ncu import Ncu, is_refusal
-from xsp_runners.nsys import ASSUMED, Nsys
+from xsp_runners.nsys import Nsys
 from xsp_runners.rocprof import Rocprof
-from xsp_runners.run_folder import LEVEL, RUN, RunnerError, public_options, put_json, read_json
+from xsp_runners.run_folder import LEVEL, RUN, RunnerError, make_room, public_options, put_json, read_json
+from xsp_runners.sets.processes import PlannedRun
 from xsp_runners.tools.nvtx_ranges import STEP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from xsp_runners.sets.processes import PlannedRun
+from xsp_runners.tools.programs import locate_or
 
 __all__ = [
     "check_tools",
@@ -38,15 +34,17 @@ def kernels_command(tool: str, target: Sequence[str], folder: Path, *, on_gpu: b
     if tool == "cupti":
         return cupti.wrapped_command(target, folder)
     if tool == "rocprof":
-        return rocprof_command.trace_command(target, folder, rocprof=_rocprof())
-    return nsys.profile_command(target, folder, nsys=_nsys() or ASSUMED, on_gpu=on_gpu)
+        return rocprof.trace_command(target, folder, rocprof=locate_or(Rocprof.locate, rocprof.ASSUMED))
+    return nsys.profile_command(target, folder, nsys=locate_or(Nsys.locate, nsys.ASSUMED), on_gpu=on_gpu)
 
 
 def counter_command(tool: str, target: Sequence[str], folder: Path, metrics: Sequence[str]) -> list[str]:
     """The level process under ncu, which counts in recorded steps only, or under rocprofv3, which counts in all."""
     if tool == "rocprof":
-        return rocprof_command.counter_command(target, folder, metrics, rocprof=_rocprof())
-    return ncu.profile_command(target, folder / ncu.LOG, metrics, ncu=_ncu() or "ncu", ranges=[STEP])
+        return rocprof.counter_command(target, folder, metrics, rocprof=locate_or(Rocprof.locate, rocprof.ASSUMED))
+    return ncu.profile_command(
+        target, folder / ncu.LOG, metrics, ncu=locate_or(lambda: Ncu.locate().path, "ncu"), ranges=[STEP]
+    )
 
 
 def counter_plan(chip: str | None, groups: str, gpu: tuple[str | None, str | None] | None) -> ncu.Plan:
@@ -75,12 +73,8 @@ def check_tools(tools: Sequence[str], counters: Callable[[], ncu.Plan]) -> None:
 
 def forget(run: PlannedRun) -> None:
     """Takes away what a tool left of the run before, so that it is not taken for what it records now."""
-    try:
-        run.folder.mkdir(parents=True, exist_ok=True)
-        for file in (*(run.folder / name for name in (*_CUPTI, *_NSYS, ncu.LOG)), *rocprof.files_in(run.folder)):
-            file.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunnerError(f"the run cannot be written to {run.folder}: {error.strerror}") from error
+    names = (*_CUPTI, *_NSYS, ncu.LOG)
+    make_room(run.folder, (*(run.folder / name for name in names), *rocprof.files_in(run.folder)))
 
 
 def refusals(run: PlannedRun) -> list[str]:
@@ -157,24 +151,3 @@ _RECORDINGS: dict[str, Callable[[Path], tuple[dict[str, str | None], dict[str, o
     "cupti": _of_cupti,
     "rocprof": _of_rocprof,
 }
-
-
-def _nsys() -> Nsys | None:
-    try:
-        return Nsys.locate()
-    except RunnerError:
-        return None
-
-
-def _rocprof() -> Rocprof:
-    try:
-        return Rocprof.locate()
-    except RunnerError:
-        return rocprof_command.ASSUMED
-
-
-def _ncu() -> str | None:
-    try:
-        return Ncu.locate().path
-    except RunnerError:
-        return None

@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.tools.tool import output_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from xsp_runners.tools.programs import output_of
 
 __all__ = [
     "Architecture",
-    "Chip",
     "architecture_of",
     "architectures",
     "chip_here",

@@ -9,18 +9,16 @@ import ctypes
 import json
 import re
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata, util
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.run_folder import RunnerError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
     "FIELDS",
@@ -31,9 +29,7 @@ __all__ = [
     "field_of",
     "installed_version",
     "record_of",
-    "remedy",
     "requirement",
-    "torch_cuda",
     "wait_for_devices",
 ]
 
@@ -290,7 +286,7 @@ class CuptiCalls:
     _enabled: list[int] = field(default_factory=list)
 
     @property
-    def module(self) -> Any:  # noqa: ANN401 (the package is not installed everywhere, so its types are not known)
+    def module(self) -> Any:
         """The module cupti.cupti; None where it is of no use."""
         return self._cupti
 
@@ -391,7 +387,7 @@ def _buffer() -> tuple[int, int]:
     return _BUFFER_BYTES, 0
 
 
-def _clock_of(cupti: Any) -> Clock:  # noqa: ANN401
+def _clock_of(cupti: Any) -> Clock:
     """Which clock CUPTI reads: on Linux CLOCK_REALTIME, under WSL CLOCK_MONOTONIC_RAW (cupti_activity.h)."""
     for name in _CLOCKS:
         number = getattr(time, name, None)
@@ -408,7 +404,7 @@ def _nothing(*_: object) -> None:
     pass
 
 
-def _reason(cupti: Any, error: BaseException) -> str:  # noqa: ANN401
+def _reason(cupti: Any, error: BaseException) -> str:
     """What CUPTI calls the error, else the first line of what it says."""
     try:
         return str(cupti.Result(error.status).name)  # type: ignore[attr-defined]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.run_folder import RunnerError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = ["STEP", "NvtxCalls", "StepRanges", "module_ranges", "nvtx_calls", "providing"]
 
@@ -136,7 +134,7 @@ class _Names:
 
 
 @contextmanager
-def module_ranges(torch: Any, steps: StepRanges) -> Iterator[None]:  # noqa: ANN401 (its types are not known without it)
+def module_ranges(torch: Any, steps: StepRanges) -> Iterator[None]:
     """Every module's call in a recorded step is a range while this is open.
 
     A hook would end every graph that torch.compile makes, as it cannot be compiled: in compiled code there are none.

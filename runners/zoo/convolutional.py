@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["AlexNet", "MobileNetV1", "MobileNetV2", "ResNet", "Vgg", "convolution"]
+__all__ = ["AlexNet", "MobileNetV1", "MobileNetV2", "ResNet", "Vgg"]
 
 _CLASSES = 1000
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from xsp_runners.outputs import StepInputs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["MODELS", "Model", "step_of"]
+__all__ = ["MODELS", "step_of"]
 
 _WIDTH, _CLASSES = 64, 10
 _VOCABULARY, _SEQUENCE, _HEADS, _BLOCKS = 512, 32, 4, 2

@@ -5,17 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsp_runners.run_folder import RunnerError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-__all__ = ["SOURCES", "Built", "Inputs", "Loss", "Source", "ZooModel", "build", "find", "models", "random_inputs"]
+__all__ = ["Inputs", "Loss", "ZooModel", "build", "find", "models", "random_inputs"]
 
 SOURCES = ("torchvision", "timm", "transformers", "own")
 """Where a model can be built from; the first that is installed is taken."""
@@ -141,7 +139,7 @@ def build(entry: ZooModel) -> Built:
     raise RunnerError(f"{entry.name} needs {' or '.join(missing)}: pip install {missing[0]}")
 
 
-def _library(name: str) -> Any:  # noqa: ANN401 (a module)
+def _library(name: str) -> Any:
     """The module; null where it is not installed, or does not fit the torch that is."""
     try:
         return importlib.import_module("xsp_runners.zoo.networks" if name == "own" else name)
@@ -149,7 +147,7 @@ def _library(name: str) -> Any:  # noqa: ANN401 (a module)
         return None
 
 
-def _of_torchvision(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:  # noqa: ANN401
+def _of_torchvision(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:
     builder = library.models.get_model_builder(source.name)
     no_weights: dict[str, Any] = {"weights": None}
     if "weights_backbone" in inspect.signature(builder).parameters:
@@ -158,12 +156,12 @@ def _of_torchvision(library: Any, source: Source) -> tuple[Any, str, tuple[int, 
     return builder(**no_weights, **source.arguments), "images" if detects else "tensor", (3, 224, 224)
 
 
-def _of_timm(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:  # noqa: ANN401
+def _of_timm(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:
     model = library.create_model(source.name, pretrained=False, **source.arguments)
     return model, "tensor", tuple(getattr(model, "default_cfg", {}).get("input_size", (3, 224, 224)))
 
 
-def _of_transformers(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:  # noqa: ANN401
+def _of_transformers(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:
     model_class = getattr(library, source.name)
     if model_class.config_class is None:
         raise RunnerError(f"{source.name} of transformers is no single model: name one such as BertForMaskedLM")
@@ -177,7 +175,7 @@ def _of_transformers(library: Any, source: Source) -> tuple[Any, str, tuple[int,
     return model_class(config), kind, (128,)
 
 
-def _of_ours(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:  # noqa: ANN401
+def _of_ours(library: Any, source: Source) -> tuple[Any, str, tuple[int, ...]]:
     nets: Mapping[str, Callable[..., Any]] = library.NETS
     return nets[source.name](**source.arguments), "tensor", ()
 
@@ -204,21 +202,13 @@ class Inputs:
     positional: tuple[Any, ...]
     named: Mapping[str, Any] = field(default_factory=dict)
 
-    def call(self, model: Any) -> Any:  # noqa: ANN401 (torch's types are not known without it)
+    def call(self, model: Any) -> Any:
         """The model's output."""
         return model(*self.positional, **self.named)
 
 
 def random_inputs(
-    torch: Any,  # noqa: ANN401
-    model: Any,  # noqa: ANN401
-    kind: str,
-    *,
-    batch: int,
-    shape: Sequence[int],
-    device: str,
-    dtype: Any,  # noqa: ANN401
-    training: bool,
+    torch: Any, model: Any, kind: str, *, batch: int, shape: Sequence[int], device: str, dtype: Any, training: bool
 ) -> Inputs:
     """A batch of this kind (see data/zoo.toml) on the device; tokens are integers.
 
@@ -236,12 +226,12 @@ def random_inputs(
     return Inputs((tokens,), {"decoder_input_ids": tokens} if kind == "tokens-to-tokens" else {})
 
 
-def _vocabulary(model: Any) -> int:  # noqa: ANN401
+def _vocabulary(model: Any) -> int:
     config = getattr(model, "config", None)
     return int(getattr(config, "vocab_size", None) or getattr(model, "vocabulary", None) or _VOCABULARY)
 
 
-def _boxes(torch: Any, images: Sequence[Any]) -> list[dict[str, Any]]:  # noqa: ANN401
+def _boxes(torch: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
     """Objects for each image as torchvision's detectors want them: boxes, labels, and masks of their pixels."""
     targets = []
     for image in images:
@@ -263,7 +253,7 @@ class Loss:
     _task: str
     _targets: Any = None
 
-    def of(self, output: Any) -> Any:  # noqa: ANN401
+    def of(self, output: Any) -> Any:
         """The detectors' own losses summed; mean squared error of images; else cross entropy over classes."""
         functional = self._torch.nn.functional
         if isinstance(output, dict) and all(key.startswith(("loss", "classification", "bbox")) for key in output):
@@ -279,7 +269,7 @@ class Loss:
         return functional.cross_entropy(scores, self._targets)
 
 
-def _main(output: Any) -> Any:  # noqa: ANN401
+def _main(output: Any) -> Any:
     """The tensor that matters of what models of various libraries return."""
     for name in ("logits", "reconstruction", "out"):
         tensor = output.get(name) if isinstance(output, dict) else getattr(output, name, None)

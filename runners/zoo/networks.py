@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -13,10 +13,7 @@ from torch.nn import functional
 from xsp_runners.zoo.convolutional import AlexNet, MobileNetV1, MobileNetV2, ResNet, Vgg
 from xsp_runners.zoo.small_networks import ConvNet, Mlp, Transformer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["NETS", "Bert", "Edsr", "Gpt", "Srgan", "UNet", "VisionTransformer"]
+__all__ = ["NETS", "Bert", "Gpt"]
 
 _SEGMENTS = 21
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["WORKLOADS", "Recipe", "Workload"]
 
@@ -48,10 +45,7 @@ class Mlp(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Linear(_WIDTH, 4 * _WIDTH),
-            nn.ReLU(),
-            nn.Linear(4 * _WIDTH, 4 * _WIDTH),
-            nn.ReLU(),
+            nn.Linear(_WIDTH, 4 * _WIDTH), nn.ReLU(), nn.Linear(4 * _WIDTH, 4 * _WIDTH), nn.ReLU()
         )
         self.head = nn.Linear(4 * _WIDTH, _CLASSES)
 

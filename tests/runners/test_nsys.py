@@ -25,7 +25,7 @@ from xsp_runners import nsys as runner
 from xsp_runners.nsys import ASSUMED, Nsys, export_command, profile_command
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets import tool_runs
-from xsp_runners.tools.tool import version_of
+from xsp_runners.tools.programs import version_of
 
 _OLD = Nsys("nsys", (2020, 3), frozenset({"--trace", "--capture-range"}), frozenset({"cuda", "nvtx", "osrt"}))
 _NEW = Nsys("nsys", (2025, 1), ASSUMED.switches, frozenset(), frozenset({"autograd-nvtx", "autograd-shapes-nvtx"}))

@@ -13,7 +13,7 @@ import pytest
 from xsp_runners import collect
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets.target import Target, probe
-from xsp_runners.tools.tool import find_gpu
+from xsp_runners.tools.programs import find_gpu
 
 if TYPE_CHECKING:
     from xsp_runners.sets.processes import PlannedRun

@@ -1,4 +1,4 @@
-"""How runners take and answer command lines; finds a profiler's binary, asks it what it can, and runs it."""
+"""The command lines of runners, and the programs that they run: found, asked what they can, run to their end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,94 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from xsp_runners.run_folder import RunnerError
 
-__all__ = ["Parser", "answer", "find_gpu", "find_tool", "output_of", "program_of", "run", "version_of"]
+__all__ = [
+    "Parser",
+    "add_program",
+    "answer",
+    "exit_status",
+    "find_gpu",
+    "find_tool",
+    "locate_or",
+    "output_of",
+    "program_of",
+    "run",
+    "text_of",
+    "version_of",
+]
 
+_FAILED = 1
+_USER_ERROR = 2
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_READER_GONE = 141  # 128 + SIGPIPE
 _VERSION = re.compile(r"(?<![\d.])(\d{4})\.(\d+)(?:\.(\d+))?")
+
+_Tool = TypeVar("_Tool")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help ends with status 0 only where it was written: argparse itself says nothing of that."""
+
+    def print_help(self, file: object = None) -> None:  # noqa: ARG002 (of argparse)
+        answer(self.format_help(), end="")
+
+
+def add_program(
+    parser: argparse.ArgumentParser,
+    *,
+    out: str = "folder for the recording",
+    program: str = "-- PROGRAM ARGS",
+    what: str = "what to run",
+) -> None:
+    """The options of what runs a program and records it: where to, and which."""
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
+    parser.add_argument("-o", "--out", type=Path, required=True, help=out)
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar=program, help=what)
+
+
+def exit_status(name: str, work: Callable[[], int]) -> int:
+    """What the runner's work returns; 2 after a sentence on stderr where it raises RunnerError, 130 interrupted."""
+    try:
+        return work()
+    except RunnerError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return _USER_ERROR
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def answer(text: object, *, end: str = "\n") -> None:
+    """Prints the text at once. Where standard output does not take it, the process ends as `cat` would.
+
+    That is in silence or with a sentence, and never as success.
+    """
+    reason = None
+    try:
+        if sys.stdout is None:
+            reason = os.strerror(errno.EBADF)
+        else:
+            print(text, end=end, flush=True)
+    except BrokenPipeError:
+        _give_up()
+        sys.exit(_READER_GONE)
+    except OSError as error:
+        _give_up()
+        reason = error.strerror
+    if reason:
+        print(f"error: standard output cannot be written ({reason})", file=sys.stderr)
+        sys.exit(_FAILED)
+
+
+def _give_up() -> None:
+    """Has the end of the process not try once more what could not be written."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)
 
 
 def find_tool(name: str, *, variable: str, chosen: str | None = None) -> str:
@@ -29,6 +110,19 @@ def find_tool(name: str, *, variable: str, chosen: str | None = None) -> str:
         where = f"at {requested}" if requested != name else "on the PATH"
         raise RunnerError(f"{name} is not {where}: install it, or say where it is with ${variable}")
     return path
+
+
+def locate_or(locate: Callable[[], _Tool], otherwise: _Tool, *, note: str | None = None) -> _Tool:
+    """The tool, or `otherwise` where it is not here; the reason is then said on stderr with the note, if one is given.
+
+    A dry run goes without the tool whose command it prints.
+    """
+    try:
+        return locate()
+    except RunnerError as error:
+        if note is not None:
+            print(note.format(error), file=sys.stderr)
+        return otherwise
 
 
 def output_of(command: list[str], *, seconds: float = 120) -> tuple[int, str]:
@@ -56,6 +150,14 @@ def version_of(text: str) -> tuple[int, ...] | None:
     """The first version in what a tool printed, as in `2023.4.4`; None where there is none."""
     match = _VERSION.search(text)
     return tuple(int(part) for part in match.groups() if part) if match else None
+
+
+def text_of(path: Path) -> str:
+    """What the file says; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def program_of(arguments: list[str]) -> list[str]:
@@ -88,42 +190,3 @@ def find_gpu() -> tuple[str | None, str | None]:
             name, _, capability = (part.strip() for part in first.partition(","))
             return name, capability or None
     raise RunnerError("nvidia-smi names no GPU here: name the chip (--chip)")
-
-
-# Standard output that cannot be written ends a runner as it ends `cat`: in silence or a sentence, never as success.
-
-_FAILED = 1
-_READER_GONE = 141  # 128 + SIGPIPE, as shells have it
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose help ends with status 0 only where it was written: argparse itself says nothing of that."""
-
-    def print_help(self, file: object = None) -> None:  # noqa: ARG002 (of argparse)
-        answer(self.format_help(), end="")
-
-
-def answer(text: object, *, end: str = "\n") -> None:
-    """Prints the text at once; ends the process where standard output does not take it."""
-    reason = None
-    try:
-        if sys.stdout is None:
-            reason = os.strerror(errno.EBADF)
-        else:
-            print(text, end=end, flush=True)
-    except BrokenPipeError:
-        _give_up()
-        sys.exit(_READER_GONE)
-    except OSError as error:
-        _give_up()
-        reason = error.strerror
-    if reason:
-        print(f"error: standard output cannot be written ({reason})", file=sys.stderr)
-        sys.exit(_FAILED)
-
-
-def _give_up() -> None:
-    """Has the end of the process not try once more what could not be written."""
-    null_device = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null_device, sys.stdout.fileno())
-    os.close(null_device)
