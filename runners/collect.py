@@ -21,11 +21,19 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 from xsp_runners.run_folder import LIKELY, RunnerError, put_json
 from xsp_runners.sets.collection import CHOICES, Collection, note_system
 from xsp_runners.sets.level_process import RECORDING, add_options, check_options, zoo_name
-from xsp_runners.sets.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, plan_runs
+from xsp_runners.sets.plan import (
+    ALL_LEVELS,
+    COUNTERS,
+    LEVEL_PROCESSES,
+    as_shell,
+    check_tools,
+    counter_plan,
+    levels_of,
+    plan_runs,
+)
 from xsp_runners.sets.processes import PlannedRun, to_its_end
 from xsp_runners.sets.sweep import SWEEP, batch_sizes_of, run_sweep
 from xsp_runners.sets.target import ASSUMED, Target, probe
-from xsp_runners.sets.tool_runs import check_tools, counter_plan
 from xsp_runners.tools.programs import Parser, answer
 from xsp_runners.zoo.models import find
 

@@ -30,7 +30,7 @@ from typing import Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.frameworks.xplane_levels import Session, XplaneWorkload, capture_run, prepare_environment, run_level
+from xsp_runners.frameworks.xplane import Session, XplaneWorkload, capture_run, prepare_environment, run_level
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets import level_process
 from xsp_runners.sets.level_process import LEVELS, Level, own_step, zoo_name

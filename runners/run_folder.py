@@ -162,8 +162,6 @@ def read_json(path: Path) -> dict[str, object]:
     return content if isinstance(content, dict) else {}
 
 
-# Whether a run failed for want of memory: surely, or only likely, by what was raised and what it was raised of.
-
 CERTAIN, LIKELY = "certain", "likely"
 """How sure it is that memory was full: an allocation was refused, or a message that full memory brings among others."""
 _TYPES = {"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"}

@@ -27,7 +27,7 @@ from typing import Any
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.frameworks.xplane_levels import Session, XplaneWorkload, capture_run, prepare_environment, run_level
+from xsp_runners.frameworks.xplane import Session, XplaneWorkload, capture_run, prepare_environment, run_level
 from xsp_runners.outputs import StepInputs
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets import level_process
@@ -83,10 +83,6 @@ def layer_calls(calls: dict[str, tuple[tuple[str, ...], str]]) -> list[dict[str,
         if scope
     ]
 
-
-# What the TensorFlow runner runs: a model of Keras applications, or the user's own function.
-#
-# TensorFlow is imported when a run starts, so that this module can be read without it.
 
 KERAS = "keras/"
 """What names of the zoo begin with that are of Keras applications."""

@@ -74,14 +74,6 @@ def _in_use(torch: Any, device: int) -> bool:
     return bool(torch.cuda.memory_reserved(device))
 
 
-# Has every layer's row hold its own work on the GPU, by waiting for the device around each module's call.
-#
-# A profiler's row of a module is the frame of `Module.__call__`. What runs on the device when a module is called is
-# its
-# parent's (attention between two projections, a sum of residuals), so it is waited for before that frame begins; what
-# the module launched is waited for in a forward hook, which is called inside of it.
-
-
 class _WaitingCall:
     """`Module.__call__` after a wait. Profilers ask it for the code by which they know a module's frame."""
 
@@ -101,6 +93,10 @@ class _WaitingCall:
 @contextmanager
 def waiting_layers(torch: Any) -> Iterator[None]:
     """Every module, whoever made it, begins and ends with nothing left to do on the device.
+
+    A profiler's row of a module is the frame of `Module.__call__`. What runs on the device when a module is called is
+    its parent's (attention between two projections, a sum of residuals), so it is waited for before that frame begins;
+    what the module launched is waited for in a forward hook, which is called inside of it.
 
     While a program captures a graph or compiles, nothing waits: the one may not, the other would record it.
     """

@@ -109,8 +109,6 @@ def _without_folders(text: str, name: str) -> str:
     return text.replace(json.dumps(name, ensure_ascii=False), json.dumps(short, ensure_ascii=False))
 
 
-# What a torch.profiler trace holds of the GPU's work, and why it may hold none.
-
 _CATEGORY = re.compile(r'"cat"\s*:\s*"(kernel|cuda_runtime|cuda_driver|hip_runtime)"', re.IGNORECASE)
 _INJECTION = "CUDA_INJECTION64_PATH"
 _ELSE = "--kernels nsys or cupti record in another way"

@@ -85,8 +85,6 @@ class _Operator:
         return _Operator(getattr(self._inner, overload), self._name, self._marks)
 
 
-# What Inductor made of one graph: its kernels in the order of their calls, and whose work each of them does.
-
 _HANDLE = re.compile(r"\[Provenance debug handles\] (\S+):(\d+)\s*$", re.MULTILINE)
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
 _VIEWS = ("aten::reshape", "aten::_unsafe_view", "aten::alias", "aten::detach")  # torch marks the others itself

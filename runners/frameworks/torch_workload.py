@@ -1,4 +1,4 @@
-"""What a PyTorch runner runs: a model of the zoo or the user's own function; and the device it runs on.
+"""What a PyTorch runner runs, a model of the zoo or the user's own function: its device, its settings, its steps.
 
 torch is imported when a run starts, so that this module can be read without it.
 """
@@ -205,20 +205,18 @@ def own_work(workload: str, *, batch: int, device: str) -> TorchWorkload:
     return TorchWorkload(workload, "", own_step(workload, batch=batch, device=device))
 
 
-# The settings of torch that decide on numerics and on which kernels are chosen: settled, or left alone and read.
-#
-# `reproducible`, of models of the zoo, takes away what would let two runs choose other kernels. `own`, of programs and
-# functions of the user's own, changes nothing: not TF32, determinism, cuDNN's benchmark, cuBLAS's workspace, nor
-# seeds.
-# Either way run.json says what was in force when the last step ended.
-
 CUBLAS_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Without it cuBLAS may choose another algorithm in every run."""
 _ENVIRONMENT = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_LAUNCH_BLOCKING")
 
 
 def apply_settings(torch: Any, args: argparse.Namespace) -> None:
-    """Does what `--settings`, `--threads` and `--seed` say, and nothing else."""
+    """Does what `--settings`, `--threads` and `--seed` say, and nothing else.
+
+    `reproducible`, of models of the zoo, takes away what would let two runs choose other kernels. `own`, of programs
+    and functions of the user's own, changes nothing: not TF32, determinism, cuDNN's benchmark, cuBLAS's workspace, nor
+    seeds.
+    """
     if args.settings == "reproducible":
         torch.backends.cudnn.benchmark = False
         torch.backends.cudnn.deterministic = True

@@ -26,9 +26,8 @@ from xsp_runners.run_folder import (
     put_json,
     read_json,
 )
-from xsp_runners.sets.plan import plan_runs
+from xsp_runners.sets.plan import finish, forget, plan_runs, refusals
 from xsp_runners.sets.processes import PlannedRun, status_in_words
-from xsp_runners.sets.tool_runs import finish, forget, refusals
 from xsp_runners.tools.programs import answer
 
 __all__ = ["CHOICES", "Collection", "add_system_samples", "note_system", "power_between", "sample_beside"]
@@ -66,8 +65,6 @@ def _of(samples: Sequence[tuple[int, float]]) -> dict[str, Any]:
         "samples": len(samples),
     }
 
-
-# What `xsp collect` has running beside a run, and notes of the machine: samples of power, facts of the system.
 
 CHOICES = ("auto", "yes", "no")
 """Whether to sample beside runs: where it can be done, always (and fail where it cannot), never."""
@@ -159,9 +156,6 @@ def _has_samples(path: Path, at_least: int = _MIN_LINES) -> bool:
             return sum(1 for _ in zip(range(at_least), lines, strict=False)) == at_least
     except OSError:
         return False
-
-
-# A run set that is being filled: one run after the other, those that failed on record in their folders.
 
 
 @dataclass(frozen=True)

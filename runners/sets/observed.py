@@ -77,9 +77,6 @@ class Progress:
             return
 
 
-# Clocks of the GPUs and what holds them down, at a moment: read before the recorded steps of a run and after them.
-
-
 @dataclass
 class GpuStates:
     """Moments of the GPUs that this process may see; empty where the driver does not answer."""
@@ -106,9 +103,6 @@ class GpuStates:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-
-# What is noted of a run around its steps, whatever the framework: warm-up by time, progress, clocks, settings.
 
 
 @dataclass

@@ -56,9 +56,6 @@ def under_torchrun(command: Sequence[str], processes: int) -> list[str]:
     return [python, *launcher, *program]
 
 
-# One fresh process of a leveled set as data: what is planned, started, recorded and resumed.
-
-
 @dataclass(frozen=True)
 class PlannedRun:
     """`options` are what run.json will report as requested, by which --resume knows the run again.
@@ -81,8 +78,6 @@ class PlannedRun:
         """Where run.json will be: one folder, or one for each rank."""
         return [folder_of(self.folder, rank) for rank in range(self.ranks)] or [self.folder]
 
-
-# Starts planned runs, each in a fresh process of its own group, and sees that they end when we do, however we do.
 
 _GUARD = Path(__file__).resolve().with_name("guard.py")
 _GRACE_S = 10.0  # for a tool to write what it has, before the processes are ended for good

@@ -1,4 +1,4 @@
-"""Which counters ncu is asked for on which chip, in groups: read from `data/ncu_metrics.toml`."""
+"""Which counters ncu and rocprofv3 are asked for on which chip, in groups: read from `data/*_metrics.toml`."""
 
 from __future__ import annotations
 
@@ -108,8 +108,6 @@ def groups_of(architecture: Architecture, requested: Sequence[str] = ()) -> dict
     names = dict.fromkeys(name for one in requested or default_groups() for name in sets.get(one, (one,)))
     return {name: architecture.groups[name] for name in names if name in architecture.groups}
 
-
-# Which counters rocprofv3 is asked for on which chip, in groups of one pass: read from `data/rocprof_metrics.toml`.
 
 _ROCPROF_DATA = Path(__file__).parents[1] / "data" / "rocprof_metrics.toml"
 _ENUMERATOR = "rocm_agent_enumerator"  # of ROCm itself; its first line is the CPU, gfx000

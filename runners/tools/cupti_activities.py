@@ -1,5 +1,6 @@
-"""Writes CUPTI activity records into a dump as XSP reads it (docs/cupti-dump.md): JSON lines, then Parquet if it can.
+"""CUPTI by NVIDIA's package cupti-python: its calls, the version that fits torch, and the dump of its records.
 
+Any call may be refused: what was is noted, and no program sees it. The dump is as XSP reads it (docs/cupti-dump.md).
 While records come in they are lines of JSON, so that a program that is stopped leaves all that it recorded.
 """
 
@@ -173,8 +174,6 @@ def callback_names(name_of: Callable[[int, int], object], domain: int) -> Callab
     return name
 
 
-# Which release of cupti-python goes with the CUDA that torch was built for.
-
 _RELEASES = ((12, 6), (12, 8), (13, 0), (13, 2), (13, 3), (13, 4))  # of cupti-python until 13.4
 _CUDA = re.compile(r"(?m)^cuda\b[^=\n]*=\s*['\"](\d+)\.(\d+)")
 
@@ -219,8 +218,6 @@ def remedy() -> str:
     return f"pip install {needed}{of_torch}{here}"
 
 
-# Waits for the GPUs of this process by CUDA's driver itself, whichever framework gave them work.
-
 _LIBRARY = "libcuda.so.1"
 
 
@@ -253,8 +250,6 @@ def _wait_for(driver: ctypes.CDLL, number: int) -> None:
     finally:
         driver.cuDevicePrimaryCtxRelease_v2(device)
 
-
-# Calls of NVIDIA's package cupti-python, any of which may be refused: what was is noted, and no program sees it.
 
 _BUFFER_BYTES = 8 << 20
 _FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED

@@ -1,4 +1,10 @@
-"""NVTX ranges, by whichever of their providers is installed; in NVTX's default domain."""
+"""NVTX ranges around steps and modules, for tools that record from outside of the process; in NVTX's default domain.
+
+A recorded step is `step`, a range of the whole process (start/end), as autograd launches a backward pass from a thread
+of its own. A module's call in it is a range of its thread (push/pop) by the name that torch.profiler gives it
+(`nn.Module: Linear_3`, the fourth Linear to be called), so that its layers match those of a run under torch.profiler.
+Warm-up is not marked.
+"""
 
 from __future__ import annotations
 
@@ -73,16 +79,6 @@ def _of_torch() -> NvtxCalls:
     except (ImportError, RuntimeError) as error:
         raise RunnerError("NVTX ranges need the package nvtx, or a CUDA build of torch: pip install nvtx") from error
     return NvtxCalls(nvtx.range_push, nvtx.range_pop, nvtx.range_start, nvtx.range_end)
-
-
-# NVTX ranges around steps and modules of a PyTorch workload, for tools that record from outside of the process.
-#
-# A recorded step is `step`, a range of the whole process (start/end), as autograd launches a backward pass from a
-# thread
-# of its own. A module's call in it is a range of its thread (push/pop) by the name that torch.profiler gives it
-# (`nn.Module: Linear_3`, the fourth Linear to be called), so that its layers match those of a run under
-# torch.profiler.
-# Warm-up is not marked.
 
 
 @dataclass

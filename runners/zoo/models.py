@@ -1,4 +1,8 @@
-"""Models by name: what `zoo:NAME` stands for, in every framework. The list itself is data/zoo.toml."""
+"""Models by name: what `zoo:NAME` stands for, how each is built, and what goes in. The list is data/zoo.toml.
+
+They are built with random weights from torchvision, timm, transformers, or our own definitions. Nothing is downloaded:
+libraries are asked for the architecture alone.
+"""
 
 from __future__ import annotations
 
@@ -102,11 +106,6 @@ def _source(library: str, entry: str | Mapping[str, Any]) -> Source:
     return Source(library, arguments.pop("model" if library == "transformers" else "name"), arguments)
 
 
-# Builds a model of the zoo with random weights, from torchvision, timm, transformers, or our own definitions.
-#
-# Nothing is downloaded: libraries are asked for the architecture alone.
-
-
 @dataclass(frozen=True)
 class Built:
     """A model in its library's shape; `shape` and `input` are what it wants where the list does not say."""
@@ -187,8 +186,6 @@ _BUILDERS: dict[str, Callable[[Any, Any], tuple[Any, str, tuple[int, ...]]]] = {
     "own": _of_ours,
 }
 
-
-# Inputs of models of the zoo, drawn at random, and the loss that a training step of each kind of output takes.
 
 _VOCABULARY = 1000  # of a model that does not say how many tokens it knows
 _OBJECTS = 4  # boxes in each image that a detector is trained on

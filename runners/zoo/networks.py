@@ -1,4 +1,7 @@
-"""Networks whose output is an image: segmentation and super resolution, with torch.nn alone."""
+"""Well-known networks out of torch.nn alone, so that a model of a name can be profiled where only torch is installed.
+
+Layers and their sizes are those of the papers named beside each; the way they are written is ours.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +105,6 @@ class Edsr(nn.Module):
         x = self.stem(x)
         return self.head(self.up(x + self.body(x)))
 
-
-# Transformers of language and vision, written from their papers with torch.nn alone.
 
 _BERT_VOCABULARY = 30522
 _GPT_VOCABULARY = 50257
@@ -216,10 +217,6 @@ class VisionTransformer(nn.Module):
         x = self.blocks(x + self.position_embedding[:, : x.shape[1]])
         return self.head(self.norm(x)[:, 0])
 
-
-# Well-known networks out of torch.nn alone, so that a model of a name can be profiled where only torch is installed.
-#
-# Layers and their sizes are those of the papers named beside each; the way they are written is ours.
 
 NETS: dict[str, Callable[..., nn.Module]] = {
     "mlp": Mlp,

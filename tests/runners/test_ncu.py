@@ -26,7 +26,7 @@ from xsp_model.counters import COUNTERS
 from xsp_runners import ncu as runner
 from xsp_runners.ncu import NO_PERMISSION, Ncu, is_refusal, problem_in, profile_command
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.sets.tool_runs import counter_command
+from xsp_runners.sets.plan import counter_command
 from xsp_runners.tools.counter_lists import Architecture, architecture_of, architectures, default_groups, groups_of
 
 _EACH = pytest.mark.parametrize("architecture", architectures(), ids=lambda each: each.name)

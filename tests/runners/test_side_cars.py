@@ -19,6 +19,7 @@ from xsp_ingest.run_set.run_set import read_run
 from xsp_runners import collect, nvml, run_folder, system_samples
 from xsp_runners.sets.collection import note_system, power_between
 from xsp_runners.sets.target import Target
+from xsp_runners.tools import sampling
 
 if TYPE_CHECKING:
     from xsp_runners.sets.processes import PlannedRun
@@ -32,7 +33,7 @@ def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).with_name("fake_pynvml.py"), packages / "pynvml.py")
     monkeypatch.setenv("PYTHONPATH", str(packages))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(nvml, "_END_SECONDS", HANG_S)
+    monkeypatch.setattr(sampling, "_END_SECONDS", HANG_S)
 
 
 def _process(run: PlannedRun) -> int:

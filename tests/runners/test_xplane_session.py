@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.synth_xplane import Profile
-from xsp_runners.frameworks.xplane_levels import (
+from xsp_runners.frameworks.xplane import (
     Session,
     XplaneWorkload,
     capture_run,

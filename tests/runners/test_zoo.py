@@ -11,8 +11,8 @@ import pytest
 
 from xsp_runners.frameworks.torch_workload import zoo_work
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.zoo import models as zoo
 from xsp_runners.zoo.models import build
-from xsp_runners.zoo.models import models as zoo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
