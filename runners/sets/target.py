@@ -23,13 +23,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+if not __name__.startswith("xsp_runners."):  # started by its path
+    runpy.run_path(str(Path(__file__).parents[1] / "by_path.py"))
+
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.tools.programs import find_gpu
 
 __all__ = ["ASSUMED", "Target", "probe"]
 
-if not __name__.startswith("xsp_runners."):  # started by its path
-    runpy.run_path(str(Path(__file__).parents[1] / "by_path.py"))
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _PACKAGES = {"torch": ("torch",), "tensorflow": ("tensorflow", "tensorflow-cpu"), "jax": ("jax",)}
 _SECONDS = 300  # a first import from a slow disk takes minutes
