@@ -31,7 +31,7 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.tools import sampling
-from xsp_runners.tools.programs import exit_status, output_of
+from xsp_runners.tools.programs import exit_status, output_of, smi_rows
 from xsp_runners.tools.sampling import sample_while, sampling_options, without_nulls, write_samples
 
 __all__ = [
@@ -213,14 +213,8 @@ class SmiReader:
     def __init__(self) -> None:
         self._path = shutil.which("nvidia-smi") or "nvidia-smi"
         self._process: subprocess.Popen[str] | None = None
-        fields = "name,power.limit,driver_version,uuid"
-        status, text = output_of([self._path, f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
-        rows = [
-            [cell.strip() for cell in line.split(",")]
-            for line in text.splitlines()
-            if line.count(",") == fields.count(",")
-        ]
-        if status or not rows:
+        rows = smi_rows(self._path, ("name", "power.limit", "driver_version", "uuid"))
+        if not rows:
             raise RunnerError("nvidia-smi names no GPU here")
         ordinals = cuda_ordinals([row[3] for row in rows], os.environ.get("CUDA_VISIBLE_DEVICES"))
         self._ordinals = ordinals

@@ -28,7 +28,7 @@ from xsp_runners.ncu import VARIABLE as NCU_VARIABLE
 from xsp_runners.nsys import VARIABLE as NSYS_VARIABLE
 from xsp_runners.nvml import BYTES_PER_MIB, HZ_PER_MHZ
 from xsp_runners.run_folder import RunnerError, put_json
-from xsp_runners.tools.programs import Parser, answer, exit_status, find_tool, output_of, text_of, version_of
+from xsp_runners.tools.programs import Parser, answer, exit_status, find_tool, output_of, smi_rows, text_of, version_of
 from xsp_runners.tools.sampling import without_nulls
 
 __all__ = ["NAME", "gpu_facts", "main", "system_facts"]
@@ -105,11 +105,8 @@ def _of_smi() -> dict[str, Any]:
     if smi is None:
         return {}
     for first in ("name,driver_version,compute_cap", "name,driver_version"):  # drivers before 2021 lack the last
-        status, text = output_of([smi, f"--query-gpu={first},{','.join(_SMI)}", "--format=csv,noheader,nounits"])
         fields = [*first.split(","), *_SMI]
-        rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-        rows = [row for row in rows if len(row) == len(fields)]
-        if status == 0 and rows:
+        if rows := smi_rows(smi, fields):
             named = [dict(zip(fields, row, strict=True)) for row in rows]
             return {"gpus": [_of_row(row) for row in named], "driver_version": named[0]["driver_version"]}
     return {}

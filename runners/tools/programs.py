@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ __all__ = [
     "output_of",
     "program_of",
     "run",
+    "smi_rows",
     "text_of",
     "version_of",
 ]
@@ -170,6 +171,14 @@ def program_of(arguments: list[str]) -> list[str]:
     return program
 
 
+def smi_rows(smi: str, fields: Sequence[str], selection: Sequence[str] = ()) -> list[list[str]]:
+    """These fields of each GPU as nvidia-smi prints them, without units; empty where it does not tell one of them."""
+    query = f"--query-gpu={','.join(fields)}"
+    status, text = output_of([smi, *selection, query, "--format=csv,noheader,nounits"])
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+    return [] if status else [row for row in rows if len(row) == len(fields)]
+
+
 def find_gpu() -> tuple[str | None, str | None]:
     """Name and compute capability of the first GPU that CUDA programs see here, as nvidia-smi tells them.
 
@@ -183,10 +192,8 @@ def find_gpu() -> tuple[str | None, str | None]:
     if first_visible in ("", "-1"):
         raise RunnerError("CUDA_VISIBLE_DEVICES hides every GPU: name the chip (--chip)")
     selection = [] if first_visible is None else [f"--id={first_visible}"]
-    for fields in ("name,compute_cap", "name"):  # drivers before 2021 do not tell the capability
-        status, text = output_of([smi, *selection, f"--query-gpu={fields}", "--format=csv,noheader"])
-        first = next(iter(text.strip().splitlines()), "")
-        if status == 0 and first:
-            name, _, capability = (part.strip() for part in first.partition(","))
-            return name, capability or None
+    for fields in (("name", "compute_cap"), ("name",)):  # drivers before 2021 do not tell the capability
+        if rows := smi_rows(smi, fields, selection):
+            name, *capability = rows[0]
+            return name, next(filter(None, capability), None)
     raise RunnerError("nvidia-smi names no GPU here: name the chip (--chip)")
