@@ -19,7 +19,7 @@ if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
 from xsp_runners.run_folder import LIKELY, RunnerError, put_json
-from xsp_runners.sets.collection import CHOICES, Collection, note_system
+from xsp_runners.sets.collection import SAMPLING, Collection, note_system
 from xsp_runners.sets.level_process import RECORDING, add_options, check_options, zoo_name
 from xsp_runners.sets.plan import (
     ALL_LEVELS,
@@ -74,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     tools.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
     tools.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters", metavar="GROUPS")
-    tools.add_argument("--power", choices=CHOICES, default="auto", help="sample power beside runs on a GPU")
+    tools.add_argument("--power", choices=SAMPLING, default="auto", help="sample power beside runs on a GPU")
     tools.add_argument(
-        "--system", choices=CHOICES, default="auto", help="sample processors, memory, network and disks beside runs"
+        "--system", choices=SAMPLING, default="auto", help="sample processors, memory, network and disks beside runs"
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")

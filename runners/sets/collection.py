@@ -30,7 +30,7 @@ from xsp_runners.sets.plan import finish, forget, plan_runs, refusals
 from xsp_runners.sets.processes import PlannedRun, status_in_words
 from xsp_runners.tools.programs import answer
 
-__all__ = ["CHOICES", "Collection", "add_system_samples", "note_system", "power_between", "sample_beside"]
+__all__ = ["SAMPLING", "Collection", "add_system_samples", "note_system", "power_between", "sample_beside"]
 
 _NS_PER_S = 1e9
 _FEWEST = 2  # samples that span a time
@@ -66,7 +66,7 @@ def _of(samples: Sequence[tuple[int, float]]) -> dict[str, Any]:
     }
 
 
-CHOICES = ("auto", "yes", "no")
+SAMPLING = ("auto", "yes", "no")
 """Whether to sample beside runs: where it can be done, always (and fail where it cannot), never."""
 _MIN_LINES = 3  # the header, a sample, the closing line
 _MIN_LINES_OF_SHARES = 4  # of the machine the first sample has none
