@@ -44,7 +44,7 @@ class _SourceArchive(sdist):
 
 # `runners` would be a top-level package in people's environments, where their own may be called so.
 setup(
-    packages=[*_PACKAGES, "xsp_runners"],
+    packages=[*_PACKAGES, "xsp_runners", *(f"xsp_runners.{name}" for name in find_packages("runners"))],
     package_dir={"xsp_runners": "runners"},
     cmdclass={"build_py": _BuildPackages, "sdist": _SourceArchive},
 )

@@ -18,7 +18,7 @@ PACKAGE = "xsp_runners"
 
 def register(folder: Path) -> None:
     """Has `import xsp_runners` find this folder, also where another one is installed."""
-    if sys.path and sys.path[0] and Path(sys.path[0]).resolve() == folder:
+    if sys.path and sys.path[0] and Path(sys.path[0]).resolve().is_relative_to(folder):
         del sys.path[0]
     if PACKAGE in sys.modules:
         return

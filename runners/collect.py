@@ -11,31 +11,31 @@ import argparse
 import runpy
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import side_cars, tool_runs
-from xsp_runners.answers import Parser, answer
-from xsp_runners.collection import Collection
-from xsp_runners.fresh_process import to_its_end
-from xsp_runners.full_memory import LIKELY
-from xsp_runners.level_process import RECORDING, add_options, checked
-from xsp_runners.own_workload import zoo_name
-from xsp_runners.plan import ALL_LEVELS, COUNTERS, LEVEL_PROCESSES, as_shell, levels_of, planned
-from xsp_runners.run_folder import RunnerError, put_json
-from xsp_runners.sweep import SWEEP, batch_sizes_of, swept
-from xsp_runners.target import ASSUMED, probe
-from xsp_runners.zoo import find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
-
-    from xsp_runners.planned_run import PlannedRun
-    from xsp_runners.target import Target
+from xsp_runners.run_folder import LIKELY, RunnerError, put_json
+from xsp_runners.sets.collection import SAMPLING, Collection, note_system
+from xsp_runners.sets.level_process import RECORDING, add_options, check_options, zoo_name
+from xsp_runners.sets.plan import (
+    ALL_LEVELS,
+    COUNTERS,
+    LEVEL_PROCESSES,
+    as_shell,
+    check_tools,
+    counter_plan,
+    levels_of,
+    plan_runs,
+)
+from xsp_runners.sets.processes import PlannedRun, to_its_end
+from xsp_runners.sets.sweep import SWEEP, batch_sizes_of, run_sweep
+from xsp_runners.sets.target import ASSUMED, Target, probe
+from xsp_runners.tools.programs import Parser, answer
+from xsp_runners.zoo.models import find
 
 __all__ = ["main"]
 
@@ -74,12 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     tools.add_argument("--chip", help=f"for {COUNTERS}: the GPU, such as H100; default: the one here")
     tools.add_argument("--counters", default="", help=f"for {COUNTERS}: groups of counters", metavar="GROUPS")
-    tools.add_argument("--power", choices=side_cars.CHOICES, default="auto", help="sample power beside runs on a GPU")
+    tools.add_argument("--power", choices=SAMPLING, default="auto", help="sample power beside runs on a GPU")
     tools.add_argument(
-        "--system",
-        choices=side_cars.CHOICES,
-        default="auto",
-        help="sample processors, memory, network and disks beside runs",
+        "--system", choices=SAMPLING, default="auto", help="sample processors, memory, network and disks beside runs"
     )
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder of the run set")
     parser.add_argument("--resume", action="store_true", help="skip runs that are there, made with the same options")
@@ -87,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _checked(args: argparse.Namespace) -> list[str]:
+def _levels_to_run(args: argparse.Namespace) -> list[str]:
     """The levels, where everything that was asked for can be meant; RunnerError else."""
     levels = levels_of(args.levels)
     name = zoo_name(args.workload) if args.workload else None
@@ -95,7 +92,7 @@ def _checked(args: argparse.Namespace) -> list[str]:
         raise RunnerError("--batch-size is one, --batch-sizes and --sweep are many: give one of them")
     if (args.sweep or args.batch_sizes) and args.script:
         raise RunnerError("a script decides on its own batch size, so that it cannot be swept")
-    checked(args)
+    check_options(args)
     _check_ranks(args, levels)
     if name is not None and args.framework == "torch":
         find(name)
@@ -120,33 +117,33 @@ def _check_ranks(args: argparse.Namespace, levels: Sequence[str]) -> None:
 
 def _collect(args: argparse.Namespace, start: Callable[[PlannedRun], int], ask: Callable[[str, str], Target]) -> int:
     warmup_seconds = args.warmup_seconds
-    levels = _checked(args)
+    levels = _levels_to_run(args)
     collection = Collection(args, start)
     name = zoo_name(args.workload) if args.workload else None
     sweeps = args.sweep or args.batch_sizes is not None
     sizes = batch_sizes_of(args.batch_sizes, zoo=name if args.framework == "torch" else None) if sweeps else []
-    args.target = _assumed(args, levels, ask) if args.dry_run else ask(args.python, args.framework)
+    args.target = _dry_run_target(args, levels, ask) if args.dry_run else ask(args.python, args.framework)
     alone = args.workload and not args.nproc_per_node
     if warmup_seconds is None and alone and args.target.on_gpu(args.device):
         args.warmup_seconds = _GPU_WARMUP_S
     if args.dry_run:
         _print_commands(args, levels, sizes)
         return 0
-    tools = {run.tool for level in levels for run in planned(args, level, batch_size=args.batch_size)}
+    tools = {run.tool for level in levels for run in plan_runs(args, level, batch_size=args.batch_size)}
     args.target.check(args.device, tools=sorted(tools))
-    tool_runs.check_tools(sorted(tools), lambda: tool_runs.counter_plan(args.chip, args.counters, args.target.gpu))
+    check_tools(sorted(tools), lambda: counter_plan(args.chip, args.counters, args.target.gpu))
     for sentence in args.target.sentences(args.device):
         print(f"collect: {sentence}", file=sys.stderr, flush=True)
-    side_cars.note_system(args.out, args.python)
+    note_system(args.out, args.python)
     done, batch_size = [], args.batch_size
     if sizes:
-        sweep = swept(sizes, collection.swept_size)
+        sweep = run_sweep(sizes, collection.swept_size)
         put_json(args.out / SWEEP, sweep.as_json())
         if not sweep.throughput_per_s:
             print("collect: no batch size could be run, so the other levels are not run either", file=sys.stderr)
             return _FAILED
         done.append(sweep.ended_by != "failure")
-        batch_size = sweep.chosen
+        batch_size = sweep.chosen_size
         ended = "memory, likely" if sweep.memory_full == LIKELY else sweep.ended_by
         answer(f"batch sizes: ended by {ended}; the other levels are run at {batch_size}")
         levels = [level for level in levels if level != "M"]
@@ -154,7 +151,7 @@ def _collect(args: argparse.Namespace, start: Callable[[PlannedRun], int], ask: 
     return 0 if all(done) else _FAILED
 
 
-def _assumed(args: argparse.Namespace, levels: Sequence[str], ask: Callable[[str, str], Target]) -> Target:
+def _dry_run_target(args: argparse.Namespace, levels: Sequence[str], ask: Callable[[str, str], Target]) -> Target:
     """What a dry run is for: a GPU, unless the CPU was named; one here is asked for where counters need its chip."""
     if COUNTERS not in levels or args.chip or args.device == "cpu":
         return ASSUMED
@@ -166,13 +163,13 @@ def _assumed(args: argparse.Namespace, levels: Sequence[str], ask: Callable[[str
 
 def _print_commands(args: argparse.Namespace, levels: Sequence[str], sizes: Sequence[int]) -> None:
     for size in sizes:
-        for run in planned(args, "M", batch_size=size, folder=f"m-batch-{size}"):
+        for run in plan_runs(args, "M", batch_size=size, folder=f"m-batch-{size}"):
             answer(as_shell(run))
     if sizes:
         answer("# until throughput gains 5 % or less; then at the batch size found, here the largest:")
         levels = [level for level in levels if level != "M"]
     for level in levels:
-        for run in planned(args, level, batch_size=sizes[-1] if sizes else args.batch_size):
+        for run in plan_runs(args, level, batch_size=sizes[-1] if sizes else args.batch_size):
             answer(as_shell(run))
 
 

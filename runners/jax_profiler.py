@@ -17,41 +17,55 @@ JAX is imported when a capture starts, so that this module can be read without i
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import runpy
 import sys
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import level_process
-from xsp_runners.jax_scopes import layers_of
-from xsp_runners.observed import Observed
-from xsp_runners.own_workload import own_step, zoo_name
+from xsp_runners.frameworks.xplane import Session, XplaneWorkload, capture_run, prepare_environment, run_level
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import (
-    LEVELS,
-    Level,
-    XplaneWorkload,
-    captured,
-    facts_of,
-    prepared,
-    run_steps,
-    session_of,
-    write_recorded,
+from xsp_runners.sets import level_process
+from xsp_runners.sets.level_process import LEVELS, Level, own_step, zoo_name
+
+__all__ = ["RunnerError", "capture", "layers_of", "main", "measure"]
+
+_PROGRAM = re.compile(r"\bp?jit\([^()]*\)/?")  # a compiled function is no layer
+_TRANSFORMED = re.compile(r"\b\w+\(([^()]*)\)")
+_SCOPE = re.compile(r"[A-Za-z_][\w.-]*")
+_STRUCTURE = re.compile(
+    r"while|body|cond|branch_\d+_fun|scan|checkpoint|remat\d?|rematted_computation|closed_call|core_call|shard_map"
+    r"|xla_call|pmap|custom_(jvp|vjp)_call(_jaxpr)?|body_jaxpr|cond_jaxpr"
 )
+_INSTANCE = re.compile(r"_?\d+$")
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
-    from xsp_runners.xplane_session import Session
+def layers_of(operations: Iterable[str]) -> list[dict[str, object]]:
+    """Layers as run.json has them, from the names of a program's operations: by scope, outer ones too, in order."""
+    layers: dict[str, dict[str, object]] = {}
+    for name in operations:
+        parts = [part for part in _plain(name).split("/") if part][:-1]
+        for last, part in enumerate(parts, start=1):
+            named = [p for p in parts[:last] if not _STRUCTURE.fullmatch(p)]
+            if _STRUCTURE.fullmatch(part) or not all(map(_SCOPE.fullmatch, named)):
+                continue
+            scope = "/".join(parts[:last])
+            layers[scope] = {"scope": scope, "name": "/".join(named), "type": _INSTANCE.sub("", part) or part}
+    return [layers[scope] for scope in sorted(layers)]
 
-__all__ = ["RunnerError", "capture", "main", "measure"]
+
+def _plain(name: str) -> str:
+    while (inner := _TRANSFORMED.sub(r"\1", _PROGRAM.sub("", name))) != name:
+        name = inner
+    return name
+
 
 _FRAMEWORK = "jax"
 _FLAGS = "XLA_FLAGS"
@@ -62,7 +76,7 @@ _PRECISIONS = ("fp32", "fp16", "bf16")
 class _Profiler:
     """JAX with its profiler; a Tool."""
 
-    def __init__(self, jax: Any, level: Level, *, on_gpu: bool) -> None:  # noqa: ANN401
+    def __init__(self, jax: Any, level: Level, *, on_gpu: bool) -> None:
         self._jax = jax
         self._level = level
         self._on_gpu = on_gpu
@@ -92,31 +106,24 @@ class _Profiler:
 
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its profile, and says what is known of the run."""
-    level = LEVELS[args.level]
-    prepared(args, "JAX")
+    prepare_environment(args, "JAX")
     if args.precision not in _PRECISIONS:
         raise RunnerError(f"{args.precision} is no precision of JAX models: choose {', '.join(_PRECISIONS)}")
     jax = _import_jax(args.device, threads=args.threads, autotune=args.settings == "own")
     on_gpu = _device(jax, args.device) == "cuda"
-    if args.level == "MLG-serialised" and not on_gpu:
-        raise RunnerError(f"{args.level} needs a GPU: on the CPU every run is serialised as it is")
-    work = None if args.script else _work(args, "cuda" if on_gpu else "cpu")
-    session = session_of(args, _Profiler(jax, level, on_gpu=on_gpu))
-    observed = Observed(args, on_gpu, session.tool.synchronize, lambda: _in_force(jax, args))
-    outputs = level_process.outputs_of(args)
-    run_steps(args, session, work, outputs, observed)
-    cleaned = write_recorded(session, args, on_gpu=on_gpu)
-    return {
-        **facts_of(session, args, work, on_gpu=on_gpu),
-        **outputs.facts,
-        **_own_facts(jax),
-        "execution": "xla" if work and zoo_name(args.workload) else None,
-        **observed.facts,
-        **({"layers": layers_of(cleaned.operations)} if cleaned else {}),
-    }
+    device = "cuda" if on_gpu else "cpu"
+    facts, cleaned = run_level(
+        args,
+        _Profiler(jax, LEVELS[args.level], on_gpu=on_gpu),
+        lambda: _work(args, device),
+        on_gpu=on_gpu,
+        settings=lambda: _in_force(jax, args),
+        own_facts={**_own_facts(jax), "execution": "xla" if args.workload and zoo_name(args.workload) else None},
+    )
+    return {**facts, **({"layers": layers_of(cleaned.operations)} if cleaned else {})}
 
 
-def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa: ANN401
+def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:
     return {
         "set_by": "program" if args.settings == "own" else "xsp",
         "seed": args.seed,
@@ -129,7 +136,7 @@ def _in_force(jax: Any, args: argparse.Namespace) -> dict[str, object]:  # noqa:
     }
 
 
-def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any:  # noqa: ANN401 (JAX is not installed everywhere)
+def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any:
     """The module jax, which sees only the CPU where that is the device; RunnerError where it is not installed."""
     flags = os.environ.get(_FLAGS, "")
     if _NO_AUTOTUNE.partition("=")[0] not in flags and device != "cpu" and not autotune:
@@ -148,7 +155,7 @@ def _import_jax(device: str, *, threads: int = 0, autotune: bool = False) -> Any
     return jax
 
 
-def _device(jax: Any, requested: str) -> str:  # noqa: ANN401
+def _device(jax: Any, requested: str) -> str:
     """`cpu` or `cuda`: what `auto` stands for here; RunnerError where there is no such device."""
     available = jax.default_backend() == "gpu"
     if requested == "cuda" and not available:
@@ -158,7 +165,7 @@ def _device(jax: Any, requested: str) -> str:  # noqa: ANN401
     return "cuda" if available else "cpu"
 
 
-def _own_facts(jax: Any) -> dict[str, object]:  # noqa: ANN401
+def _own_facts(jax: Any) -> dict[str, object]:
     return {
         "framework": {"name": _FRAMEWORK, "version": str(jax.__version__)},
         "device": {"name": str(jax.devices()[0].device_kind)},
@@ -169,7 +176,7 @@ def _work(args: argparse.Namespace, device: str) -> XplaneWorkload:
     name = zoo_name(args.workload)
     if name is None:
         return XplaneWorkload(args.workload, "", own_step(args.workload, batch=args.batch_size, device=device))
-    from xsp_runners.jax_zoo import MODELS, step_of  # noqa: PLC0415 (imports jax)
+    from xsp_runners.zoo.jax_models import MODELS, step_of  # noqa: PLC0415 (imports jax)
 
     if name not in MODELS:
         raise RunnerError(f"JAX's zoo has no {name}: choose of {', '.join(MODELS)} or give module:function")
@@ -205,7 +212,7 @@ def capture(
         "batch_size": batch_size,
         **_own_facts(jax),
     }
-    at_the_end = captured(
+    at_the_end = capture_run(
         _Profiler(jax, LEVELS["MLG"], on_gpu=on_gpu),
         Path(out),
         steps=steps,

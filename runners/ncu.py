@@ -11,32 +11,167 @@ files are no latencies, and XSP takes none from them.
 from __future__ import annotations
 
 import argparse
+import re
 import runpy
 import shlex
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser, answer
-from xsp_runners.counter_access import refusal
-from xsp_runners.ncu_command import VARIABLE, Ncu, problem_in, profile_command
-from xsp_runners.ncu_metrics import Architecture, architecture_of, default_groups, groups_of
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import find_gpu, program_of, run
+from xsp_runners.run_folder import RunnerError, make_room
+from xsp_runners.tools.counter_lists import Architecture, architecture_of, default_groups, groups_of
+from xsp_runners.tools.programs import (
+    Parser,
+    add_program,
+    answer,
+    exit_status,
+    find_gpu,
+    find_tool,
+    output_of,
+    program_of,
+    run,
+    text_of,
+    version_of,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+__all__ = [
+    "LOG",
+    "NO_PERMISSION",
+    "VARIABLE",
+    "Ncu",
+    "Plan",
+    "checked_plan",
+    "counters_file",
+    "is_refusal",
+    "main",
+    "plan",
+    "problem_in",
+    "problem_of",
+    "profile_command",
+    "ready",
+    "refusal",
+]
 
-__all__ = ["LOG", "Plan", "checked_plan", "counted", "main", "plan", "problem_of", "profile_command", "ready"]
+VARIABLE = "XSP_NCU"
+"""The environment variable that names the ncu to use."""
+NO_PERMISSION = (
+    "the driver lets only administrators read hardware counters (ERR_NVGPUCTRPERM): run as root, or let everybody by "
+    "the line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d and a reboot; a "
+    "container needs --cap-add=SYS_ADMIN"
+)
+"""What to do where counters may not be read."""
+_NO_DRIVER = "ncu finds no CUDA driver and no GPU"
+_BUSY = "another program holds the GPU's counters: end other profilers, and pause dcgm (`dcgmi profiling --pause`)"
+_REFUSALS = (NO_PERMISSION, _NO_DRIVER, _BUSY)
+_METRIC = re.compile(r"(?m)^([a-z][A-Za-z0-9]*__\w+)\s")
+_LISTED_CHIPS = re.compile(r"\b[a-z]{2}\d{2,3}[a-z0-9]\b")
+_PROBLEMS = (
+    (re.compile(r"ERR_NVGPUCTRPERM|does not have permission to access NVIDIA GPU Performance Counters"), NO_PERMISSION),
+    (re.compile(r"failed to connect to the CUDA driver|no CUDA-capable device"), _NO_DRIVER),
+    (re.compile(r"[Dd]river resource was unavailable|ERR_NVGPUCTRBUSY"), _BUSY),
+    (re.compile(r"==ERROR== (Failed to find metric [^\n]*|.*[Ii]nvalid metric[^\n]*)"), None),
+    (
+        re.compile(r"==ERROR== (unrecognised option[^\n]*|the argument for option[^\n]*|Invalid configuration[^\n]*)"),
+        None,
+    ),
+    (
+        re.compile(r"No kernels were profiled"),
+        "ncu saw no kernel in the ranges asked for (`step` is a start/end range, `step/` a push/pop range)",
+    ),
+    (re.compile(r"==ERROR== ([^\n]*)"), None),
+)
+
+
+@dataclass(frozen=True)
+class Ncu:
+    """An ncu and the chips that it knows."""
+
+    path: str
+    version: tuple[int, ...] | None
+    chips: frozenset[str]
+
+    @classmethod
+    def locate(cls, chosen: str | None = None) -> Ncu:
+        """The ncu that is `chosen`, or of $XSP_NCU, or of the PATH; RunnerError where there is none that answers."""
+        path = find_tool("ncu", variable=VARIABLE, chosen=chosen)
+        status, text = output_of([path, "--list-chips"])
+        chips = frozenset(chip.upper() for chip in _LISTED_CHIPS.findall(text))
+        if status or not chips:
+            raise RunnerError(f"{path} does not answer as ncu does (ncu --list-chips)")
+        return cls(path, version_of(output_of([path, "--version"])[1]), chips)
+
+    def unknown(self, metrics: Sequence[str], architecture: Architecture) -> list[str]:
+        """Those of the metrics that this ncu does not have for the chips; RunnerError where it knows none of them."""
+        chip = next((chip for chip in architecture.chips if chip in self.chips), None)
+        if chip is None:
+            raise RunnerError(
+                f"this ncu is too old for {architecture.chips[0]}: it knows {', '.join(sorted(self.chips))}"
+            )
+        status, text = output_of([self.path, "--query-metrics", "--chips", chip.lower()])
+        names = set(_METRIC.findall(text))
+        if status or not names:
+            raise RunnerError(f"this ncu does not say which metrics {chip} has (ncu --query-metrics --chips)")
+        return [metric for metric in metrics if metric.partition(".")[0] not in names]
+
+
+def profile_command(
+    target: Sequence[str],
+    log: Path,
+    metrics: Sequence[str],
+    *,
+    ncu: str = "ncu",
+    ranges: Sequence[str] = (),
+    capture: str = "none",
+) -> list[str]:
+    """The command that counts `metrics` of every kernel `target` runs, and leaves the raw page as CSV in `log`.
+
+    `ranges`: NVTX ranges around the kernels to count, as ncu writes them: `step` is a start/end range, of all threads,
+    `step/` a push/pop range, of its thread only (`regex:` before a regular expression); none: every kernel. `capture`
+    is `cudaProfilerApi` where only what runs between its start and stop counts. Clocks and caches are left as the
+    program has them: only so do counts hold for the run without ncu.
+    """
+    switches = ["--target-processes", "all", "--clock-control", "none", "--cache-control", "none"]
+    switches += ["--nvtx"]  # kernels of CUDA graphs one by one is what ncu does by itself
+    switches += [part for name in ranges for part in ("--nvtx-include", name)]
+    switches += ["--profile-from-start", "off"] if capture != "none" else []
+    page = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), "--log-file", str(log)]
+    return [ncu, *switches, *page, *target]
+
+
+def problem_in(text: str) -> str | None:
+    """What ncu's messages say went wrong, as a sentence for the user; None where nothing did."""
+    for pattern, sentence in _PROBLEMS:
+        if match := pattern.search(text):
+            return sentence or f"ncu says: {match[1].strip()}"
+    return None
+
+
+def is_refusal(sentence: str) -> bool:
+    """Whether a run failed for a reason that stands in the way of all counters."""
+    return any(reason in sentence for reason in _REFUSALS)
+
+
+_DRIVER = Path("/proc/driver/nvidia/params")
+_PROCESS = Path("/proc/self/status")
+_ADMINISTRATORS_ONLY = re.compile(r"(?m)^RmProfilingAdminOnly:\s*1\s*$")
+_CAPABILITIES = re.compile(r"(?m)^CapEff:\s*([0-9a-fA-F]+)\s*$")
+_SYS_ADMIN = 21  # CAP_SYS_ADMIN, which root in a container does not have
+
+
+def refusal(driver: Path = _DRIVER, process: Path = _PROCESS) -> str | None:
+    """Why counters may not be read here, by what the driver and the kernel say; None where they may, or say nothing."""
+    if not _ADMINISTRATORS_ONLY.search(text_of(driver)):
+        return None
+    held = _CAPABILITIES.search(text_of(process))
+    return NO_PERMISSION if held and not int(held[1], 16) >> _SYS_ADMIN & 1 else None
+
 
 LOG = "counters.csv"
 """The file that a group leaves in its folder."""
-
-_USER_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -82,9 +217,9 @@ def ready(chosen: str | None, requested: Plan) -> Ncu:
     return ncu
 
 
-def counted(log: Path, status: int, target: Sequence[str]) -> Path:
+def counters_file(log: Path, status: int, target: Sequence[str]) -> Path:
     """The file with counters that ncu left; RunnerError with its reason where it left none."""
-    text = _text(log)
+    text = text_of(log)
     rows = any(line.startswith('"0",') for line in text.splitlines())
     problem = problem_in(text)
     if problem and not rows:
@@ -98,14 +233,7 @@ def counted(log: Path, status: int, target: Sequence[str]) -> Path:
 
 def problem_of(log: Path) -> str | None:
     """What ncu says in its log went wrong."""
-    return problem_in(_text(log))
-
-
-def _text(log: Path) -> str:
-    try:
-        return log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return problem_in(text_of(log))
 
 
 def record(
@@ -122,13 +250,9 @@ def record(
     logs = []
     for name, metrics in requested.groups.items():
         log = out / name / LOG
-        try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.unlink(missing_ok=True)
-        except OSError as error:
-            raise RunnerError(f"the run cannot be written to {log.parent}: {error.strerror}") from error
+        make_room(log.parent, [log])
         command = profile_command(target, log, metrics, ncu=ncu, ranges=ranges, capture=capture)
-        logs.append(counted(log, start(command), target))
+        logs.append(counters_file(log, start(command), target))
     return logs
 
 
@@ -150,9 +274,7 @@ def _parser() -> argparse.ArgumentParser:
         "--capture", choices=("none", "cudaProfilerApi"), default="none", help="count between its calls"
     )
     parser.add_argument("--ncu", help=f"the ncu to use; else ${VARIABLE}, else the first on the PATH")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder; each group gets a folder in it")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    add_program(parser, out="folder; each group gets a folder in it")
     return parser
 
 
@@ -187,13 +309,7 @@ def _main(args: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 when every group was counted, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"ncu: {error}", file=sys.stderr)
-        return _USER_ERROR
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as shells have it
+    return exit_status("ncu", lambda: _main(args))
 
 
 if __name__ == "__main__":

@@ -10,41 +10,156 @@ On a machine without a GPU, `--device cpu` records NVTX ranges.
 from __future__ import annotations
 
 import argparse
+import re
 import runpy
 import shlex
 import sqlite3
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser, answer
-from xsp_runners.nsys_command import ASSUMED, CAPTURES, GRAPHS, NAME, VARIABLE, Nsys, export_command, profile_command
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import output_of, program_of, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from xsp_runners.run_folder import RunnerError, make_room
+from xsp_runners.tools.programs import (
+    Parser,
+    add_program,
+    answer,
+    exit_status,
+    find_tool,
+    locate_or,
+    output_of,
+    program_of,
+    run,
+    version_of,
+)
 
 __all__ = [
     "ASSUMED",
     "NAME",
+    "VARIABLE",
     "Nsys",
     "Recorded",
     "export_command",
-    "exported",
+    "export_recording",
     "kernel_count",
     "main",
     "profile_command",
     "record",
 ]
 
+GRAPHS = ("node", "graph")
+"""What of a CUDA graph is recorded: each of its kernels, or the launch as a whole at the least overhead."""
+CAPTURES = ("none", "cudaProfilerApi")
+"""What is recorded: everything, or what runs between cudaProfilerStart and cudaProfilerStop."""
+NAME = "trace"
+"""The name of the files, without what nsys adds."""
+VARIABLE = "XSP_NSYS"
+"""The environment variable that names the nsys to use."""
+_ON_GPU = ("cuda", "nvtx", "cudnn", "cublas")
+_ON_CPU = ("nvtx",)
+_OS_CALLS = "osrt"
+_SWITCH = re.compile(r"(?m)^\s*(?:-\w, )?(--[a-z][a-z-]+)")
+_TRACES = re.compile(r"(?s)--trace=\s.*?Possible values are(.*?)\.\s*\n")
+_PYTORCH = re.compile(r"(?s)--pytorch=\s.*?Possible values are(.*?)\.\s*\n")
+_QUOTED = re.compile(r"'([a-z0-9-]+)'")
+
+
+@dataclass(frozen=True)
+class Nsys:
+    """An nsys and what it says it can: its switches, what it traces, its modes for PyTorch."""
+
+    path: str
+    version: tuple[int, ...] | None
+    switches: frozenset[str]
+    traces: frozenset[str]
+    pytorch: frozenset[str] = frozenset()
+
+    @classmethod
+    def locate(cls, chosen: str | None = None) -> Nsys:
+        """The nsys that is `chosen`, or of $XSP_NSYS, or of the PATH; RunnerError where there is none that answers."""
+        path = find_tool("nsys", variable=VARIABLE, chosen=chosen)
+        status, text = output_of([path, "profile", "--help"])
+        switches = frozenset(_SWITCH.findall(text))
+        if status or "--trace" not in switches:
+            raise RunnerError(f"{path} does not answer as nsys does (nsys profile --help)")
+        return cls(
+            path,
+            version_of(output_of([path, "--version"])[1]),
+            switches,
+            _listed_values(_TRACES, text),
+            _listed_values(_PYTORCH, text),
+        )
+
+
+def _listed_values(values: re.Pattern[str], text: str) -> frozenset[str]:
+    match = values.search(text)
+    return frozenset(_QUOTED.findall(match[1])) if match else frozenset()
+
+
+ASSUMED = Nsys(
+    "nsys",
+    None,
+    frozenset({"--cuda-graph-trace", "--cuda-memory-usage", "--capture-range-end"}),
+    frozenset({*_ON_GPU, _OS_CALLS}),
+)
+"""What is taken for granted where nsys is not at hand, as in a dry run: what it has had since 2022."""
+
+
+def profile_command(
+    target: Sequence[str],
+    out: Path,
+    *,
+    nsys: Nsys = ASSUMED,
+    on_gpu: bool = True,
+    graph: str = "node",
+    memory: bool = False,
+    capture: str = "none",
+    operators: bool = False,
+    os_calls: bool = False,
+) -> list[str]:
+    """The command that runs `target` under nsys and writes `trace.nsys-rep` into the folder `out`.
+
+    Samples of the CPU and context switches are off: they cost time and say nothing of layers. `memory` records
+    allocations, `operators` lets nsys annotate PyTorch's operators where it can. `os_calls` records calls of the
+    operating system's runtime, which doubles the time that Python takes to start; XSP leaves them out unless asked.
+    """
+    traces = [*(_ON_GPU if on_gpu else _ON_CPU), *([_OS_CALLS] if os_calls else [])]
+    traced = [name for name in traces if not nsys.traces or name in nsys.traces]
+    switches = [f"--trace={','.join(traced)}", "--sample=none", "--cpuctxsw=none"]
+    if on_gpu:
+        switches += _if_known(nsys, "--cuda-graph-trace", graph)
+        switches += _if_known(nsys, "--cuda-memory-usage", "true") if memory else []
+    if capture != "none":
+        # The default ends the program with the range, before it has written what it knows.
+        switches += [f"--capture-range={capture}", *_if_known(nsys, "--capture-range-end", "stop")]
+    switches += _annotation_switches(nsys) if operators else []
+    output = str(out / NAME).replace("%", "%%")  # nsys replaces %p, %h and so on
+    return [nsys.path, "profile", *switches, "--force-overwrite=true", f"--output={output}", *target]
+
+
+def _if_known(nsys: Nsys, switch: str, value: str) -> list[str]:
+    return [f"{switch}={value}"] if switch in nsys.switches else []
+
+
+def _annotation_switches(nsys: Nsys) -> list[str]:
+    modes = [mode for mode in ("autograd-shapes-nvtx", "autograd-nvtx") if mode in nsys.pytorch]
+    if not modes:
+        raise RunnerError("this nsys cannot annotate PyTorch's operators: nsys 2024.5 or newer can (--pytorch)")
+    return [f"--pytorch={modes[0]}"]
+
+
+def export_command(report: Path, *, nsys: Nsys = ASSUMED) -> list[str]:
+    """The command that writes the report's SQLite beside it."""
+    database = report.with_suffix(".sqlite")
+    return [nsys.path, "export", "--type=sqlite", "--force-overwrite=true", f"--output={database}", str(report)]
+
+
 _FAILED = 1
-_USER_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +171,7 @@ class Recorded:
     note: str
 
 
-def exported(out: Path, *, nsys: Nsys) -> Recorded:
+def export_recording(out: Path, *, nsys: Nsys) -> Recorded:
     """What XSP is to read of the recording in the folder `out`, exported where that can be done.
 
     RunnerError where nsys left nothing.
@@ -94,46 +209,24 @@ def kernel_count(database: Path) -> int | None:
 
 
 def record(
-    target: Sequence[str],
-    out: Path,
-    *,
-    nsys: Nsys,
-    start: Callable[[list[str]], int] = run,
-    on_gpu: bool = True,
-    graph: str = "node",
-    memory: bool = False,
-    capture: str = "none",
-    operators: bool = False,
-    os_calls: bool = False,
+    target: Sequence[str], out: Path, *, nsys: Nsys, start: Callable[[list[str]], int] = run, **what: Any
 ) -> Recorded:
-    """Runs `target` under nsys into the folder `out` and exports; RunnerError where the program failed."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for suffix in (".nsys-rep", ".qdstrm", ".sqlite"):  # so that an earlier run's is not taken for this one's
-            (out / f"{NAME}{suffix}").unlink(missing_ok=True)
-    except OSError as error:
-        raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
-    command = profile_command(
-        target,
-        out,
-        nsys=nsys,
-        on_gpu=on_gpu,
-        graph=graph,
-        memory=memory,
-        capture=capture,
-        operators=operators,
-        os_calls=os_calls,
-    )
+    """Runs `target` under nsys into the folder `out` and exports; RunnerError where the program failed.
+
+    `what` to record, as `profile_command` takes it.
+    """
+    make_room(out, [out / f"{NAME}{suffix}" for suffix in (".nsys-rep", ".qdstrm", ".sqlite")])
+    command = profile_command(target, out, nsys=nsys, **what)
     status = start(command)
     if status:
         raise RunnerError(f"the program under nsys ended with status {status}")
-    return exported(out, nsys=nsys)
+    return export_recording(out, nsys=nsys)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "nsys", description="Runs a program under Nsight Systems and exports what it recorded.", epilog=_EPILOG
-    )
+    what = "Runs a program under Nsight Systems and exports what it recorded."
+    epilog = "Exit status: 0 recorded and readable by XSP, 1 recorded but not exported, 2 not recorded."
+    parser = Parser("nsys", description=what, epilog=epilog)
     parser.add_argument(
         "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: NVTX ranges and system calls only"
     )
@@ -143,13 +236,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--operators", action="store_true", help="let nsys annotate PyTorch's operators")
     parser.add_argument("--os-calls", action="store_true", help="record calls of the operating system's runtime")
     parser.add_argument("--nsys", help=f"the nsys to use; else ${VARIABLE}, else the first on the PATH")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the recording")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    add_program(parser)
     return parser
-
-
-_EPILOG = "Exit status: 0 recorded and readable by XSP, 1 recorded but not exported, 2 not recorded."
 
 
 def _main(args: argparse.Namespace) -> int:
@@ -163,7 +251,8 @@ def _main(args: argparse.Namespace) -> int:
         "os_calls": args.os_calls,
     }
     if args.dry_run:
-        nsys = _nsys_or_assumed(args.nsys)
+        note = "nsys: {}; the commands are for one of 2022 or later"
+        nsys = locate_or(lambda: Nsys.locate(args.nsys), ASSUMED, note=note)
         answer(shlex.join(profile_command(target, args.out, nsys=nsys, **what)))
         answer(shlex.join(export_command(args.out / f"{NAME}.nsys-rep", nsys=nsys)))
         return 0
@@ -172,25 +261,10 @@ def _main(args: argparse.Namespace) -> int:
     return 0 if recorded.path is not None and recorded.format == "nsys_sqlite" else _FAILED
 
 
-def _nsys_or_assumed(chosen: str | None) -> Nsys:
-    """The nsys at hand; a dry run goes without one."""
-    try:
-        return Nsys.locate(chosen)
-    except RunnerError as error:
-        print(f"nsys: {error}; the commands are for one of 2022 or later", file=sys.stderr)
-        return ASSUMED
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 recorded, 1 recorded but not exported, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"nsys: {error}", file=sys.stderr)
-        return _USER_ERROR
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as shells have it
+    return exit_status("nsys", lambda: _main(args))
 
 
 if __name__ == "__main__":

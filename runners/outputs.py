@@ -16,21 +16,18 @@ import math
 import re
 import runpy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser
 from xsp_runners.run_folder import RUN, RunnerError, put, put_json, read_json
+from xsp_runners.tools.programs import Parser, exit_status
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["CHOICES", "UNKNOWN_INPUTS", "Outputs", "StepInputs", "array_of", "distances", "main"]
+__all__ = ["CHOICES", "UNKNOWN_INPUTS", "Outputs", "StepInputs", "distances", "main"]
 
 CHOICES = ("checksums", "save", "none")
 """What to keep of outputs: checksums alone, the outputs beside them, nothing."""
@@ -39,7 +36,6 @@ _SAMPLED = 64
 _ROWS = 256
 _MAX_TENSORS = 16
 _MAX_BYTES = 1 << 28  # of what is read back from a device, and hashed: a second's work
-_USER_ERROR = 2
 _FOLDER = "outputs"
 
 
@@ -74,12 +70,12 @@ class Outputs:
     def note_inputs(self, inputs: StepInputs) -> None:
         """Before the first step: its weights and inputs."""
         if self.is_enabled:
-            self._guarded(lambda: self._add_inputs(inputs))
+            self._try_to_keep(lambda: self._add_inputs(inputs))
 
     def note_output(self, result: object, inputs: StepInputs, *, step: int) -> None:
         """After the last step, before which `step` steps were run."""
         if self.is_enabled and result is not None:
-            self._guarded(lambda: self._add("output", inputs.result(result) if inputs.result else result, step))
+            self._try_to_keep(lambda: self._add("output", inputs.result(result) if inputs.result else result, step))
 
     @property
     def facts(self) -> dict[str, object]:
@@ -88,7 +84,7 @@ class Outputs:
         facts |= {"tensors_left_out": self._left} if self._left else {}
         return facts | ({"tensors_problem": self._problem} if self._problem else {})
 
-    def _guarded(self, keep: Callable[[], None]) -> None:
+    def _try_to_keep(self, keep: Callable[[], None]) -> None:
         try:
             keep()
         except Exception as error:  # noqa: BLE001 (a tensor of any framework: the run is worth more than its checksum)
@@ -106,7 +102,7 @@ class Outputs:
             if array is None or array.nbytes > _MAX_BYTES or len(self._tensors) >= _MAX_TENSORS:
                 self._left += 1
                 continue
-            self._tensors.append(_described(kind, name, array, step))
+            self._tensors.append(_tensor_facts(kind, name, array, step))
             if kind == "output" and self._kept == "save":
                 _save(self._out, name, array)
 
@@ -139,7 +135,7 @@ class _Array:
     nbytes: int
 
 
-def array_of(value: Any) -> _Array | None:  # noqa: ANN401 (of any framework)
+def array_of(value: Any) -> _Array | None:
     """The tensor of PyTorch, TensorFlow, JAX or numpy on the host, read when asked for; None where it cannot be."""
     shape = tuple(int(size) for size in value.shape)
     dtype = str(value.dtype).removeprefix("torch.").removeprefix("<dtype: '").removesuffix("'>")
@@ -154,7 +150,7 @@ def array_of(value: Any) -> _Array | None:  # noqa: ANN401 (of any framework)
         return None
 
 
-def _of_torch(value: Any, shape: tuple[int, ...], dtype: str) -> _Array | None:  # noqa: ANN401
+def _of_torch(value: Any, shape: tuple[int, ...], dtype: str) -> _Array | None:
     import torch  # noqa: PLC0415 (it is imported already, since this is a tensor of it)
 
     if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
@@ -168,7 +164,7 @@ def _of_torch(value: Any, shape: tuple[int, ...], dtype: str) -> _Array | None: 
     )
 
 
-def _described(kind: str, name: str, array: _Array, step: int) -> dict[str, object]:
+def _tensor_facts(kind: str, name: str, array: _Array, step: int) -> dict[str, object]:
     values = array.values()
     facts: dict[str, object] = {"kind": kind, "name": name, "step": step, "shape": list(array.shape)}
     facts |= {"dtype": array.dtype, "sha256": hashlib.sha256(array.content()).hexdigest(), **_statistics(values)}
@@ -176,7 +172,7 @@ def _described(kind: str, name: str, array: _Array, step: int) -> dict[str, obje
     return {**facts, **({"top1": rows} if rows else {})}
 
 
-def _statistics(values: Any) -> dict[str, object]:  # noqa: ANN401
+def _statistics(values: Any) -> dict[str, object]:
     import numpy as np  # noqa: PLC0415
 
     finite = np.isfinite(values)
@@ -195,7 +191,7 @@ def _indices(count: int) -> list[int]:
     return list(range(count)) if count <= _SAMPLED else [index * count // _SAMPLED for index in range(_SAMPLED)]
 
 
-def _largest(values: Any, shape: tuple[int, ...]) -> list[int] | None:  # noqa: ANN401
+def _largest(values: Any, shape: tuple[int, ...]) -> list[int] | None:
     """Where the largest element is, along the last axis, of the first rows; None of vectors and single columns."""
     if len(shape) < 2 or shape[-1] < 2 or not len(values):  # noqa: PLR2004 (a row of several elements)
         return None
@@ -308,26 +304,18 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0, or 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        rows = distances(args.reference, args.other)
-        path = args.other / RUN
-        facts = read_json(path)
-        before = facts.get("output_distances")
-        kept = (
-            [row for row in before if row.get("reference") != args.reference.name] if isinstance(before, list) else []
-        )
-        put_json(path, {**facts, "output_distances": [*kept, *rows]})
-    except RunnerError as error:
-        print(f"outputs: {error}", file=sys.stderr)
-        return _USER_ERROR
+    return exit_status("outputs", lambda: _write_distances(args.reference, args.other))
+
+
+def _write_distances(reference: Path, other: Path) -> int:
+    rows = distances(reference, other)
+    facts = read_json(other / RUN)
+    before = facts.get("output_distances")
+    kept = [row for row in before if row.get("reference") != reference.name] if isinstance(before, list) else []
+    put_json(other / RUN, {**facts, "output_distances": [*kept, *rows]})
     for row in rows:
-        print(
-            ", ".join(
-                f"{key} {value:.3g}" if isinstance(value, float) else str(value)
-                for key, value in row.items()
-                if key != "reference_sha256"
-            )
-        )
+        shown = {key: value for key, value in row.items() if key != "reference_sha256"}
+        print(", ".join(f"{k} {v:.3g}" if isinstance(v, float) else str(v) for k, v in shown.items()))
     return 0
 
 

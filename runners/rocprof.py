@@ -10,28 +10,156 @@ counters of `runners/data/rocprof_metrics.toml`. `record` and `count` do the sam
 from __future__ import annotations
 
 import argparse
+import re
 import runpy
 import shlex
+import shutil
+import sqlite3
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser, answer
-from xsp_runners.rocprof_command import ASSUMED, ENDINGS, NAME, VARIABLE, Rocprof, counter_command, trace_command
-from xsp_runners.rocprof_content import counted_kernels, recorded_kernels
-from xsp_runners.rocprof_metrics import chip_here, chip_of, groups_of
-from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import program_of, run
+from xsp_runners.run_folder import RunnerError, make_room
+from xsp_runners.tools.counter_lists import chip_here, chip_of, groups_of_chip
+from xsp_runners.tools.programs import (
+    Parser,
+    add_program,
+    answer,
+    exit_status,
+    find_tool,
+    locate_or,
+    output_of,
+    program_of,
+    run,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+__all__ = [
+    "ASSUMED",
+    "Rocprof",
+    "count",
+    "counter_command",
+    "counter_groups",
+    "files_in",
+    "main",
+    "record",
+    "trace_command",
+]
 
-__all__ = ["count", "counter_groups", "files_in", "forget", "main", "record"]
+ENDINGS = {"json": ".json", "rocpd": ".db"}
+"""The outputs that are asked for, with how the names of their files end."""
+NAME = "trace"
+"""What the names of the files begin with; the process and `_results` follow."""
+VARIABLE = "XSP_ROCPROFV3"
+"""The environment variable that names the rocprofv3 to use."""
+_USUAL = "/opt/rocm/bin/rocprofv3"  # which few have on their PATH
+_SWITCH = re.compile(r"(--[a-z][a-z0-9-]+)")
+_FORMATS = re.compile(r"--output-format\s+\{([a-z0-9,]+)\}")
+_NEEDED = ("--kernel-trace", "--marker-trace", "--pmc")
 
-_USER_ERROR = 2
+
+@dataclass(frozen=True)
+class Rocprof:
+    """A rocprofv3 and what it says it can: its switches and its outputs."""
+
+    path: str
+    switches: frozenset[str]
+    formats: frozenset[str]
+
+    @classmethod
+    def locate(cls, chosen: str | None = None) -> Rocprof:
+        """The rocprofv3 that is `chosen`, of $XSP_ROCPROFV3, of the PATH or in /opt/rocm; RunnerError without."""
+        try:
+            path = find_tool("rocprofv3", variable=VARIABLE, chosen=chosen)
+        except RunnerError:
+            if chosen or shutil.which(_USUAL) is None:
+                raise
+            path = _USUAL
+        status, text = output_of([path, "--help"])
+        switches = frozenset(_SWITCH.findall(text))
+        if status or not switches.issuperset(_NEEDED):
+            raise RunnerError(f"{path} does not answer as rocprofv3 does (rocprofv3 --help): ROCm 6.2 or newer has it")
+        formats = _FORMATS.search(text)
+        return cls(path, switches, frozenset(formats[1].split(",")) if formats else frozenset({"json"}))
+
+
+ASSUMED = Rocprof("rocprofv3", frozenset({*_NEEDED, "--hip-runtime-trace", "--rccl-trace"}), frozenset(ENDINGS))
+"""What is taken for granted where rocprofv3 is not at hand, as in a dry run: what it has had since ROCm 6.4."""
+
+
+def trace_command(
+    target: Sequence[str], out: Path, *, rocprof: Rocprof = ASSUMED, output_format: str = "json", hsa: bool = False
+) -> list[str]:
+    """The command that runs `target` under rocprofv3 and writes `trace_PID_results.json` (or `.db`) into `out`.
+
+    Kernels, copies, calls of HIP's runtime, roctx ranges and calls to RCCL are recorded, with `hsa` also those of HSA,
+    which are many. Each process writes a file of its own.
+    """
+    hip = "--hip-runtime-trace" if "--hip-runtime-trace" in rocprof.switches else "--hip-trace"
+    traces = ["--kernel-trace", "--memory-copy-trace", hip, "--marker-trace"]
+    traces += ["--rccl-trace"] if "--rccl-trace" in rocprof.switches else []
+    traces += ["--hsa-trace"] if hsa else []
+    return [rocprof.path, *traces, *_output(out, rocprof, output_format), "--", *target]
+
+
+def counter_command(
+    target: Sequence[str], out: Path, metrics: Sequence[str], *, rocprof: Rocprof = ASSUMED, output_format: str = "json"
+) -> list[str]:
+    """The command that counts `metrics` of every kernel of `target`, in one pass: rocprofv3 replays nothing.
+
+    Calls and roctx ranges are recorded beside them, so that counters have layers. Kernels run one at a time meanwhile.
+    """
+    traced = trace_command(target, out, rocprof=rocprof, output_format=output_format)
+    return [traced[0], "--pmc", *metrics, *traced[1:]]
+
+
+def _output(out: Path, rocprof: Rocprof, output_format: str) -> list[str]:
+    if output_format not in rocprof.formats:
+        raise RunnerError(f"this rocprofv3 does not write {output_format}: it has {', '.join(sorted(rocprof.formats))}")
+    if "%" in str(out):
+        raise RunnerError(f"rocprofv3 takes what stands between % signs for something to fill in: rename {out}")
+    return ["--output-format", output_format, "--output-directory", str(out), "--output-file", f"{NAME}_%pid%"]
+
+
+_PIECE_BYTES = 1 << 22
+
+
+def recorded_kernels(file: Path) -> bool:
+    """Whether any kernel was recorded, or counted."""
+    return _has(file, b'"dispatch_info":', "rocpd_kernel_dispatch")
+
+
+def counted_kernels(file: Path) -> bool:
+    """Whether any counter of a kernel is there."""
+    return _has(file, b'"counter_id":', "rocpd_pmc_event")
+
+
+def _has(file: Path, key: bytes, view: str) -> bool:
+    if file.suffix == ".db":
+        return _rows(file, view)
+    end = b""
+    with file.open("rb") as content:
+        while piece := content.read(_PIECE_BYTES):
+            if key in end + piece:
+                return True
+            end = piece[-len(key) :]
+    return False
+
+
+def _rows(file: Path, view: str) -> bool:
+    """Whether the database's view of that table, which is there whatever the GUID, has a row."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+            return connection.execute(f"SELECT 1 FROM {view} LIMIT 1").fetchone() is not None  # noqa: S608
+    except sqlite3.Error:
+        return False
+
+
 _NO_KERNELS = (
     "rocprofv3 recorded no kernel: did the program use the GPU (for PyTorch a ROCm build, and HIP_VISIBLE_DEVICES not"
     " empty), and did it end by itself?"
@@ -48,17 +176,7 @@ def files_in(out: Path) -> list[Path]:
     return sorted(files, key=lambda file: (-file.stat().st_size, file.name))
 
 
-def forget(out: Path) -> None:
-    """Takes away what an earlier run left, so that it is not taken for this one's; RunnerError where that fails."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for file in files_in(out):
-            file.unlink()
-    except OSError as error:
-        raise RunnerError(f"the run cannot be written to {out}: {error.strerror}") from error
-
-
-def checked(out: Path, status: int, target: Sequence[str], *, counters: bool = False) -> list[Path]:
+def files_with_kernels(out: Path, status: int, target: Sequence[str], *, counters: bool = False) -> list[Path]:
     """The files with kernels (`counters`: with counters of kernels); RunnerError where there are none."""
     if status:
         raise RunnerError(f"{target[0]} under rocprofv3 ended with status {status}")
@@ -79,9 +197,9 @@ def record(
     hsa: bool = False,
 ) -> list[Path]:
     """Runs `target` under rocprofv3 into the folder `out`; the files it left. RunnerError where it recorded nothing."""
-    forget(out)
+    make_room(out, files_in(out))
     status = start(trace_command(target, out, rocprof=rocprof, output_format=output_format, hsa=hsa))
-    return checked(out, status, target)
+    return files_with_kernels(out, status, target)
 
 
 def count(
@@ -96,15 +214,15 @@ def count(
     """Runs `target` once for each group, into a folder each; RunnerError at the first that could not be counted."""
     files = []
     for group, metrics in groups.items():
-        forget(out / group)
+        make_room(out / group, files_in(out / group))
         command = counter_command(target, out / group, metrics, rocprof=rocprof, output_format=output_format)
-        files += checked(out / group, start(command), target, counters=True)
+        files += files_with_kernels(out / group, start(command), target, counters=True)
     return files
 
 
 def counter_groups(chip: str | None, groups: str) -> dict[str, tuple[str, ...]]:
     """Counters of the chip (None: of this machine's GPU) by group; RunnerError where the chip is not known."""
-    return groups_of(chip_of(chip or chip_here()), [name.strip() for name in groups.split(",") if name.strip()])
+    return groups_of_chip(chip_of(chip or chip_here()), [name.strip() for name in groups.split(",") if name.strip()])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,18 +235,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--groups", default="", help="with --counters: comma-separated; default all of the chip")
     parser.add_argument("--chip", help="with --counters: as gfx942 or MI300X; default: the GPU of this machine")
     parser.add_argument("--rocprofv3", help=f"the one to use; else ${VARIABLE}, the first on the PATH, or ROCm's own")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the files")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGS", help="what to run")
+    add_program(parser, out="folder for the files")
     return parser
 
 
 def _commands(args: argparse.Namespace, target: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    try:
-        rocprof = Rocprof.locate(args.rocprofv3)
-    except RunnerError as error:
-        print(f"rocprof: {error}; the commands are for one of ROCm 6.4 or later", file=sys.stderr)
-        rocprof = ASSUMED
+    note = "rocprof: {}; the commands are for one of ROCm 6.4 or later"
+    rocprof = locate_or(lambda: Rocprof.locate(args.rocprofv3), ASSUMED, note=note)
     how = {"rocprof": rocprof, "output_format": args.output_format}
     if not args.counters:
         return [trace_command(target, args.out, hsa=args.hsa, **how)]
@@ -156,13 +269,7 @@ def _main(args: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 recorded, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"rocprof: {error}", file=sys.stderr)
-        return _USER_ERROR
-    except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as shells have it
+    return exit_status("rocprof", lambda: _main(args))
 
 
 if __name__ == "__main__":

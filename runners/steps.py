@@ -12,11 +12,9 @@ other run it does nothing, at the cost of a call. It imports nothing but the sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Protocol
 
 __all__ = ["AllStepsDone", "Recorder", "recording", "xsp_step"]
 

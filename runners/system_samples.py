@@ -10,30 +10,26 @@ processors, memory and disks are the host's, and the network is the container's.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import runpy
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import nvml
-from xsp_runners.answers import Parser
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import program_of
+from xsp_runners.tools import sampling
+from xsp_runners.tools.programs import exit_status
+from xsp_runners.tools.sampling import sample_while, sampling_options, without_nulls, write_samples
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-__all__ = ["FORMAT", "NAME", "Reading", "beside", "between", "main", "read", "sample"]
+__all__ = ["FORMAT", "NAME", "beside", "between", "main", "read", "sample"]
 
 NAME = "system_samples.jsonl"
 """The file beside run.json."""
@@ -44,7 +40,6 @@ FORMAT = "system_samples"
 _HEADER = "xsp system samples"
 _DEFAULT_HZ = 2.0
 _MAX_HZ = 20.0
-_USER_ERROR = 2
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own are
 _KIB = 1024
 _MS_PER_NS = 1e-6
@@ -153,30 +148,18 @@ def between(first: Reading, before: Reading | None, now: Reading) -> dict[str, A
         lasted_ms = (now.time_ns - before.time_ns) * _MS_PER_NS
         busy = max(ms - before.disk_busy_ms.get(name, ms) for name, ms in now.disk_busy_ms.items())
         line["disk_busy"] = min(1.0, max(0.0, busy / lasted_ms))
-    return {name: value for name, value in line.items() if value is not None}
+    return without_nulls(line)
 
 
-def sample(
-    path: Path, *, hertz: float, stop: Callable[[], bool], ready: Callable[[], None], root: Path = Path("/")
-) -> int:
-    """Writes samples until `stop` says so; how many. RunnerError where the file cannot be written."""
-    first, count = read(root), 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", buffering=1) as file:
-            _put(file, _facts(root, hertz))
-            _put(file, between(first, None, first))
-            ready()
-            before, count = first, 1
-            while not stop():
-                time.sleep(1 / hertz)
-                now = read(root)
-                _put(file, between(first, before, now))
-                before, count = now, count + 1
-            _put(file, {"end": True, "samples": count})
-    except OSError as error:
-        raise RunnerError(f"the samples cannot be written to {path}: {error.strerror}") from error
-    return count
+def _moments(root: Path, first: Reading, interval_s: float) -> Iterator[list[dict[str, Any]]]:
+    """The first reading as a sample, and one each interval."""
+    before = first
+    yield [between(first, None, first)]
+    while True:
+        time.sleep(interval_s)
+        now = read(root)
+        yield [between(first, before, now)]
+        before = now
 
 
 def _facts(root: Path, hertz: float) -> dict[str, Any]:
@@ -190,7 +173,7 @@ def _facts(root: Path, hertz: float) -> dict[str, Any]:
         "memory_bytes": _total_memory(root),
         "network_byte_per_s": _byte_per_s(root),
     }
-    return {name: value for name, value in facts.items() if value is not None}
+    return without_nulls(facts)
 
 
 def _total_memory(root: Path) -> int | None:
@@ -198,50 +181,28 @@ def _total_memory(root: Path) -> int | None:
     return int(match[1]) * _KIB if match else None
 
 
-def _put(file: Any, line: Mapping[str, Any]) -> None:  # noqa: ANN401
-    file.write(json.dumps(line, separators=(",", ":")) + "\n")
-
-
 def beside(path: str | Path, *, hertz: float = _DEFAULT_HZ) -> AbstractContextManager[None]:
     """Samples into the file while open, in a process of its own; RunnerError where nothing can be sampled."""
-    return nvml.beside(path, hertz=hertz, script=Path(__file__))
+    return sampling.beside(path, Path(__file__), hertz=hertz)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "system_samples",
-        description="Samples processors, memory, network and disks of this machine.",
-        epilog="Exit status: that of the program where there is one, else 0; 2 where nothing could be sampled.",
-    )
-    nvml.add_sampling_options(parser, hertz=_DEFAULT_HZ, name=NAME)
-    return parser
-
-
-def _main(args: argparse.Namespace) -> int:
-    if not 0 < args.hertz <= _MAX_HZ:
-        raise RunnerError(f"--hertz must be between 0 and {_MAX_HZ:g}")
-    target = program_of(args.program) if args.program else None
-    until = nvml.Until(args)
-    try:
-        count = sample(args.out, hertz=args.hertz, stop=until, ready=lambda: until.begin(target))
-    except RunnerError as error:
-        if until.program is None:
-            raise
-        print(f"system_samples: {error}", file=sys.stderr)  # the program is worth more than its samples
-    else:
-        if not args.piped:
-            print(f"{args.out}: {count} samples", flush=True)
-    return until.program.wait() if until.program else 0
+def sample(
+    path: Path, *, hertz: float, stop: Callable[[], bool], ready: Callable[[], None], root: Path = Path("/")
+) -> int:
+    """Writes samples until `stop` says so; how many. RunnerError where there is no /proc or no place for the file."""
+    first = read(root)  # before the file is there
+    return write_samples(path, _facts(root, hertz), _moments(root, first, 1 / hertz), stop=stop, ready=ready)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 or the program's status, 2 after a sentence on stderr."""
-    args = _parser().parse_args(arguments)
-    try:
-        return _main(args)
-    except RunnerError as error:
-        print(f"system_samples: {error}", file=sys.stderr)
-        return _USER_ERROR
+    what = "Samples processors, memory, network and disks of this machine."
+    args = sampling_options("system_samples", what, hertz=_DEFAULT_HZ, file=NAME).parse_args(arguments)
+
+    def sample_here(stop: Callable[[], bool], ready: Callable[[], None]) -> tuple[int, str]:
+        return sample(args.out, hertz=args.hertz, stop=stop, ready=ready), ""
+
+    return exit_status("system_samples", lambda: sample_while("system_samples", args, sample_here, max_hz=_MAX_HZ))
 
 
 if __name__ == "__main__":

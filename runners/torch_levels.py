@@ -9,83 +9,111 @@ and settings. `xsp_runners.collect` runs several levels, each in a process of it
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import runpy
 import sys
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MethodType
+from typing import Any
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners import level_process
-from xsp_runners.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
-from xsp_runners.level_process import outputs_of, shape_of
-from xsp_runners.nvtx_calls import nvtx_calls
-from xsp_runners.observed import Observed
-from xsp_runners.own_workload import run_script, zoo_name
+from xsp_runners.frameworks.compiled_code import COMPILED_CODE, FORMAT, CompiledCode
+from xsp_runners.frameworks.torch_workload import (
+    CUBLAS_WORKSPACE,
+    TorchWorkload,
+    apply_settings,
+    device_of,
+    import_torch,
+    in_force,
+    own_work,
+    serialise,
+    zoo_work,
+)
+from xsp_runners.outputs import Outputs
 from xsp_runners.run_folder import RunnerError, put
-from xsp_runners.steps import AllStepsDone
-from xsp_runners.torch_devices import waits_for_all
-from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, write_trace
-from xsp_runners.torch_ranges import StepRanges, module_ranges
-from xsp_runners.torch_recorded import check_kernels
-from xsp_runners.torch_settings import CUBLAS_WORKSPACE, in_force, settled
-from xsp_runners.torch_waiting import waiting_layers
-from xsp_runners.torch_workload import device_of, import_torch, own_work, serialise, zoo_work
+from xsp_runners.sets import level_process
+from xsp_runners.sets.level_process import LEVELS, Level, outputs_of, run_script, shape_of, zoo_name
+from xsp_runners.sets.observed import Observed, ScriptSteps
+from xsp_runners.tools.nvtx_ranges import StepRanges, module_ranges, nvtx_calls
+from xsp_runners.torch_profiler import CAPTURE, TRACE, Ranges, Session, check_kernels, new_profiler, write_trace
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from xsp_runners.outputs import Outputs
-    from xsp_runners.torch_workload import TorchWorkload
-
-__all__ = ["main", "measure", "recorded_capture"]
+__all__ = ["main", "measure", "recorded_capture", "waiting_layers", "waits_for_all"]
 
 
-@dataclass(frozen=True)
-class _Level:
-    """What a level records beside step times."""
+def waits_for_all(torch: Any) -> Callable[[], None]:
+    """A function that waits for every GPU in use by this process, whichever is the current one."""
+    cuda = torch.cuda
 
-    name: str  # as run.json has it
-    profiled: bool = False
-    detailed: bool = False  # shapes, device
-    blocking: bool = False  # each launch waits for its kernel
+    def wait() -> None:
+        cuda.synchronize()
+        count = cuda.device_count()
+        if count > 1:
+            current = cuda.current_device()
+            for device in range(count):
+                if device != current and _in_use(torch, device):
+                    cuda.synchronize(device)
 
-
-_LEVELS = {
-    "M": _Level("M"),
-    "ML": _Level("ML", profiled=True),
-    "MLG": _Level("MLG", profiled=True, detailed=True),
-    "MLG-serialised": _Level("MLG", profiled=True, detailed=True, blocking=True),
-}
+    return wait
 
 
-@dataclass
-class _ScriptSteps:
-    """Steps that a script marks, timed by the session; warm-up is the first of them."""
+def _in_use(torch: Any, device: int) -> bool:
+    """Whether this process has a context there; where torch does not tell, whether it holds memory."""
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)  # noqa: SLF001 (no public name)
+    if has_context is not None:
+        try:
+            return bool(has_context(device))
+        except RuntimeError:  # a torch for the CPU has the name alone
+            pass
+    return bool(torch.cuda.memory_reserved(device))
 
-    session: Session
-    observed: Observed
-    batch_size: int | None = None
-    _warming: bool = False
 
-    def begin(self) -> None:
-        self._warming = self.observed.warming()
-        if not self._warming:
-            self.session.begin()
+class _WaitingCall:
+    """`Module.__call__` after a wait. Profilers ask it for the code by which they know a module's frame."""
 
-    def end(self, batch_size: int | None) -> None:
-        self.batch_size = batch_size or self.batch_size
-        if self._warming:
-            self.observed.warmed()
-        elif self.session.close():
-            raise AllStepsDone
+    def __init__(self, call: Any, wait: Callable[[], None]) -> None:
+        self._call = call
+        self._wait = wait
+        self.__code__ = call.__code__
+
+    def __get__(self, module: object, _owner: object = None) -> Any:
+        return self if module is None else MethodType(self, module)
+
+    def __call__(self, module: object, *args: Any, **options: Any) -> Any:
+        self._wait()
+        return self._call(module, *args, **options)
+
+
+@contextmanager
+def waiting_layers(torch: Any) -> Iterator[None]:
+    """Every module, whoever made it, begins and ends with nothing left to do on the device.
+
+    A profiler's row of a module is the frame of `Module.__call__`. What runs on the device when a module is called is
+    its parent's (attention between two projections, a sum of residuals), so it is waited for before that frame begins;
+    what the module launched is waited for in a forward hook, which is called inside of it.
+
+    While a program captures a graph or compiles, nothing waits: the one may not, the other would record it.
+    """
+
+    def wait(*_: object) -> None:
+        if not torch.compiler.is_compiling() and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+    module = torch.nn.Module
+    call = module.__call__
+    module.__call__ = _WaitingCall(call, wait)
+    hook = torch.nn.modules.module.register_module_forward_hook(wait)
+    try:
+        yield
+    finally:
+        hook.remove()
+        module.__call__ = call
 
 
 @dataclass
@@ -111,14 +139,14 @@ class _ProfilerSteps:
 
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """Runs the level, writes its trace, and says what is known of the run."""
-    level = _LEVELS[args.level]
+    level = LEVELS[args.level]
     if args.settings == "reproducible":
         os.environ.setdefault(*CUBLAS_WORKSPACE)
     torch = import_torch()
-    on_gpu = _prepared(torch, args, level)
+    on_gpu = _is_on_gpu(torch, args, level)
     if on_gpu and args.rank is not None and not args.script:
         torch.cuda.set_device(args.rank.local_rank)  # a program does so itself
-    settled(torch, args)
+    apply_settings(torch, args)
     wait = waits_for_all(torch) if on_gpu else _nothing
     observed = Observed(args, on_gpu, lambda _: wait(), lambda: in_force(torch, args))
     own = level.profiled and args.recorder == "own"
@@ -128,9 +156,13 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     captured = own and level.detailed and args.execution == "cudagraph" and not args.script
     capturing = recorded_capture(torch, args.out) if captured else None
     work = None if args.script else _work(torch, args, "cuda" if on_gpu else "cpu", compiled_code, capturing)
-    observed.built(work.facts if work else {})
+    observed.say_model(work.facts if work else {})
     layers_wait = level.name == "ML" and on_gpu and args.execution == "eager"  # compiled code calls no modules
-    profiler = _profiler(torch, args, on_gpu=on_gpu) if own else None
+    profiler = None
+    if own:
+        kernels = level.detailed and on_gpu
+        profiler = new_profiler(torch, steps=args.steps, warmup=args.warmup, shapes=level.detailed, kernels=kernels)
+        profiler.record_steps = False  # its own last from one call of step() to the next
     with ExitStack() as around:
         marks: Ranges | None = _ProfilerSteps(torch, args.warmup) if profiler else marked
         if marked and not compiled:
@@ -142,13 +174,13 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         session = Session(
             args.warmup,
             args.steps,
-            _both(profiler.step, observed.stepped) if profiler else observed.stepped,
+            _both(profiler.step, observed.end_step) if profiler else observed.end_step,
             wait,
             marks,
         )
         outputs = outputs_of(args)
         batch_size = _run(args, session, work, outputs, observed)
-    files = _written(torch, args, profiler, compiled_code, with_kernels=level.detailed and on_gpu)
+    files = _write_files(torch, args, profiler, compiled_code, with_kernels=level.detailed and on_gpu)
     return {
         "serialized": layers_wait or level.blocking or not on_gpu,  # a CPU operator has ended when its call returns
         "model": {"name": work.name, "task": work.task} if work else {"name": Path(args.script).stem, "task": ""},
@@ -158,7 +190,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         "step_durations_ns": session.durations_ns,
         "files": files,
         **({"graph_captures": [CAPTURE]} if captured else {}),
-        "deepest_level": _deepest(level, on_gpu=on_gpu),
+        "deepest_level": level.deepest(profiled=level.profiled, on_gpu=on_gpu),
         **observed.facts,
         **(work.facts if work else {}),
         **outputs.facts,
@@ -166,13 +198,8 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _written(
-    torch: Any,  # noqa: ANN401
-    args: argparse.Namespace,
-    profiler: Any,  # noqa: ANN401
-    compiled_code: CompiledCode | None,
-    *,
-    with_kernels: bool,
+def _write_files(
+    torch: Any, args: argparse.Namespace, profiler: Any, compiled_code: CompiledCode | None, *, with_kernels: bool
 ) -> list[dict[str, str]]:
     """Writes what was recorded; the files as run.json lists them. RunnerError where kernels should be there."""
     files = []
@@ -187,7 +214,7 @@ def _written(
     return files
 
 
-def _prepared(torch: Any, args: argparse.Namespace, level: _Level) -> bool:  # noqa: ANN401
+def _is_on_gpu(torch: Any, args: argparse.Namespace, level: Level) -> bool:
     """Whether the run is on a GPU; RunnerError where the level, precision or execution cannot be had there."""
     if level.blocking and args.device != "cpu":
         serialise(torch)  # before anything asks CUDA for its devices
@@ -206,15 +233,15 @@ def _run(
 ) -> int | None:
     """Runs all steps; the batch size as far as anyone told it."""
     if work is None:
-        steps = _ScriptSteps(session, observed)
+        steps = ScriptSteps(observed, session.begin, lambda _: session.close())
         run_script(args.script, args.script_args, steps)
         return args.batch_size or steps.batch_size
     outputs.note_inputs(work.step_inputs)
     while observed.warming():
-        observed.warmed(work.step())
+        observed.end_warmup_step(work.step())
     session.begin()
     result: object = None
-    while not session.finished:
+    while not session.is_finished:
         is_kept = outputs.is_enabled and session.is_last
         result = work.step()
         result = result if is_kept else None  # what is not kept is freed within its step, as ever
@@ -236,19 +263,12 @@ def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable
     return both
 
 
-def _deepest(level: _Level, *, on_gpu: bool) -> str:
-    """What the run holds at the bottom: on the CPU operators stand in for kernels."""
-    if not level.profiled:
-        return "model"
-    return "kernel" if level.detailed and on_gpu else "operator"
-
-
-def _memory(torch: Any, *, on_gpu: bool) -> dict[str, object]:  # noqa: ANN401
+def _memory(torch: Any, *, on_gpu: bool) -> dict[str, object]:
     return {"peak_memory_bytes": int(torch.cuda.max_memory_allocated())} if on_gpu else {}
 
 
 def _work(
-    torch: Any,  # noqa: ANN401
+    torch: Any,
     args: argparse.Namespace,
     device: str,
     compiled_code: CompiledCode | None,
@@ -272,7 +292,7 @@ def _work(
 
 
 @contextmanager
-def recorded_capture(torch: Any, out: Path) -> Iterator[None]:  # noqa: ANN401
+def recorded_capture(torch: Any, out: Path) -> Iterator[None]:
     """Records how a graph is captured: its launches, with the operators and modules around them, but no kernels.
 
     The steps before, which a capture needs anyway, show which kernels each operator launches. They are not timed.
@@ -283,20 +303,6 @@ def recorded_capture(torch: Any, out: Path) -> Iterator[None]:  # noqa: ANN401
     with profiler:
         yield
     write_trace(profiler, out, CAPTURE)
-
-
-def _profiler(torch: Any, args: argparse.Namespace, *, on_gpu: bool) -> Any:  # noqa: ANN401
-    detailed = _LEVELS[args.level].detailed
-    kinds = torch.profiler.ProfilerActivity
-    profiler = torch.profiler.profile(
-        activities=[kinds.CPU, kinds.CUDA] if detailed and on_gpu else [kinds.CPU],
-        schedule=torch.profiler.schedule(wait=args.warmup - 1, warmup=1, active=args.steps, repeat=1),
-        record_shapes=detailed,
-        profile_memory=True,  # an instant an allocation, which M does not pay: it has no profiler
-        with_stack=True,  # module rows exist only with stacks
-    )
-    profiler.record_steps = False  # its own last from one call of step() to the next
-    return profiler
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

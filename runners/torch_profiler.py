@@ -17,35 +17,153 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
+import os
+import re
 import runpy
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path, PurePath
+from typing import Any, Protocol
 
 if not __name__.startswith("xsp_runners."):  # started by its path
     runpy.run_path(str(Path(__file__).with_name("by_path.py")))
 
-from xsp_runners.answers import Parser
-from xsp_runners.kineto_text import without_private_data
+from xsp_runners.frameworks.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
 from xsp_runners.run_folder import RUN, SCHEMA_VERSION, RunnerError, put, put_json
-from xsp_runners.torch_recorded import Recorded, check_kernels, recorded_in
-from xsp_runners.torch_workload import DTYPES, MODES, ZOO, device_of, import_torch, serialise, small_work
+from xsp_runners.tools.programs import Parser, exit_status
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+__all__ = [
+    "CAPTURE",
+    "TRACE",
+    "Ranges",
+    "Recorded",
+    "RunnerError",
+    "Session",
+    "capture",
+    "check_kernels",
+    "count_recorded",
+    "main",
+    "new_profiler",
+    "without_private_data",
+    "write_trace",
+]
 
-__all__ = ["CAPTURE", "TRACE", "Ranges", "RunnerError", "Session", "capture", "main", "write_trace"]
+_MODULE = "nn.Module: "
+_PRIVATE_KEYS = ("host_name", "hostName", "user", "username")
+
+
+def without_private_data(trace: str, *, python_calls: bool = False) -> str:
+    """The trace without host and user names and folders; times stay character by character as they were.
+
+    Without `python_calls`, Python functions that are no modules are left out too: they are most of a
+    file and name the user's own sources.
+    """
+    decode = json.JSONDecoder().raw_decode
+    parts: list[str] = []
+    at = trace.index("{") + 1
+    while (at := _skip(trace, at)) < len(trace) and trace[at] != "}":
+        key, at = decode(trace, at)
+        at = _skip(trace, at)
+        if key == "traceEvents":
+            events, at = _kept_events(trace, at + 1, python_calls=python_calls)
+            parts.append('"traceEvents": [\n' + ",\n".join(events) + "\n]")
+            continue
+        value, at = decode(trace, at)
+        if key not in _PRIVATE_KEYS:
+            public = PurePath(value).name if key == "traceName" else value
+            parts.append(f"{json.dumps(key)}: {json.dumps(public)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _skip(text: str, at: int) -> int:
+    """The next position that is neither white space nor a separator."""
+    while at < len(text) and text[at] in " \t\r\n,:":
+        at += 1
+    return at
+
+
+def _kept_events(trace: str, at: int, *, python_calls: bool) -> tuple[list[str], int]:
+    """The events' own text, and the position after their list."""
+    decode = json.JSONDecoder().raw_decode
+    kept = []
+    while trace[at := _skip(trace, at)] != "]":
+        event, end = decode(trace, at)
+        text = trace[at:end]
+        if event.get("cat") == "python_function" and not event["name"].startswith(_MODULE):
+            text = _without_folders(text, event["name"]) if python_calls else ""
+        if text:
+            kept.append(" ".join(line.strip() for line in text.splitlines()))
+        at = end
+    return kept, at + 1
+
+
+def _without_folders(text: str, name: str) -> str:
+    """The event of a Python function with `/home/someone/train.py(3): f` as `train.py(3): f`."""
+    source, mark, rest = name.partition("(")
+    short = PurePath(source).name + mark + rest if source.startswith("/") else name
+    return text.replace(json.dumps(name, ensure_ascii=False), json.dumps(short, ensure_ascii=False))
+
+
+_CATEGORY = re.compile(r'"cat"\s*:\s*"(kernel|cuda_runtime|cuda_driver|hip_runtime)"', re.IGNORECASE)
+_INJECTION = "CUDA_INJECTION64_PATH"
+_ELSE = "--kernels nsys or cupti record in another way"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How many kernels, and how many calls of the runtime and the driver."""
+
+    kernels: int
+    calls: int
+
+
+def count_recorded(trace: str) -> Recorded:
+    """Counts in the text of a Kineto trace."""
+    categories = [match[1].lower() for match in _CATEGORY.finditer(trace)]
+    kernels = categories.count("kernel")
+    return Recorded(kernels, len(categories) - kernels)
+
+
+def check_kernels(torch: Any, recorded: Recorded, environment: Mapping[str, str] = os.environ) -> None:
+    """RunnerError with the likely causes where steps on a GPU were recorded and none of its kernels."""
+    if not recorded.kernels:
+        raise RunnerError(f"the profiler recorded no kernel of the GPU: {_cause(torch, recorded, environment)}")
+
+
+def _cause(torch: Any, recorded: Recorded, environment: Mapping[str, str]) -> str:
+    if not torch.cuda.max_memory_allocated():
+        return (
+            "the program took no memory on it, so it ran on the CPU. Are its model and inputs on the device that it is"
+            " given? --device cpu profiles it there"
+        )
+    if torch.profiler.ProfilerActivity.CUDA not in torch.profiler.supported_activities():
+        return f"this torch ({torch.__version__}) was built without CUPTI. Install a build for CUDA, or {_ELSE}"
+    if _INJECTION in environment:
+        return f"{_INJECTION} is set, so that another profiler (nsys, ncu) has CUPTI, which takes one at a time"
+    if recorded.calls:
+        return (
+            f"its {recorded.calls} launches and other calls are there, so CUPTI works but hands over no activities:"
+            " the driver may be older than torch's CUDA, the GPU virtual (vGPU, WSL 2) or a slice (MIG) that may not be"
+            f" profiled. {_ELSE}"
+        )
+    return (
+        "CUPTI did not start. Another profiler may have it (nsys, ncu, DCGM:"
+        " CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED), or it may lack the right to"
+        " (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: start a container with --cap-add=SYS_ADMIN, or let users profile by"
+        " NVreg_RestrictProfilingToAdminUsers=0), or its library may not be loadable."
+        f" KINETO_LOG_LEVEL=0 in the environment shows what it says; {_ELSE}"
+    )
+
 
 TRACE = "trace.json.gz"
 """The file that holds the profiler's trace, beside run.json."""
-
 CAPTURE = "graph_capture.json.gz"
 """The file that holds how the graph was captured that the trace replays."""
-
 
 _CUT_OFF = "the profiler's trace is not there or cut off: is the disk of temporary files full?"
 
@@ -75,7 +193,7 @@ class Session:
     _open: bool = False
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether all steps asked for have run."""
         return self._done >= self.warmup + self.steps
 
@@ -94,7 +212,7 @@ class Session:
 
     def close(self) -> bool:
         """Closes the step, waiting for the device; True once the capture has all it needs."""
-        if self.finished:
+        if self.is_finished:
             return True
         self._synchronize()
         now = time.perf_counter_ns()
@@ -105,13 +223,13 @@ class Session:
             self.durations_ns.append(now - self._begun_ns)
         self._done += 1
         self._advance()
-        return self.finished
+        return self.is_finished
 
     def step(self) -> bool:
         """Closes a step and opens the next; True once the capture has all it needs."""
         if not self.close():
             self.begin()
-        return self.finished
+        return self.is_finished
 
 
 @contextmanager
@@ -139,12 +257,12 @@ def capture(
     if serialised:
         serialise(torch)  # before anything asks CUDA for its devices
     on_gpu = device_of(torch, device) == "cuda"
-    profiler = _profiler(torch, steps=steps, warmup=warmup, on_gpu=on_gpu)
+    profiler = new_profiler(torch, steps=steps, warmup=warmup, shapes=True, kernels=on_gpu)
     session = Session(warmup, steps, profiler.step, torch.cuda.synchronize if on_gpu else _nothing)
     with profiler:
         session.begin()
         yield session
-    if not session.finished:
+    if not session.is_finished:
         raise RunnerError(f"the loop ended after {session._done} of {warmup + steps} steps, so nothing was written")  # noqa: SLF001
     facts: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
@@ -160,9 +278,9 @@ def capture(
         "step_durations_ns": session.durations_ns,
         "files": [{"path": TRACE, "format": "torch_profiler"}],
     }
-    trace = _exported(profiler)
+    trace = _export_trace(profiler)
     if on_gpu:
-        check_kernels(torch, recorded_in(trace))
+        check_kernels(torch, count_recorded(trace))
     _put_trace(trace, Path(out), TRACE, python_calls=python_calls)
     put_json(Path(out) / RUN, facts)
 
@@ -171,27 +289,26 @@ def _nothing() -> None:
     pass
 
 
-def _profiler(torch: Any, *, steps: int, warmup: int, on_gpu: bool) -> Any:  # noqa: ANN401
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if on_gpu:
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
+def new_profiler(torch: Any, *, steps: int, warmup: int, shapes: bool, kernels: bool) -> Any:
+    """A profiler of that many steps after the warm-up: modules, operators and memory; shapes and kernels if asked."""
+    kinds = torch.profiler.ProfilerActivity
     return torch.profiler.profile(
-        activities=activities,
+        activities=[kinds.CPU, kinds.CUDA] if kernels else [kinds.CPU],
         schedule=torch.profiler.schedule(wait=warmup - 1, warmup=1, active=steps, repeat=1),
-        record_shapes=True,
-        profile_memory=True,
+        record_shapes=shapes,
+        profile_memory=True,  # an instant an allocation, which M does not pay: it has no profiler
         with_stack=True,  # module rows exist only with stacks
     )
 
 
-def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> Recorded:  # noqa: ANN401
+def write_trace(profiler: Any, out: Path, name: str = TRACE, *, python_calls: bool = False) -> Recorded:
     """Writes what the profiler recorded into the folder, without private data; RunnerError where it cannot be."""
-    trace = _exported(profiler)
+    trace = _export_trace(profiler)
     _put_trace(trace, out, name, python_calls=python_calls)
-    return recorded_in(trace)
+    return count_recorded(trace)
 
 
-def _exported(profiler: Any) -> str:  # noqa: ANN401
+def _export_trace(profiler: Any) -> str:
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
@@ -209,7 +326,9 @@ def _put_trace(trace: str, out: Path, name: str, *, python_calls: bool) -> None:
     put(out / name, gzip.compress(cleaned.encode(), mtime=0))
 
 
-def _run_workload(args: argparse.Namespace) -> None:
+def _run_workload(args: argparse.Namespace) -> int:
+    if args.batch < 1:
+        raise RunnerError("--batch must be at least 1")
     torch = import_torch()
     if args.serialised:
         serialise(torch)
@@ -235,10 +354,11 @@ def _run_workload(args: argparse.Namespace) -> None:
         task=work.task,
         batch_size=args.batch,
     ) as session:
-        while True:
+        while not session.is_finished:
             work.step()
-            if session.step():
-                break
+            session.step()
+    print(args.out / RUN)
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -260,15 +380,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0 when the run was written, 2 after a sentence on stderr."""
     args = _parser().parse_args(arguments)
-    try:
-        if args.batch < 1:
-            raise RunnerError("--batch must be at least 1")  # noqa: TRY301 (one way out for every refusal)
-        _run_workload(args)
-    except RunnerError as error:
-        print(f"torch_profiler: {error}", file=sys.stderr)
-        return 2
-    print(args.out / RUN)
-    return 0
+    return exit_status("torch_profiler", lambda: _run_workload(args))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from tests.runners.async_device import DEFAULT_STREAM, AsyncDevice, DeviceEvent, Span
 from tests.runners.async_device_profiler import SimulatedProfiler, row
-from xsp_runners import observed, torch_profiler
-from xsp_runners.nvtx_calls import NvtxCalls, providing
+from xsp_runners import torch_profiler
+from xsp_runners.sets import observed
+from xsp_runners.tools.nvtx_ranges import NvtxCalls, providing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

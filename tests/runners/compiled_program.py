@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from xsp_runners.compiled_code import COMPILED_CODE, CompiledCode
-from xsp_runners.torch_convolutional import ResNet
+from xsp_runners.frameworks.compiled_code import COMPILED_CODE, CompiledCode
 from xsp_runners.torch_profiler import capture
-from xsp_runners.torch_transformers import Bert, Gpt
-from xsp_runners.torch_zoo import Mlp
+from xsp_runners.zoo.convolutional import ResNet
+from xsp_runners.zoo.networks import Bert, Gpt
+from xsp_runners.zoo.small_networks import Mlp
 
 _CASES = (("resnet", False), ("resnet", True), ("bert", False), ("gpt", True))  # model, and whether it trains
 
@@ -61,8 +61,8 @@ def both_codes(out: Path) -> None:
     (out / "plain.py").write_text(generated_code(torch.compile(model), inputs), encoding="utf-8")
     torch._dynamo.reset()
     code = CompiledCode(torch)
-    code.called_once(model, lambda: model(inputs))
-    (out / "watched.py").write_text(generated_code(code.compiled(model), inputs), encoding="utf-8")
+    code.call_once(model, lambda: model(inputs))
+    (out / "watched.py").write_text(generated_code(code.compile(model), inputs), encoding="utf-8")
 
 
 def main(out: Path, names: list[str]) -> None:
@@ -76,8 +76,8 @@ def main(out: Path, names: list[str]) -> None:
         model.train(training)
         profile(folder / "eager", model, partial(model, inputs), training=training)
         code = CompiledCode(torch)
-        code.called_once(model, partial(model, inputs))
-        compiled = code.compiled(model)
+        code.call_once(model, partial(model, inputs))
+        compiled = code.compile(model)
         profile(folder / "compiled", model, partial(compiled, inputs), training=training)
         (folder / "compiled" / COMPILED_CODE).write_text(json.dumps(code.document()), encoding="utf-8")
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import collect, level_process, run_folder, sweep, target, torch_levels
+from xsp_runners import collect, run_folder, torch_levels
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets import level_process
+from xsp_runners.sets.sweep import trimmed_mean
+from xsp_runners.sets.target import Target
 
 if TYPE_CHECKING:
-    from xsp_runners.planned_run import PlannedRun
+    from xsp_runners.sets.processes import PlannedRun
 
-_CPU = target.Target("torch", "2.11.0")
+_CPU = Target("torch", "2.11.0")
 _REPO = Path(__file__).resolve().parents[2]
 _NO_MEMORY = 2
 _KILLED = "the run was ended by signal 9, as Linux does where memory is full"
@@ -33,7 +36,7 @@ class _Processes:
 
     def __call__(self, run: PlannedRun) -> int:
         assert list(run.command[:2]) == [sys.executable, str(_REPO / "runners" / "torch_levels.py")]
-        args = level_process.checked(level_process._parser("level").parse_args(run.command[2:]))
+        args = level_process.check_options(level_process._parser("level").parse_args(run.command[2:]))
         self.started.append(
             f"{args.level} of {args.batch_size}" if run.folder.name.startswith("m-batch") else args.level
         )
@@ -214,7 +217,7 @@ def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     ("values", "mean"), [([7], 7.0), ([1, 9, 100], 9.0), ([0, 10, 20, 30, 900], 20.0), ([4, 2], 3.0)]
 )
 def test_the_mean_of_a_sweep_is_trimmed_as_the_analyses_do(values: list[int], mean: float) -> None:
-    assert sweep.trimmed_mean(values) == mean
+    assert trimmed_mean(values) == mean
 
 
 def test_a_dry_run_says_what_is_set_for_a_serialised_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

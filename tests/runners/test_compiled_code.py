@@ -157,7 +157,7 @@ def test_every_kernel_has_operators_and_lines_of_the_model(profiles: Path) -> No
     table = run(find("B19"), StepView.of(_compiled(profiles / "gpt-training"))).table
     assert table["operators"].null_count() == 0
     assert table["layers"].null_count() == 0
-    assert set(table["sources"].drop_nulls().str.extract_all(r"\w+\.py").explode()) == {"torch_transformers.py"}
+    assert set(table["sources"].drop_nulls().str.extract_all(r"\w+\.py").explode()) == {"networks.py"}
 
 
 def test_nothing_in_the_record_names_a_folder_of_the_machine(profiles: Path) -> None:

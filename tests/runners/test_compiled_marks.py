@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners.nvtx_calls import NvtxCalls, providing
+from xsp_runners.tools.nvtx_ranges import NvtxCalls, providing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def dynamo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_ranges_of_modules_break_no_graph_of_a_program_that_compiles_by_itself(dynamo: Any, *, annotated: bool) -> None:  # noqa: ANN401
     import torch  # noqa: PLC0415
 
-    from xsp_runners.torch_ranges import StepRanges, module_ranges  # noqa: PLC0415
+    from xsp_runners.tools.nvtx_ranges import StepRanges, module_ranges  # noqa: PLC0415
 
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))
     compiled, marked = torch.compile(model, backend="eager"), _Ranges()

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_runners.counter_access import refusal
-from xsp_runners.ncu_command import NO_PERMISSION
+from xsp_runners.ncu import NO_PERMISSION, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path

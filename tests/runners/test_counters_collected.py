@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runners.fake_tool import write_tool
-from xsp_runners import collect, counter_access, ncu, run_folder
-from xsp_runners.ncu_command import NO_PERMISSION
-from xsp_runners.ncu_metrics import architecture_of
-from xsp_runners.target import Target
+from xsp_runners import collect, ncu, run_folder
+from xsp_runners.ncu import NO_PERMISSION, refusal
+from xsp_runners.sets.target import Target
+from xsp_runners.tools.counter_lists import architecture_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_runners.planned_run import PlannedRun
+    from xsp_runners.sets.processes import PlannedRun
 
 _GPU = Target("torch", "2.11.0", "cuda", "CUDA 13.0", ({"name": "NVIDIA H100", "capability": "9.0"},))
 _DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
@@ -93,7 +93,7 @@ def test_permission_is_asked_for_before_anything_runs(
     driver, process = tmp_path / "params", tmp_path / "status"
     driver.write_text("RmProfilingAdminOnly: 1\n")
     process.write_text("CapEff:\t0000000000000000\n")
-    monkeypatch.setattr(ncu, "refusal", lambda: counter_access.refusal(driver, process))
+    monkeypatch.setattr(ncu, "refusal", lambda: refusal(driver, process))
     monkeypatch.setenv("XSP_NCU", _ncu_with(tmp_path, _all()))
     started: list[str] = []
     assert _collected(tmp_path / "set", started, {}, "--levels", "M,MLG+counters") == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners.cuda_driver import wait_for_devices
+from xsp_runners.tools.cupti_activities import wait_for_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,11 +24,12 @@ from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_ingest.staging.cupti.fields import KINDS
 from xsp_runners import cupti as runner
-from xsp_runners import cupti_calls, cupti_version, tool_runs
-from xsp_runners.cupti_dump import FIELDS, DumpWriter, field_of
-from xsp_runners.cupti_recorder import record
-from xsp_runners.planned_run import PlannedRun
+from xsp_runners.cupti import record
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets.plan import finish
+from xsp_runners.sets.processes import PlannedRun
+from xsp_runners.tools import cupti_activities
+from xsp_runners.tools.cupti_activities import FIELDS, DumpWriter, field_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,7 +234,7 @@ _TAKEN = (
 )
 _RANGES = """
 import sys
-from xsp_runners.nvtx_calls import nvtx_calls
+from xsp_runners.tools.nvtx_ranges import nvtx_calls
 calls = nvtx_calls()
 step = calls.start("step")
 calls.push("Linear_0")
@@ -321,8 +322,8 @@ def test_without_the_package_the_program_runs_and_what_fits_torch_is_said(
     program = tmp_path / "program.py"
     program.write_text(_RANGES)
     monkeypatch.setitem(sys.modules, "cupti", None)
-    monkeypatch.setattr(cupti_version, "torch_cuda", lambda: (13, 0))
-    monkeypatch.setattr(cupti_version, "installed", lambda: None)
+    monkeypatch.setattr(cupti_activities, "torch_cuda", lambda: (13, 0))
+    monkeypatch.setattr(cupti_activities, "installed_version", lambda: None)
     assert _status_of(program, tmp_path / "out") == 2
     advice = "pip install 'cupti-python==13.0.*', as torch here is built for CUDA 13.0"
     assert capsys.readouterr() == ("ran to its end\n", f"cupti: cupti-python is not installed: {advice}\n")
@@ -344,7 +345,7 @@ def test_without_the_package_the_program_runs_and_what_fits_torch_is_said(
     ],
 )
 def test_the_release_that_fits_a_cuda(cuda: tuple[int, int] | None, advice: str) -> None:
-    assert cupti_version.requirement(cuda) == advice
+    assert cupti_activities.requirement(cuda) == advice
 
 
 def test_a_release_that_does_not_fit_torch_is_named_where_cupti_refuses(
@@ -356,7 +357,7 @@ def test_a_release_that_does_not_fit_torch_is_named_where_cupti_refuses(
     (torch / "version.py").write_text("__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\n")
     monkeypatch.syspath_prepend(str(torch.parent))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(cupti_version, "installed", lambda: "13.4.0")
+    monkeypatch.setattr(cupti_activities, "installed_version", lambda: "13.4.0")
     FakeCupti(taken=Result.ERROR_NOT_SUPPORTED, driver=False).install(monkeypatch)
     with record(tmp_path / "out"):
         pass
@@ -369,7 +370,7 @@ def test_devices_are_waited_for_before_the_last_records_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cupti = FakeCupti(_launch(1_000, 7)).install(monkeypatch)
-    monkeypatch.setattr(cupti_calls, "wait_for_devices", lambda: cupti.log.append(("wait", None)))
+    monkeypatch.setattr(cupti_activities, "wait_for_devices", lambda: cupti.log.append(("wait", None)))
     with record(tmp_path):
         pass
     assert [how for how, _ in cupti.log if how not in ("enable", "thread ids")][:3] == ["wait", "flush", "disable"]
@@ -422,7 +423,7 @@ def test_a_run_on_a_gpu_without_a_kernel_is_no_run(
     assert _status_of(program, tmp_path) == status
     run = PlannedRun("MLG", tmp_path, ("python",), {}, tool="cupti")
     with pytest.raises(RunnerError, match="CUPTI recorded no kernel of the GPU") if status else nullcontext():
-        tool_runs.finish(run, status)
+        finish(run, status)
 
 
 def test_a_level_process_whose_recording_failed_fails_with_that_sentence(
@@ -436,13 +437,13 @@ def test_a_level_process_whose_recording_failed_fails_with_that_sentence(
     status = _status_of(program, description.parent)
     run = PlannedRun("MLG", description.parent, ("python",), {}, tool="cupti")
     with pytest.raises(RunnerError, match=r"^CUPTI cannot be used here: ERROR_NOT_SUPPORTED$"):
-        tool_runs.finish(run, status)
+        finish(run, status)
     assert capsys.readouterr().err == "cupti: CUPTI cannot be used here: ERROR_NOT_SUPPORTED\n"
 
 
 _PROGRAM = """
 import sys
-from xsp_runners.nvtx_calls import nvtx_calls
+from xsp_runners.tools.nvtx_ranges import nvtx_calls
 calls = nvtx_calls()
 for _ in range(2):
     step = calls.start("step")
@@ -517,7 +518,7 @@ def _with_fake_package(folder: Path) -> dict[str, str]:
 
 _ENDLESS = """
 import sys, time
-from xsp_runners.nvtx_calls import nvtx_calls
+from xsp_runners.tools.nvtx_ranges import nvtx_calls
 calls = nvtx_calls()
 for number in range(2500):
     calls.end(calls.start("step"))
@@ -574,7 +575,7 @@ _PROBE = """
 import json, sys
 from cupti import cupti
 sys.path.insert(0, sys.argv[1])
-from xsp_runners.cupti_dump import FIELDS, record_of
+from xsp_runners.tools.cupti_activities import FIELDS, record_of
 found = {}
 for kind, name in json.loads(sys.argv[2]).items():
     activity = getattr(cupti, name)()

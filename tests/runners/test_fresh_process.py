@@ -14,10 +14,9 @@ import pytest
 
 from tests.helpers.nsys_tool import nsys
 from tests.helpers.waiting import HANG_S, wait_until
-from xsp_runners.fresh_process import to_its_end
-from xsp_runners.nsys_command import Nsys, profile_command
-from xsp_runners.planned_run import PlannedRun
+from xsp_runners.nsys import Nsys, profile_command
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets.processes import PlannedRun, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +25,8 @@ _REPO = Path(__file__).resolve().parents[2]
 _STARTER = """
 import sys
 from pathlib import Path
-from xsp_runners.fresh_process import to_its_end
-from xsp_runners.planned_run import PlannedRun
+from xsp_runners.sets.processes import to_its_end
+from xsp_runners.sets.processes import PlannedRun
 to_its_end(PlannedRun("M", Path("."), sys.argv[1:], {}))
 """
 _FAMILY = """

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_runners import level_process
-from xsp_runners.full_memory import CERTAIN, LIKELY, memory_is_full
-from xsp_runners.run_folder import RunnerError
+from xsp_runners.run_folder import CERTAIN, LIKELY, RunnerError, memory_is_full
+from xsp_runners.sets.level_process import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +111,7 @@ def test_the_record_of_a_run_says_how_sure_it_is(tmp_path: Path, text: str, sent
         raise RuntimeError(text)
 
     arguments = ["--level", "M", "--workload", "zoo:mlp", "--batch-size", "4", "--out", str(tmp_path)]
-    assert level_process.main("level", measure, arguments) == 2
+    assert main("level", measure, arguments) == 2
     record = json.loads((tmp_path / "error.json").read_text())
     full = memory_is_full(RuntimeError(text))
     assert (record["error"], record.get("memory_full"), record["batch_size"]) == (sentence, full, 4)

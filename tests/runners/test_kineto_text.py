@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from xsp_runners.kineto_text import without_private_data
+from xsp_runners.torch_profiler import without_private_data
 
 _TRACE = """{
   "schemaVersion": 1, "host_name": "lab-07", "traceName": "/home/ada/out/trace.json",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xsp_runners.jax_scopes import layers_of
-from xsp_runners.tf_layers import layer_calls
+from xsp_runners.jax_profiler import layers_of
+from xsp_runners.tf_profiler import layer_calls
 
 
 def test_a_jax_layer_is_a_named_scope_whatever_was_done_to_it() -> None:

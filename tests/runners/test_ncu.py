@@ -24,10 +24,10 @@ from xsp_ingest.counters.tensor import chosen, partial
 from xsp_ingest.ingester import Options
 from xsp_model.counters import COUNTERS
 from xsp_runners import ncu as runner
-from xsp_runners import tool_runs
-from xsp_runners.ncu_command import NO_PERMISSION, Ncu, is_refusal, problem_in, profile_command
-from xsp_runners.ncu_metrics import Architecture, architecture_of, architectures, default_groups, groups_of
+from xsp_runners.ncu import NO_PERMISSION, Ncu, is_refusal, problem_in, profile_command
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets.plan import counter_command
+from xsp_runners.tools.counter_lists import Architecture, architecture_of, architectures, default_groups, groups_of
 
 _EACH = pytest.mark.parametrize("architecture", architectures(), ids=lambda each: each.name)
 _CHIPS = "ga100, gh100\n"
@@ -214,7 +214,7 @@ def test_ncu_counts_the_kernels_of_a_step_whichever_thread_launched_them(
     under_ncu = [*level, "--steps", "1", "--recorder", "none", "--annotate", "nvtx", "--out", str(tmp_path / "ncu")]
     with simulated(AsyncDevice()) as device:
         assert torch_levels.main(under_ncu) == 0
-    command = tool_runs.counter_command("ncu", ["python"], tmp_path, ["gpu__time_duration.sum"])
+    command = counter_command("ncu", ["python"], tmp_path, ["gpu__time_duration.sum"])
     selected = command[command.index("--nvtx-include") + 1]
     counted = [each for each in device.launches if selected in each.ranges]
     with simulated(AsyncDevice()):

@@ -22,10 +22,10 @@ from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
 from xsp_runners import nsys as runner
-from xsp_runners import tool_runs
-from xsp_runners.nsys_command import ASSUMED, Nsys, export_command, profile_command
+from xsp_runners.nsys import ASSUMED, Nsys, export_command, profile_command
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.tool import version_of
+from xsp_runners.sets import plan
+from xsp_runners.tools.programs import version_of
 
 _OLD = Nsys("nsys", (2020, 3), frozenset({"--trace", "--capture-range"}), frozenset({"cuda", "nvtx", "osrt"}))
 _NEW = Nsys("nsys", (2025, 1), ASSUMED.switches, frozenset(), frozenset({"autograd-nvtx", "autograd-shapes-nvtx"}))
@@ -204,7 +204,7 @@ def test_kernels_of_a_recording_are_counted(tmp_path: Path, tables: dict[str, in
         file.commit()
     assert runner.kernel_count(tmp_path / "trace.sqlite") == count
     with pytest.raises(RunnerError, match="nsys recorded no kernel of the GPU") if not count else nullcontext():
-        tool_runs._check_kernels(tmp_path / "trace.sqlite")
+        plan._check_kernels(tmp_path / "trace.sqlite")
 
 
 def test_a_recording_that_cannot_be_read_is_not_judged(tmp_path: Path) -> None:

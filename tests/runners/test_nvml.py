@@ -21,10 +21,9 @@ from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_runners import nvml as runner
-from xsp_runners import nvml_readers
-from xsp_runners.nvml_readers import NvmlReader, cuda_ordinals, reasons_of
-from xsp_runners.nvml_smi import SmiReader
+from xsp_runners.nvml import NvmlReader, SmiReader, cuda_ordinals, reasons_of
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.tools import sampling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,8 +73,8 @@ class _Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
     """The clock of a sampler in this process, whose handlers of signals it takes away again."""
     stand_in = _Clock()
-    monkeypatch.setattr(runner, "time", stand_in)
-    monkeypatch.setattr(nvml_readers, "time", stand_in)
+    for module in (runner, sampling):
+        monkeypatch.setattr(module, "time", stand_in)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield stand_in
     for number, handler in handlers.items():
@@ -200,7 +199,7 @@ def test_a_program_is_run_meanwhile_and_its_status_kept(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nvml")
 def test_beside_code_of_ones_own_and_read_by_xsp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nvml.jsonl"
-    monkeypatch.setattr(runner, "_END_SECONDS", HANG_S)
+    monkeypatch.setattr(sampling, "_END_SECONDS", HANG_S)
     begun = time.time_ns()
     with runner.beside(path, hertz=50):
         wait_until(lambda: _line_count(path) > 2 * 3)

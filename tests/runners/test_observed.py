@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import gpu_state, torch_levels
-from xsp_runners.gpu_state import GpuStates
-from xsp_runners.observed import Observed
-from xsp_runners.progress import Progress
+from xsp_runners import torch_levels
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.torch_devices import waits_for_all
+from xsp_runners.sets import observed as observed_module
+from xsp_runners.sets.observed import GpuStates, Observed, Progress
+from xsp_runners.torch_levels import waits_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +63,7 @@ def _observed(clock: _Clock, events: list[str], **options: Any) -> Observed:  # 
 @pytest.fixture(name="reader")
 def fixture_reader(monkeypatch: pytest.MonkeyPatch) -> _Reader:
     reader = _Reader()
-    monkeypatch.setattr(gpu_state, "open_reader", lambda: reader)
+    monkeypatch.setattr(observed_module, "open_reader", lambda: reader)
     return reader
 
 
@@ -75,11 +74,11 @@ def test_warm_up_lasts_until_both_its_time_and_its_count_are_over() -> None:
     timed = 0
     while observed.warming():
         clock.now += 0.3  # a step of 0.3 s: the fourth ends after 1.2 s
-        observed.warmed()
+        observed.end_warmup_step()
         timed += 1
     for _ in range(5):
         clock.now += 0.3
-        observed.stepped()
+        observed.end_step()
     assert timed == 4
     assert events == ["wait"] * 4
     assert observed.facts["warmup_steps"] == 4 + 2
@@ -92,7 +91,7 @@ def test_without_a_time_the_count_alone_is_the_warm_up(reader: _Reader) -> None:
     assert not observed.warming()
     assert reader.calls == 1  # before the only step of the warm-up
     for _ in range(4):
-        observed.stepped()
+        observed.end_step()
     assert observed.facts["warmup_steps"] == 1
 
 
@@ -103,10 +102,10 @@ def test_clocks_are_read_once_before_the_last_step_of_the_warm_up_and_after_the_
     observed = _observed(_Clock(), [], warmup_seconds=0.0, warmup=warmup)
     calls = []
     while observed.warming():
-        observed.warmed()
+        observed.end_warmup_step()
     for _ in range(warmup + 3):
         calls.append(reader.calls)
-        observed.stepped()
+        observed.end_step()
     assert calls == [0] * (warmup - 1) + [1] * 4
     before, after = observed.facts["gpu_before"], observed.facts["gpu_after"]
     assert (before, after) == (
@@ -127,7 +126,7 @@ def test_a_driver_that_does_not_answer_is_asked_once_and_ends_nothing(
         calls.append(1)
         raise error
 
-    monkeypatch.setattr(gpu_state, "open_reader", refuse)
+    monkeypatch.setattr(observed_module, "open_reader", refuse)
     states = GpuStates()
     assert (states.now(), states.now(), len(calls)) == ([], [], 1)
     states.close()
@@ -147,7 +146,7 @@ def _progress(*, terminal: bool) -> str:
     progress = Progress("ML", 2, 4, stream, clock)
     for done in range(1, 7):
         clock.now += 3
-        progress.stepped(done)
+        progress.end_step(done)
     return stream.getvalue()
 
 
@@ -176,7 +175,7 @@ def test_progress_is_one_line_on_a_terminal() -> None:
 def test_progress_that_nobody_can_read_ends_nothing() -> None:
     stream = _Stream(terminal=False)
     stream.close()
-    Progress("M", 1, 1, stream, _Clock()).stepped(2)
+    Progress("M", 1, 1, stream, _Clock()).end_step(2)
 
 
 def _devices(in_use: set[int], waited: list[int], *, with_contexts: bool) -> SimpleNamespace:

@@ -14,13 +14,14 @@ import pytest
 from tests.helpers.waiting import HANG_S
 from xsp.opening import load
 from xsp.reading import Reading
-from xsp_runners import collect, level_process, run_folder
-from xsp_runners.ranks import Rank, rank_here
+from xsp_runners import collect, run_folder
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.target import Target
+from xsp_runners.sets.level_process import main
+from xsp_runners.sets.processes import Rank, rank_here
+from xsp_runners.sets.target import Target
 
 if TYPE_CHECKING:
-    from xsp_runners.planned_run import PlannedRun
+    from xsp_runners.sets.processes import PlannedRun
 
 _REPO = Path(__file__).resolve().parents[2]
 _VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -60,10 +61,10 @@ def test_a_place_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, values
 def test_each_rank_leaves_a_run_set_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _set(monkeypatch, "1", "1", "2")
     options = ["--level", "ML", "--workload", "mine:step", "--out", str(tmp_path / "ml")]
-    assert level_process.main("level", lambda _: {"steps": 1}, options) == 0
+    assert main("level", lambda _: {"steps": 1}, options) == 0
     facts = json.loads((tmp_path / "rank-1" / "ml" / "run.json").read_text())
     assert (facts["rank"], facts["local_rank"], facts["world_size"]) == (1, 1, 2)
-    assert level_process.main("level", lambda _: {}, [*options, "--warmup-seconds", "1"]) == 2
+    assert main("level", lambda _: {}, [*options, "--warmup-seconds", "1"]) == 2
     assert "different numbers of steps" in json.loads((tmp_path / "rank-1" / "ml" / "error.json").read_text())["error"]
 
 
@@ -80,7 +81,7 @@ class _Job:
         for rank, folder in enumerate(run.folders):
             if run.level != self.failing or rank < 2:
                 facts = {"schema_version": 1, "runner_level": run.level, "files": []}
-                run_folder.put_json(folder / "run.json", {**facts, "options": run_folder.recorded(run.options)})
+                run_folder.put_json(folder / "run.json", {**facts, "options": run_folder.public_options(run.options)})
         return 1 if run.level == self.failing else 0
 
 

@@ -21,9 +21,9 @@ from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_single
 from xsp_model import bundle
 from xsp_runners import rocprof as runner
-from xsp_runners.rocprof_command import ASSUMED, Rocprof, counter_command, trace_command
-from xsp_runners.rocprof_metrics import chip_of, chips, groups_of
+from xsp_runners.rocprof import ASSUMED, Rocprof, counter_command, trace_command
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.tools.counter_lists import chip_of, chips, groups_of_chip
 
 __all__: list[str] = []
 
@@ -212,7 +212,7 @@ def test_what_has_no_list_is_refused() -> None:
     with pytest.raises(RunnerError, match="only chips of CDNA have them"):
         chip_of("AMD Radeon RX 7900 XTX")
     with pytest.raises(RunnerError, match="no group of counters: choose of dram_read"):
-        groups_of(chips()[0], ["roofline"])
+        groups_of_chip(chips()[0], ["roofline"])
 
 
 def test_a_group_fits_into_one_pass_and_every_counter_of_it_is_used() -> None:

@@ -16,12 +16,13 @@ from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run_set
-from xsp_runners import collect, nvtx_calls
+from xsp_runners import collect
 from xsp_runners.run_folder import LEVEL, RunnerError, put_json
-from xsp_runners.target import Target
+from xsp_runners.sets.target import Target
+from xsp_runners.tools import nvtx_ranges
 
 if TYPE_CHECKING:
-    from xsp_runners.planned_run import PlannedRun
+    from xsp_runners.sets.processes import PlannedRun
 
 __all__: list[str] = []
 
@@ -141,7 +142,7 @@ def test_ranges_of_a_rocm_build_are_torchs_own(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
     monkeypatch.setitem(sys.modules, "nvtx", SimpleNamespace())
-    assert nvtx_calls.nvtx_calls().push("step") == ("push", "step")
+    assert nvtx_ranges.nvtx_calls().push("step") == ("push", "step")
     torch.version.hip = None
     with pytest.raises((AttributeError, RunnerError)):
-        nvtx_calls.nvtx_calls()
+        nvtx_ranges.nvtx_calls()

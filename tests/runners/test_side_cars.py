@@ -16,11 +16,13 @@ from tests.helpers.synth import KinetoTrace
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.run_set import read_run
-from xsp_runners import collect, nvml, run_folder, side_cars, system_samples, target
-from xsp_runners.power_summary import power_between
+from xsp_runners import collect, nvml, run_folder, system_samples
+from xsp_runners.sets.collection import note_system, power_between
+from xsp_runners.sets.target import Target
+from xsp_runners.tools import sampling
 
 if TYPE_CHECKING:
-    from xsp_runners.planned_run import PlannedRun
+    from xsp_runners.sets.processes import PlannedRun
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(Path(__file__).with_name("fake_pynvml.py"), packages / "pynvml.py")
     monkeypatch.setenv("PYTHONPATH", str(packages))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(nvml, "_END_SECONDS", HANG_S)
+    monkeypatch.setattr(sampling, "_END_SECONDS", HANG_S)
 
 
 def _process(run: PlannedRun) -> int:
@@ -53,12 +55,12 @@ def _process(run: PlannedRun) -> int:
     facts = {"schema_version": 1, "level": run.level, "model": {"name": "m"}, "framework": {"name": "pytorch"}}
     measured = {"batch_size": 1, "device": {"name": "Made-up GPU"}, "steps": 1, "step_durations_ns": [200_000_000]}
     measured["recorded_unix_ns"] = [begun, time.time_ns()]
-    description = {"runner_level": run.level, "options": run_folder.recorded(run.options), "files": files}
+    description = {"runner_level": run.level, "options": run_folder.public_options(run.options), "files": files}
     run_folder.put_json(run.folder / "run.json", {**facts, **measured, **description})
     return 0
 
 
-_GPU = target.Target("torch", platform="cuda", gpus=({"name": "Made-up GPU", "capability": "9.0"},))
+_GPU = Target("torch", platform="cuda", gpus=({"name": "Made-up GPU", "capability": "9.0"},))
 
 
 def _collect(out: Path, *options: str) -> int:
@@ -143,10 +145,10 @@ def test_on_the_cpu_nothing_is_sampled_and_the_machine_is_noted(tmp_path: Path) 
 def test_the_packages_are_those_of_the_python_that_runs_the_work(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.symlink_to(sys.executable)
-    side_cars.note_system(tmp_path / "set", str(python))
+    note_system(tmp_path / "set", str(python))
     assert json.loads((tmp_path / "set" / "system.json").read_text())["schema_version"] == 1
     with pytest.raises(run_folder.RunnerError, match="could not say what it has"):
-        side_cars.note_system(tmp_path / "set", str(tmp_path / "no-python"))
+        note_system(tmp_path / "set", str(tmp_path / "no-python"))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")

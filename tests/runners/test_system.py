@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.runners.fake_tool import write_tool
 from xsp_runners import system
-from xsp_runners.system_gpus import gpu_facts
+from xsp_runners.system import gpu_facts
 
 if TYPE_CHECKING:
     import pytest

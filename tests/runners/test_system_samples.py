@@ -11,7 +11,7 @@ import pytest
 
 from xsp_runners import system_samples
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.side_cars import add_system_samples, sampled
+from xsp_runners.sets.collection import add_system_samples, sample_beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,12 +107,12 @@ def _described(folder: Path, files: list[dict[str, Any]]) -> list[dict[str, Any]
 
 @_linux
 def test_samples_beside_a_run_are_listed_where_they_can_join_a_trace(tmp_path: Path) -> None:
-    with sampled(tmp_path, power="no", system="yes"):
+    with sample_beside(tmp_path, power="no", system="yes"):
         pass
     trace = {"path": "trace.json"}
     assert _described(tmp_path, []) == []
     (tmp_path / "system_samples.jsonl").write_text("1\n2\n3\n4\n")
     assert _described(tmp_path, [trace]) == [trace, {"path": "system_samples.jsonl", "format": "system_samples"}]
-    with sampled(tmp_path, power="no", system="no"):
+    with sample_beside(tmp_path, power="no", system="no"):
         pass
     assert _described(tmp_path, [trace]) == [trace]  # what an earlier run left is gone

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import collect, target
+from xsp_runners import collect
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.target import Target
-from xsp_runners.tool import find_gpu
+from xsp_runners.sets.target import Target, probe
+from xsp_runners.tools.programs import find_gpu
 
 if TYPE_CHECKING:
-    from xsp_runners.planned_run import PlannedRun
+    from xsp_runners.sets.processes import PlannedRun
 
 _TWO = ({"name": "NVIDIA H100 80GB HBM3", "capability": "9.0"}, {"name": "NVIDIA A100", "capability": "8.0"})
 _TORCH = """
@@ -76,7 +76,7 @@ def test_the_framework_says_what_it_sees(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    here = target.probe(sys.executable, "torch")
+    here = probe(sys.executable, "torch")
     assert (here.platform, here.sentences("auto")[0]) == (platform, head)
 
 
@@ -84,7 +84,7 @@ def test_the_framework_says_what_it_sees(
 @pytest.mark.parametrize(("variable", "kind"), [("FAKE_XPU", "an Intel GPU (XPU)"), ("FAKE_MPS", "an Apple GPU (MPS)")])
 def test_a_gpu_that_is_not_measured_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, kind: str) -> None:
     monkeypatch.setenv(variable, "1")
-    (_, sentence) = target.probe(sys.executable, "torch").sentences("auto")
+    (_, sentence) = probe(sys.executable, "torch").sentences("auto")
     assert sentence == f"torch sees {kind}, which the runners do not measure: runs are on the CPU"
 
 
@@ -146,7 +146,7 @@ def test_a_framework_that_does_not_load_is_one_sentence(tmp_path: Path, monkeypa
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(RunnerError, match=r"torch cannot be used in .*: OSError: libcudart.so.13: cannot open"):
-        target.probe(sys.executable, "torch")
+        probe(sys.executable, "torch")
 
 
 def _dry(capsys: pytest.CaptureFixture[str], *options: str, here: Target | None = None) -> list[str]:
@@ -200,5 +200,5 @@ def test_the_system_is_noted_before_the_runs(tmp_path: Path) -> None:
 def test_the_torch_here_is_asked() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     assert "PYTHONPATH" not in os.environ or Path(os.environ["PYTHONPATH"]).name != "packages"
-    here = target.probe(sys.executable, "torch")
+    here = probe(sys.executable, "torch")
     assert (here.version, here.on_gpu("auto")) == (torch.__version__, torch.cuda.is_available())

@@ -82,7 +82,7 @@ class TestCapture:
         model = torch.nn.Linear(4, 4)
         with capture(tmp_path, steps=2, warmup=2, device="cpu", model="mine", batch_size=3) as session:
             steps = 0
-            while not session.finished:
+            while not session.is_finished:
                 model(torch.ones(3, 4))
                 session.step()
                 steps += 1

@@ -6,8 +6,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from xsp_runners.nvtx_calls import NvtxCalls, nvtx_calls
-from xsp_runners.torch_ranges import StepRanges
+from xsp_runners.tools.nvtx_ranges import NvtxCalls, StepRanges, nvtx_calls
 
 if TYPE_CHECKING:
     import pytest

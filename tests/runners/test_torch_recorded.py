@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.torch_recorded import Recorded, check_kernels, recorded_in
+from xsp_runners.torch_profiler import Recorded, check_kernels, count_recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ _TRACE = """{"traceEvents": [
 
 
 def test_kernels_and_calls_are_counted_by_their_category() -> None:
-    assert recorded_in(_TRACE) == Recorded(kernels=1, calls=2)
+    assert count_recorded(_TRACE) == Recorded(kernels=1, calls=2)
 
 
 def _torch(*, memory_bytes: int = 1 << 20, activities: tuple[str, ...] = ("CPU", "CUDA")) -> Any:  # noqa: ANN401

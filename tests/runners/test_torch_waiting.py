@@ -52,7 +52,7 @@ def test_layers_at_ml_take_what_their_kernels_take_serialised(tmp_path: Path) ->
 def test_the_real_profiler_has_the_wait_before_a_module_in_its_parents_row(tmp_path: Path) -> None:
     import torch  # noqa: PLC0415
 
-    from xsp_runners.torch_waiting import waiting_layers  # noqa: PLC0415
+    from xsp_runners.torch_levels import waiting_layers  # noqa: PLC0415
 
     def wait() -> None:
         with torch.profiler.record_function("wait"):

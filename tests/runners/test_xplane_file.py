@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.synth_xplane import Profile, space_class
+from xsp_runners.frameworks.xplane import profile_in, without_private_data
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_file import profile_in, without_private_data
 
 if TYPE_CHECKING:
     from pathlib import Path

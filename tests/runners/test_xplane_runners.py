@@ -135,9 +135,9 @@ def test_without_the_framework_the_runner_says_how_to_get_it(
 def test_a_step_that_returns_nothing_is_waited_for_all_the_same() -> None:
     """A step of JAX returns at once: without waiting, a loop of large products would seem to take no time."""
     program = """
-from xsp_runners.xplane_levels import LEVELS
+from xsp_runners.frameworks.xplane import LEVELS
 from xsp_runners.jax_profiler import _Profiler, _import_jax
-from xsp_runners.xplane_session import Session
+from xsp_runners.frameworks.xplane import Session
 jax = _import_jax("cpu")
 jnp = jax.numpy
 square = jax.jit(lambda x: x @ x / 900)

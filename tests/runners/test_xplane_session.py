@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.synth_xplane import Profile
-from xsp_runners.observed import Observed
+from xsp_runners.frameworks.xplane import (
+    Session,
+    XplaneWorkload,
+    capture_run,
+    facts_of,
+    prepare_environment,
+    run_steps,
+    write_profile,
+    write_recorded,
+)
 from xsp_runners.outputs import Outputs
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.xplane_levels import XplaneWorkload, captured, facts_of, prepared, run_steps, write_recorded
-from xsp_runners.xplane_session import Session, write_profile
+from xsp_runners.sets.observed import Observed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,23 +147,23 @@ def test_a_run_says_how_deep_it_goes(level: str, on_gpu: bool, deepest: str, ser
 )
 def test_what_cannot_be_done_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(RunnerError, match=sentence):
-        prepared(_arguments(**changes), "JAX")
+        prepare_environment(_arguments(**changes), "JAX")
 
 
 def test_layers_on_a_gpu_wait_for_each_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
     import os  # noqa: PLC0415
 
-    prepared(_arguments(level="MLG", device="cuda"), "JAX")
+    prepare_environment(_arguments(level="MLG", device="cuda"), "JAX")
     assert "CUDA_LAUNCH_BLOCKING" not in os.environ
-    prepared(_arguments(level="ML", device="cuda"), "JAX")
+    prepare_environment(_arguments(level="ML", device="cuda"), "JAX")
     assert os.environ.pop("CUDA_LAUNCH_BLOCKING") == "1"
 
 
 def test_a_capture_that_ends_early_writes_nothing(tmp_path: Path) -> None:
     with (
         pytest.raises(RunnerError, match="ended after 1 of 3 steps"),
-        captured(_Tool(), tmp_path, steps=2, warmup=1, facts=lambda _: {}) as session,
+        capture_run(_Tool(), tmp_path, steps=2, warmup=1, facts=lambda _: {}) as session,
     ):
         session.step()
     assert list(tmp_path.iterdir()) == []

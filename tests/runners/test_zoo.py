@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xsp_runners import zoo
+from xsp_runners.frameworks.torch_workload import zoo_work
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.torch_sources import build
-from xsp_runners.torch_workload import zoo_work
+from xsp_runners.zoo import models as zoo
+from xsp_runners.zoo.models import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_runners.zoo import ZooModel
+    from xsp_runners.zoo.models import ZooModel
 
 _OURS = [model for model in zoo.models().values() if any(source.library == "own" for source in model.sources)]
 _SMALL = {"tensor": (3, 32, 32), "tokens": (8,)}
@@ -175,4 +175,4 @@ def test_names_are_found_however_they_are_joined(name: str, canonical: str) -> N
 
 
 def test_no_two_names_are_one_when_they_are_folded() -> None:
-    assert len({zoo._folded(name) for name in zoo.models()}) == len(zoo.models())
+    assert len({zoo._fold(name) for name in zoo.models()}) == len(zoo.models())

@@ -15,13 +15,13 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from runners import guard
 from xsp import memory as of_the_command
 from xsp.batch import fork_server, pool, work
 from xsp_ingest.files.sqlite.bulk import INTEGER, paged
 from xsp_ingest.machine.sqlite import CannotRead, columns, reader
 from xsp_model import memory
 from xsp_model.limits import limited
+from xsp_runners.sets import guard
 
 
 @pytest.fixture(autouse=True)
