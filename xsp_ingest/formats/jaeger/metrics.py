@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.jaeger.values import decimal
+from xsp_ingest.files.json_values import finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def logged(logs: Sequence[Log] | None) -> list[tuple[str, float, str]]:
     values: dict[str, list[float]] = {}
     for log in logs or ():
         for field in log.fields:
-            value = decimal(field.value)
+            value = finite(field.value)
             if value is not None and field.key not in _NOT_METRICS:
                 values.setdefault(field.key, []).append(value)
     return [_at_rest(name, sum(samples) / len(samples)) for name, samples in values.items()]

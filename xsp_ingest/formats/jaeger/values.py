@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
-__all__ = ["decimal", "lists_as_json", "sizes"]
+__all__ = ["lists_as_json", "sizes"]
 
 _NUMBER = re.compile(r"\d+")
 _LISTS = re.compile(r"[\[\]\d\s,-]+\Z")
 _BETWEEN = re.compile(r"(?<=[\d\]])\s*[\s,]\s*(?=[\d\[-])")
 _AXES = 3
 _MAX_DIGITS = 18  # of a number that surely fits into 64 bits
-
-
-def decimal(value: Any) -> float | None:  # noqa: ANN401
-    """A finite number, from a number or from text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def sizes(value: Any) -> tuple[int, int, int] | None:  # noqa: ANN401

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import int64, json_integer
+from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.torch_profiler import categories as cat
-from xsp_ingest.formats.torch_profiler import refusal
+from xsp_ingest.formats.torch_profiler.raw_events import raw_events
 from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.staging.raw import frame_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["captured_launches"]
@@ -40,25 +38,15 @@ def captured_launches(spans: pl.DataFrame, path: Path) -> pl.DataFrame:
     """The staging table `launches`; empty unless a graph was captured, as it takes the file's text once more."""
     if not matches(spans["name"], _BEGINS).any():
         return frame_of("launches")
-    facts = pl.DataFrame([_facts(event) for event in _events(path)], schema=_FACTS, orient="row")
+    facts = pl.DataFrame([_facts(event) for event in raw_events(path, _LAUNCH, _is_call)], schema=_FACTS, orient="row")
     named = facts.drop_nulls(["correlation_id", "kernel_name"])
     calls = spans.select("row", "process_id", "correlation_id", pl.col("name").cast(pl.String))
     first = named.unique(list(_KEYS), keep="first", maintain_order=True)
     return frame_of("launches", calls.join(first, on=list(_KEYS), how="inner", maintain_order="left"))
 
 
-def _events(path: Path) -> Iterator[Mapping[str, object]]:
-    """The launches as they stand in the file: scanners keep known arguments only."""
-    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
-    decoder = json.JSONDecoder(parse_int=json_integer)
-    is_compact = False
-    for match in _LAUNCH.finditer(text):
-        is_compact = True
-        yield decoder.raw_decode(text, match.start())[0]
-    if not is_compact:  # written by another program, with its keys in another order
-        document = decoder.decode(text)
-        entries = document.get("traceEvents") if isinstance(document, dict) else document
-        yield from (e for e in entries or () if isinstance(e, dict) and e.get("cat") in cat.CALL)
+def _is_call(event: Mapping[str, object]) -> bool:
+    return event.get("cat") in cat.CALL
 
 
 def _facts(event: Mapping[str, object]) -> tuple[object, ...]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_ingest.counters.ncu_names import unit_of
-from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, json_integer
-from xsp_ingest.formats.torch_profiler import refusal
+from xsp_ingest.files.json_values import finite
 from xsp_ingest.formats.torch_profiler.categories import COUNTER
+from xsp_ingest.formats.torch_profiler.raw_events import raw_events
 from xsp_ingest.formats.torch_profiler.scan_plain import integer, microseconds_to_ns
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["samples"]
@@ -40,7 +37,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     if not expected:
         return frame_of("counters"), []
     rows, lost = [], 0
-    for event in _events(path, expected):
+    for event in raw_events(path, _HEAD, _is_sample, expected=expected, parse_float=_Number):
         args, time_ns = event.get("args"), microseconds_to_ns(event.get("ts"))
         values = {name: _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
         usable = {name: value for name, value in values.items() if value is not None and time_ns is not None}
@@ -56,18 +53,8 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     )
 
 
-def _events(path: Path, expected: int) -> Iterator[dict[str, Any]]:
-    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
-    decoder = json.JSONDecoder(parse_float=_Number, parse_int=json_integer, parse_constant=lambda _: None)
-    starts = [match.start() for match in _HEAD.finditer(text)]
-    if len(starts) == expected:
-        for start in starts:
-            yield decoder.raw_decode(text, start)[0]
-        return
-    document = decoder.decode(text)  # written by another program, with its keys in another order
-    for event in document["traceEvents"] if isinstance(document, dict) else document:
-        if isinstance(event, dict) and event.get("ph") == "C" and event.get("cat") in COUNTER:
-            yield event
+def _is_sample(event: dict[str, Any]) -> bool:
+    return event.get("ph") == "C" and event.get("cat") in COUNTER
 
 
 def _value(value: object) -> float | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
-from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, json_integer
-from xsp_ingest.formats.torch_profiler import refusal
+from xsp_ingest.files.json_values import finite
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
+from xsp_ingest.formats.torch_profiler.raw_events import raw_events
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -56,17 +54,14 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
 
 
 def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
-    """Start, name and counters of each range; read from the text, as the scanners keep known arguments only."""
-    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
-    decoder = json.JSONDecoder(parse_int=json_integer)
-    events = [decoder.raw_decode(text, match.start())[0] for match in _HEAD.finditer(text)]
-    if not events:  # written by another program, with its keys in another order
-        document = decoder.decode(text)
-        entries = document["traceEvents"] if isinstance(document, dict) else document
-        events = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
-    for event in events:
+    """Start, name and counters of each range."""
+    for event in raw_events(path, _HEAD, _is_range):
         args = event.get("args")
         yield finite(event.get("ts")) or 0.0, str(event.get("name", "")), args if isinstance(args, dict) else {}
+
+
+def _is_range(event: dict[str, Any]) -> bool:
+    return event.get("cat") in PROFILER_RANGE and event.get("ph") == "X"
 
 
 def _targets(spans: pl.DataFrame) -> tuple[pl.DataFrame, str]:
