@@ -17,10 +17,8 @@ from xsp_ingest.convert import convert, relayer
 from xsp_ingest.files.json_values import finite, integer
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.jaeger import JAEGER
-from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference
-from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
-from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import lists_as_json, sizes
+from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference, lists_as_json, parents, sizes
+from xsp_ingest.formats.jaeger.mlmodelscope import HostSpan, lanes
 from xsp_ingest.ingester import Options
 from xsp_model import Level, XspError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.cupti_dump.header import IS_DUMP, facts_of
-from xsp_ingest.formats.cupti_dump.parquet import is_parquet_dump
+from xsp_ingest.formats.cupti_dump.reader import is_parquet_dump
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
@@ -37,13 +37,12 @@ class _CuptiDump(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""
-        from xsp_ingest.formats.cupti_dump import external
-        from xsp_ingest.formats.cupti_dump.records import read_dump
+        from xsp_ingest.formats.cupti_dump.reader import operators_with_threads, read_dump, with_issuers
         from xsp_ingest.staging.cupti import activities, host
         from xsp_ingest.staging.cupti.devices import devices
 
         header, records = read_dump(path)
-        operators, doubts = external.placed(records)
+        operators, doubts = operators_with_threads(records)
         parts = [
             activities.activities(records),
             activities.waits(records),
@@ -51,7 +50,7 @@ class _CuptiDump(Ingester):
             host.operators(records, operators),
         ]
         marked, marker_findings = host.markers(records, options)
-        spans = [external.issued(records, parts[0][0]), *(part for part, _ in parts[1:]), marked["spans"]]
+        spans = [with_issuers(records, parts[0][0]), *(part for part, _ in parts[1:]), marked["spans"]]
         tables = (
             {name: frame_of(name) for name in RAW_TABLES}
             | marked

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from xsp_ingest.files.json_values import finite, integer, text
-from xsp_ingest.formats.jaeger.document import tags_of
-from xsp_ingest.formats.jaeger.references import parents
+from xsp_ingest.formats.jaeger.document import parents, tags_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError

@@ -8,11 +8,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.loadgen.detail import IS_DETAIL, read_detail
-from xsp_ingest.formats.loadgen.outcome import Outcome, combined
-from xsp_ingest.formats.loadgen.queries import IS_TRACE, read_queries
-from xsp_ingest.formats.loadgen.run import run_of
-from xsp_ingest.formats.loadgen.summary import IS_SUMMARY, read_summary
+from xsp_ingest.formats.loadgen.run import IS_TRACE, Outcome, combine, read_queries, run_of
+from xsp_ingest.formats.loadgen.statements import IS_DETAIL, IS_SUMMARY, read_detail, read_summary
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -72,7 +69,7 @@ class _LoadGen(Ingester):
         readers = {_Log.DETAIL: read_detail, _Log.SUMMARY: read_summary}  # the detail log rounds less
         statements = [read(logs[kind]) for kind, read in readers.items() if kind in logs]
         queries = read_queries(logs[_Log.TRACE]) if _Log.TRACE in logs else None
-        return run_of(reduce(combined, statements, Outcome()), queries)
+        return run_of(reduce(combine, statements, Outcome()), queries)
 
 
 def _kind_of(probe: Probe) -> _Log | None:

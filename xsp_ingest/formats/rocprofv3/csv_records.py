@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, DEVICE, KERNEL, Records
-from xsp_ingest.formats.rocprofv3.counters import with_counted
-from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
+from xsp_ingest.formats.rocprofv3.records import (
+    API,
+    COPY,
+    COUNT,
+    DEVICE,
+    KERNEL,
+    Records,
+    plain_kernel_name,
+    with_counted,
+)
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -49,14 +56,14 @@ def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
     parts = {table: [_read(path, table) for path in files] for table, files in paths.items()}
     agents = pl.concat(parts.get(Table.AGENTS, []), how="diagonal") if parts.get(Table.AGENTS) else None
     numbers = _numbers(agents)
-    calls = _shaped(parts.get(Table.CALLS, []), API, _API)
-    counts = _shaped(parts.get(Table.COUNTS, []), COUNT, _COUNT)
+    calls = _shape_parts(parts.get(Table.CALLS, []), API, _API)
+    counts = _shape_parts(parts.get(Table.COUNTS, []), COUNT, _COUNT)
     process = pl.concat([calls["process"], counts["process"]]).unique().to_list()
     own = process[0] if len(process) == 1 else None if process else 0
-    kernels = _shaped(parts.get(Table.KERNELS, []), KERNEL, _KERNEL)
-    counted = _shaped(parts.get(Table.COUNTS, []), KERNEL, _KERNEL)
+    kernels = _shape_parts(parts.get(Table.KERNELS, []), KERNEL, _KERNEL)
+    counted = _shape_parts(parts.get(Table.COUNTS, []), KERNEL, _KERNEL)
     return Records(
-        _placed(with_counted(*(_of_process(rows, own) for rows in (kernels, counted))), numbers),
+        _with_gpu_numbers(with_counted(*(_of_process(rows, own) for rows in (kernels, counted))), numbers),
         _of_process(_copies(parts.get(Table.COPIES, []), numbers), own),
         calls,
         pl.DataFrame(schema=dict(DEVICE)) if agents is None else _devices(agents),
@@ -127,7 +134,9 @@ def _blocks(path: Path) -> Iterator[pl.DataFrame]:
         yield pl.read_csv(io.BytesIO(content), infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy")
 
 
-def _shaped(parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names: Mapping[str, str]) -> pl.DataFrame:
+def _shape_parts(
+    parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names: Mapping[str, str]
+) -> pl.DataFrame:
     shaped = [_one(part, columns, names) for part in parts]
     return pl.concat(shaped) if shaped else pl.DataFrame(schema=dict(columns))
 
@@ -186,14 +195,14 @@ def _of_process(rows: pl.DataFrame, process: int | None) -> pl.DataFrame:
 
 def _copies(parts: list[pl.DataFrame], numbers: Mapping[int, int]) -> pl.DataFrame:
     """A copy is its source's; where that is the host, its destination's."""
-    rows = _shaped(parts, {"source": pl.Int64(), **COPY}, _COPY)
-    ends = _placed(_placed(rows, numbers, "source"), numbers, "agent")
+    rows = _shape_parts(parts, {"source": pl.Int64(), **COPY}, _COPY)
+    ends = _with_gpu_numbers(_with_gpu_numbers(rows, numbers, "source"), numbers, "agent")
     of_device = [pl.col("direction").str.contains(f"(?i){end}") for end in ("DEVICE_TO_", "TO_DEVICE")]
     source, destination = (pl.when(is_it).then(end) for is_it, end in zip(of_device, ("source", "agent"), strict=True))
     return ends.with_columns(pl.coalesce(source, destination).alias("agent")).select(*COPY)
 
 
-def _placed(rows: pl.DataFrame, numbers: Mapping[int, int], column: str = "agent") -> pl.DataFrame:
+def _with_gpu_numbers(rows: pl.DataFrame, numbers: Mapping[int, int], column: str = "agent") -> pl.DataFrame:
     """The GPU's number in place of the agent's, where agents are listed."""
     agent = pl.col(column)
     number = agent.replace_strict(numbers, default=None, return_dtype=pl.Int64) if numbers else agent

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.sqlite.database import MAGIC, table_names
 from xsp_ingest.formats.rocprofv3.csv_records import Table, from_tables, table_of
-from xsp_ingest.formats.rocprofv3.database import suffixes
 from xsp_ingest.formats.rocprofv3.perfetto import is_rocprofs
+from xsp_ingest.formats.rocprofv3.rocpd import suffixes
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.formats.rocprofv3.columns import Records
+    from xsp_ingest.formats.rocprofv3.records import Records
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
@@ -97,10 +97,9 @@ def _output_of(probe: Probe) -> _Output | None:
 
 
 def _records(paths: Sequence[Path], output: _Output | None) -> list[Records]:
-    from xsp_ingest.formats.rocprofv3.database import processes
     from xsp_ingest.formats.rocprofv3.json_records import from_json
-    from xsp_ingest.formats.rocprofv3.perfetto_records import from_perfetto
-    from xsp_ingest.formats.rocprofv3.rocpd_records import from_rocpd
+    from xsp_ingest.formats.rocprofv3.perfetto import from_perfetto
+    from xsp_ingest.formats.rocprofv3.rocpd import from_rocpd, processes
 
     if output == _Output.JSON:
         return [from_json(path) for path in paths]

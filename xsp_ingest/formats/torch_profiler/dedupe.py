@@ -25,7 +25,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
 
     `marks` has one number a span, alike where the spans are: they find the few suspects.
     """
-    twice = _duplicated(marks)
+    twice = _duplicate_marks(marks)
     repeats = _repeats(spans, np.concatenate(list(_at(marks, twice))), marks, facts) if len(twice) else None
     count = 0 if repeats is None else len(repeats)
     detail = "events that stand in the file more than once, alike in every column, were read once"
@@ -37,7 +37,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
     return scratch.gathered(spans, np.flatnonzero(keep)), findings
 
 
-def _duplicated(marks: Ints) -> Ints:
+def _duplicate_marks(marks: Ints) -> Ints:
     """The marks that come more than once, sorted; sorts a share of them at a time."""
     shares = 1 + len(marks) // _SORTED
     duplicates = []
@@ -75,14 +75,14 @@ def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     hosts = process.drop_nulls().unique()
     only = hosts[0] if len(hosts) == 1 else None
     if only is not None or not len(hosts):
-        column, unclear = _filled(process, on_device, only), 0
+        column, unclear = _fill_processes(process, on_device, only), 0
     else:
         column, unclear = _by_launch(spans, on_device)
     detail = "device activities whose launch may be of several processes"
     return spans.with_columns(column), [Finding(LedgerKind.UNCLEAR_PROCESS, detail, unclear)]
 
 
-def _filled(process: pl.Series, on_device: Bools, only: int | None) -> pl.Series:
+def _fill_processes(process: pl.Series, on_device: Bools, only: int | None) -> pl.Series:
     """The processes with device work of the only one that there is."""
     if only is None:
         return process

@@ -43,7 +43,7 @@ def range_metrics(expected: int, spans: pl.DataFrame, path: Path) -> tuple[pl.Da
         detail = f"profiler ranges could not be tied to {what}, of which there are {targets.height}; not read"
         return frame_of("metrics"), [Finding(LedgerKind.PROFILER_RANGES_UNMATCHED, detail, expected, advice=_ADVICE)]
     wide = _wide([counters for _, _, counters in ranges], targets)
-    other = _renamed([name for _, name, _ in ranges], targets) if what == "kernels" else 0
+    other = _count_renamed([name for _, name, _ in ranges], targets) if what == "kernels" else 0
     measured = Measured(wide, {name: unit_of(name).name for name in wide.columns if name != "row"}, _TOOL)
     detail = f"profiler ranges were tied to {what} by their order; their own times are not those of kernels"
     return frame_of("metrics", canonical(measured, ncu_table(wide.columns))), [
@@ -91,7 +91,7 @@ def _wide(counters: list[dict[str, object]], targets: pl.DataFrame) -> pl.DataFr
     ).select("row", *names)
 
 
-def _renamed(names: list[str], targets: pl.DataFrame) -> int:
+def _count_renamed(names: list[str], targets: pl.DataFrame) -> int:
     """How many ranges have a name that is not the kernel's in the same position."""
     return sum(
         name not in {_UNNAMED, "", kernel} for name, kernel in zip(names, targets["name"].cast(pl.String), strict=True)

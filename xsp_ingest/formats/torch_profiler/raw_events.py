@@ -30,7 +30,7 @@ def raw_events(
     Where none does, or another number than `expected`, another program wrote the file, with its keys in another order:
     then `is_one` chooses among all events.
     """
-    text = read_all(path, damaged=refusal.truncated).decode("utf-8", errors="replace")
+    text = read_all(path, damaged=refusal.cut_off).decode("utf-8", errors="replace")
     decoder = json.JSONDecoder(parse_float=parse_float, parse_int=json_integer, parse_constant=lambda _: None)
     starts = [match.start() for match in head.finditer(text)]
     if starts and expected in (None, len(starts)):

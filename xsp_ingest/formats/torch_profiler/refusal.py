@@ -9,12 +9,12 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["no_events", "not_json", "too_deep", "truncated"]
+__all__ = ["cut_off", "no_events", "not_json", "too_deep"]
 
 _AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
 
 
-def truncated(path: Path, _why: str = "") -> XspError:
+def cut_off(path: Path, _why: str = "") -> XspError:
     """The file ends in the middle of its JSON or of its compressed stream."""
     return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
 

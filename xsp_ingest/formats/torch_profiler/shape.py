@@ -14,7 +14,7 @@ from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.counter_events import samples
 from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
 from xsp_ingest.formats.torch_profiler.facts import devices, facts
-from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated, with_layers
+from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated_work, with_layers
 from xsp_ingest.formats.torch_profiler.grids import in_blocks
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
@@ -84,7 +84,7 @@ class _Stages:
         details = document.details.rename(
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
-        parts = _detailed(_by_category(_steps_annotated(events)), details)
+        parts = _with_details(_by_category(_steps_annotated(events)), details)
         tables, unread = _tables_of(parts, self._options)
         self._findings += unread
         tables |= {"collectives": collective_facts(events, details)}
@@ -93,7 +93,7 @@ class _Stages:
             numbered = rows.with_columns(pl.col("row") + self._rows) if "row" in rows.columns else rows
             self._tables[name].add(numbered)
         if events["annotation"].null_count() < events.height:
-            nodes = annotated(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
+            nodes = annotated_work(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
             self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
@@ -111,7 +111,7 @@ class _Stages:
         spans, repeated = once(tables["spans"], self._marks.column(), facts_of)
         tables["spans"], unclear = with_process(spans)
         tables["kernels"] = in_blocks(tables["kernels"], tables["spans"])
-        tables["operators"] = self._lines.added(tables["operators"], tables["spans"])
+        tables["operators"] = self._lines.with_lines(tables["operators"], tables["spans"])
         tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
         tables["devices"] = devices(self._head, tables["spans"]["device_id"].drop_nulls().unique())
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
@@ -182,7 +182,7 @@ def _of(parts: _Parts, kinds: Iterable[str], nothing: str = _NOTHING) -> pl.Data
     return frames[0] if frames else parts[nothing]
 
 
-def _detailed(parts: _Parts, details: pl.DataFrame) -> _Parts:
+def _with_details(parts: _Parts, details: pl.DataFrame) -> _Parts:
     """The same with the details of those categories whose are used."""
 
     def with_details(events: pl.DataFrame) -> pl.DataFrame:

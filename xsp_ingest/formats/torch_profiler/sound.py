@@ -27,8 +27,8 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
     `row` is the row of `document.events`, to which details refer; `mark` is alike for events that are alike, and
     `process_id` null for device work (see `owners`). Second: what was left out, and why.
     """
-    findings = [*_left_out(document), *_not_events(document)]
-    used, lost = _timed(_used(document.events))
+    findings = [*_unread_events(document), *_not_events(document)]
+    used, lost = _timed_events(_used_events(document.events))
     mark = pl.col("ts_ns") * _MIXER + pl.col("dur_ns") * 31 + pl.col("tid").fill_null(-1) * _MIXER_2 + pl.col("pid")
     used, mended = _plausible(used.with_columns(mark.fill_null(0).alias("mark")))
     on_device = pl.col("cat").is_in([*cat.DEVICE, *cat.SYNC])
@@ -36,7 +36,7 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
     return used.with_columns(process).rename(_RENAMED), [*findings, *lost, *mended]
 
 
-def _used(events: pl.DataFrame) -> pl.DataFrame:
+def _used_events(events: pl.DataFrame) -> pl.DataFrame:
     """Complete events of the used categories, in the columns that are used; `row` is their index in the file."""
     return (
         events.drop("flow_id")
@@ -62,7 +62,7 @@ def is_memory() -> pl.Expr:
     return pl.col("cat").is_in(cat.MEMORY).fill_null(value=True) & (pl.col("name") == "[memory]")
 
 
-def _left_out(document: Document) -> list[Finding]:
+def _unread_events(document: Document) -> list[Finding]:
     """What is not read, by category: known to be of no use, or unknown."""
     read = [(pl.col("ph") == phase) & pl.col("cat").is_in(kinds) for phase, kinds in _READ]
     window = pl.col("cat").is_null() & pl.col("name").cast(pl.String).str.contains(_WINDOW)
@@ -103,7 +103,7 @@ def _not_events(document: Document) -> list[Finding]:
     ]
 
 
-def _timed(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
+def _timed_events(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     on_device = pl.col("cat").is_in(list(cat.DEVICE))
     findings = []
     for column, field in (("ts_ns", "start"), ("dur_ns", "duration")):

@@ -38,7 +38,7 @@ class SourceLines:
 
     def add(self, frames: pl.DataFrame) -> None:
         """Adds frames (FRAME_COLUMNS), of the framework or of the user; such without a length hold no operator."""
-        lines = self._numbered(frames["name"])
+        lines = self._line_numbers(frames["name"])
         is_kept = (lines != _NOT_USERS) & frames["dur_ns"].is_between(1, MAX_DURATION_NS).fill_null(
             value=False
         ).to_numpy()
@@ -51,7 +51,7 @@ class SourceLines:
         for name, column in values.items():
             self._columns[name].add(column)
 
-    def _numbered(self, names: pl.Series) -> NDArray[np.int32]:
+    def _line_numbers(self, names: pl.Series) -> NDArray[np.int32]:
         """The number of each frame's line, or -1."""
         distinct = names.unique().cast(pl.String)
         lines = [user_line(name, keep_private=self._keep_private) for name in distinct]
@@ -68,7 +68,7 @@ class SourceLines:
         joined = rows.join(numbered, on=[first, second], how="left", nulls_equal=True, maintain_order="left")
         return joined["number"].to_numpy()
 
-    def added(self, operators: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    def with_lines(self, operators: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         """The facts of operators with the lines that called them; where no frame did, what they were recorded with."""
         if not self._columns["line"].count or operators.is_empty():
             return operators
@@ -88,7 +88,7 @@ class SourceLines:
         nested = nest(thread, start, end, np.zeros(len(start), np.int8), threads=len(self._threads), moments=moments)
         ends = moments.time + operators["duration_ns"].to_numpy()
         held = _callers(nested.owner, nested.parent, (start, end), (moments.time, ends))
-        return _joined(held, nested.parent, line, list(self._lines))
+        return _stack_texts(held, nested.parent, line, list(self._lines))
 
 
 def _callers(held: Positions, parent: Positions, frames: tuple[Ints, Ints], operators: tuple[Ints, Ints]) -> Positions:
@@ -101,7 +101,7 @@ def _callers(held: Positions, parent: Positions, frames: tuple[Ints, Ints], oper
         held = np.where(called, parent[held], held)
 
 
-def _joined(held: Positions, parent: Positions, line: NDArray[np.int32], lines: Sequence[str]) -> pl.Series:
+def _stack_texts(held: Positions, parent: Positions, line: NDArray[np.int32], lines: Sequence[str]) -> pl.Series:
     """The lines of these frames and of those around them as one text, each distinct one made once."""
     columns = []
     for _ in range(DEPTH):

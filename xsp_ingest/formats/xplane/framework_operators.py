@@ -35,7 +35,7 @@ _SIZES = r"^\[(?:\d{1,18}(?:,\d{1,18})*)?\]$"
 def framework_rows(events: pl.DataFrame) -> pl.DataFrame:
     """Wide rows, with sizes and type of the result of operators that made one."""
     operators = events.filter(pl.col("role") == Role.OPERATOR).with_row_index("operator_row")
-    made = _made(operators, events)
+    made = _made_outputs(operators, events)
     rows = operators.join(made, on="operator_row", how="left", maintain_order="left").select(
         *_THREAD,
         "start_ns",
@@ -49,7 +49,7 @@ def framework_rows(events: pl.DataFrame) -> pl.DataFrame:
     return wide(rows, Level.OPERATOR, Kind.OPERATOR)
 
 
-def _made(operators: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _made_outputs(operators: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """operator_row, output_shape (JSON) and output_dtype of operators in which memory was made for one result.
 
     An operator that writes into its input's memory makes none.

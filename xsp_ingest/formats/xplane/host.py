@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.xplane.plane import Plane
 
-__all__ = ["PLANE", "Role", "device_planes", "host_events", "left_out", "plausible"]
+__all__ = ["PLANE", "Role", "device_planes", "host_events", "omitted_events", "plausible"]
 
 PLANE = "/host:CPU"
 """What the names of the planes of host threads begin with."""
@@ -120,7 +120,7 @@ def _meanings(metadata: pl.DataFrame, known_ops: pl.Series) -> pl.DataFrame:
     )
 
 
-def left_out(events: pl.DataFrame) -> list[Finding]:
+def omitted_events(events: pl.DataFrame) -> list[Finding]:
     """Counts the events that are known and deliberately not kept."""
     counts = dict(events.group_by("role").len().iter_rows())
     return [Finding(LedgerKind.EVENTS_LEFT_OUT, why, counts.get(str(role), 0)) for role, why in _LEFT_OUT.items()]

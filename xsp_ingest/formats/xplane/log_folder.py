@@ -43,10 +43,10 @@ def _sessions(folder: Path) -> list[Path]:
 
 def _inside(session: Path, is_profile: Callable[[Probe], object]) -> list[Path]:
     files = (path for path in sorted(session.iterdir()) if path.is_file() and not path.is_symlink())
-    return [path for path in files if path.stat().st_size and _claimed(path, is_profile)]
+    return [path for path in files if path.stat().st_size and _is_claimed(path, is_profile)]
 
 
-def _claimed(path: Path, is_profile: Callable[[Probe], object]) -> bool:
+def _is_claimed(path: Path, is_profile: Callable[[Probe], object]) -> bool:
     try:
         return bool(is_profile(Probe(path)))
     except XspError:

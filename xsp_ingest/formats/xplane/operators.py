@@ -18,13 +18,13 @@ __all__ = [
     "COLUMNS",
     "SERIES",
     "around",
-    "grouped",
     "instructions",
     "main_program",
-    "named",
     "operator_rows",
     "program_rows",
     "recorded_operations",
+    "span_series",
+    "with_names",
 ]
 
 _OP = ("hlo_module", "program_id", "hlo_op")
@@ -61,7 +61,7 @@ def instructions(host: pl.DataFrame) -> pl.DataFrame:
         pl.col("hlo_op", "hlo_module").cast(pl.String)
     )
     bare = _outside(calls, thunks)
-    made = grouped(bare.with_columns(execution=pl.lit(None, pl.Int64), key=pl.lit(None, pl.Int64)), "series")
+    made = span_series(bare.with_columns(execution=pl.lit(None, pl.Int64), key=pl.lit(None, pl.Int64)), "series")
     return pl.concat([thunks.select(COLUMNS), made.select(COLUMNS)])
 
 
@@ -123,12 +123,14 @@ def _outside(calls: pl.DataFrame, thunks: pl.DataFrame) -> pl.DataFrame:
     return placed.filter((pl.col("start_ns") >= pl.col("until_ns")).fill_null(value=True))
 
 
-def grouped(work: pl.DataFrame, series: str) -> pl.DataFrame:
+def span_series(work: pl.DataFrame, series: str) -> pl.DataFrame:
     """One row around each unbroken series of work for one instruction on one thread; `series` numbers them."""
-    return around(numbered(work, series, SERIES), series)
+    return around(number_series(work, series, SERIES), series)
 
 
-def numbered(work: pl.DataFrame, series: str, keys: Iterable[str], *, again: pl.Expr | None = None) -> pl.DataFrame:
+def number_series(
+    work: pl.DataFrame, series: str, keys: Iterable[str], *, again: pl.Expr | None = None
+) -> pl.DataFrame:
     """The work in order, with the number of the unbroken series of equal keys; `again` tells where one begins anew."""
     changed = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
     if again is not None:
@@ -152,7 +154,7 @@ def around(rows: pl.DataFrame, series: str) -> pl.DataFrame:
     )
 
 
-def named(ops: pl.DataFrame, recorded: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
+def with_names(ops: pl.DataFrame, recorded: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
     """The runs of instructions with `framework_op`, `opcode` and INSTRUCTION_COLUMNS.
 
     The framework's name is the one that statistics say, else the program's.
@@ -208,7 +210,9 @@ def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
     """Wide rows: a span around each framework operation first, then the instructions inside."""
     again = pl.col("hlo_op").eq(pl.col("hlo_op").shift())
     keys = (*_THREAD, "hlo_module", "program_id", "execution", "framework_op")
-    outer = around(numbered(ops, "series", keys, again=again), "series").filter(pl.col("framework_op").is_not_null())
+    outer = around(number_series(ops, "series", keys, again=again), "series").filter(
+        pl.col("framework_op").is_not_null()
+    )
     return pl.concat(
         [
             wide(

@@ -71,13 +71,13 @@ def read_plane(data: memoryview, start: int, end: int, path: Path) -> Plane:
     try:
         head = message("Plane").FromString(bytes(rest))
     except DecodeError as error:
-        raise wire.damaged(path, start) from error
+        raise wire.damaged_profile(path, start) from error
     names = {entry.key: text_of(entry.value.name) for entry in head.stat_metadata}
     stat_ids = sorted(key for key, name in names.items() if name in READ)
     starts, ends = [at for at, _ in lines], [at for _, at in lines]
     line, event, stat, damage, skipped = scan_lines(data, starts, ends, stat_ids, _frames(head))
     if damage >= 0:
-        raise wire.damaged(path, damage)
+        raise wire.damaged_profile(path, damage)
     table = _lines(line, data)
     events, untimed = _events(event, table)
     metadata = _metadata(head, names)

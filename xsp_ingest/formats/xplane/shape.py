@@ -60,7 +60,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     parted = _part(work, events)
     runs = pl.concat([operators.instructions(events), _operators_of_work(parted)])
     programs, *damaged = program_instructions(protos, runs["hlo_op"].drop_nulls().unique().to_list())
-    ops = operators.named(runs, operators.recorded_operations([events, work]), programs)
+    ops = operators.with_names(runs, operators.recorded_operations([events, work]), programs)
     steps, inferred = step_rows(
         events, [plane for _, plane in gpus], work, operators.main_program(ops, work), options.model_ranges
     )
@@ -80,13 +80,13 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     findings = [
         *mended,
         *more,
-        *host.left_out(events),
+        *host.omitted_events(events),
         *inferred,
         *loose,
         *buffered,
         *_complaints(planes, gpus, damaged),
     ]
-    return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_summed(findings)))
+    return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_merge_findings(findings)))
 
 
 def _device_work(gpus: Sequence[tuple[int, Plane]], process: int) -> pl.DataFrame:
@@ -112,7 +112,9 @@ def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
     names_operator = pl.col("hlo_op").is_not_null() & (~pl.col("is_launched") | pl.col("replayed"))
     texts = pl.col("hlo_op", "hlo_module").cast(pl.String)
     again = pl.col("replayed") & (pl.col("correlation_id") != pl.col("correlation_id").shift())  # another launch
-    keyed = operators.numbered(placed.filter(names_operator).with_columns(texts), "key", operators.SERIES, again=again)
+    keyed = operators.number_series(
+        placed.filter(names_operator).with_columns(texts), "key", operators.SERIES, again=again
+    )
     others = placed.filter(~names_operator).with_columns(texts, key=pl.lit(None, pl.Int64))
     every = pl.concat([keyed, others])
     return _Work(every.filter("is_launched"), every.filter(~pl.col("is_launched")))
@@ -197,7 +199,7 @@ def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], dama
     ]
 
 
-def _summed(findings: Sequence[Finding]) -> list[Finding]:
+def _merge_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that say the same, once, with the sum of their counts."""
     counts: dict[tuple[str, str], int] = {}
     first: dict[tuple[str, str], Finding] = {}

@@ -40,9 +40,9 @@ def step_rows(
     marked = host.filter(pl.col("role") == Role.STEP)
     if marked.height:
         return _rows(marked.with_columns(name=pl.format("{}#{}", "event_name", "step_num"))), []
-    derived = _derived(host, device_planes)
+    derived = _steps_of_lines(host, device_planes)
     if derived.height:
-        return _rows(derived), [_inferred("the profiler's own groups of events", derived.height)]
+        return _rows(derived), [_inferred_steps("the profiler's own groups of events", derived.height)]
     jitted = rf"^PjitFunction\({re.escape((program or '').removeprefix('jit_'))}\)$"
     for pattern, what in (
         (_SESSION, "each run of a session"),
@@ -52,7 +52,7 @@ def step_rows(
         if pattern is jitted:
             called = _of_one_program(called, host, work, program)
         if called.height:
-            return _rows(called.with_columns(name=pl.col("event_name"))), [_inferred(what, called.height)]
+            return _rows(called.with_columns(name=pl.col("event_name"))), [_inferred_steps(what, called.height)]
     return _rows(host.clear().with_columns(name=pl.col("event_name"))), []
 
 
@@ -93,11 +93,11 @@ def _rows(steps: pl.DataFrame) -> pl.DataFrame:
     return wide(steps.select(*_THREAD, "start_ns", "duration_ns", named), Level.MODEL, Kind.STEP)
 
 
-def _inferred(what: str, count: int) -> Finding:
+def _inferred_steps(what: str, count: int) -> Finding:
     return Finding(LedgerKind.STEPS_INFERRED, f"the program marked no steps; {what} was taken for one", count)
 
 
-def _derived(host: pl.DataFrame, planes: Sequence[Plane]) -> pl.DataFrame:
+def _steps_of_lines(host: pl.DataFrame, planes: Sequence[Plane]) -> pl.DataFrame:
     """Steps of the lines `Steps`, each from its first event on any plane to its last, or until the next one begins."""
     groups = [
         plane.events.join(plane.lines.filter(pl.col("line_name") == "Steps"), on="line")

@@ -23,7 +23,7 @@ def on_their_threads(events: pl.DataFrame) -> pl.DataFrame:
     thunks = events.filter(pl.col("role") == Role.THUNK)
     if calls.is_empty() or thunks.is_empty():
         return events
-    held = pl.concat([_held(calls, thunks.filter(pl.col("line") == line), line) for line in _lines(thunks)])
+    held = pl.concat([_count_held(calls, thunks.filter(pl.col("line") == line), line) for line in _lines(thunks)])
     total = calls.group_by("line").len("total")
     best = (
         held.join(total, on="line")
@@ -46,7 +46,7 @@ def _lines(thunks: pl.DataFrame) -> list[int]:
     return thunks["line"].unique().sort().to_list()
 
 
-def _held(calls: pl.DataFrame, thunks: pl.DataFrame, line: int) -> pl.DataFrame:
+def _count_held(calls: pl.DataFrame, thunks: pl.DataFrame, line: int) -> pl.DataFrame:
     """How many calls of each line lie inside this line's thunks of their name."""
     windows = thunks.select(
         pl.col("operator").cast(pl.String).alias("op"),

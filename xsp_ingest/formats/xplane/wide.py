@@ -65,21 +65,21 @@ def tables(parts: Iterable[pl.DataFrame]) -> dict[str, pl.DataFrame]:
     operators = rows.filter(pl.col("kind") == str(Kind.OPERATOR))
     facts = _operators(operators)
     return {
-        "spans": frame_of("spans", _issued(rows)),
+        "spans": frame_of("spans", _issuers(rows)),
         "operators": frame_of("operators", facts),
         "layers": frame_of("layers", _layers(rows)),
         "ranges": frame_of("ranges", _ranges(rows)),
-        "kernels": frame_of("kernels", kernel_facts(_captured(rows).filter(pl.col("kind") == str(Kind.KERNEL)))),
+        "kernels": frame_of("kernels", kernel_facts(_captures(rows).filter(pl.col("kind") == str(Kind.KERNEL)))),
         "copies": frame_of("copies", copy_facts(rows.filter(pl.col("kind").is_in(["memcpy", "memset"])))),
         "metrics": frame_of("metrics", pl.concat([_metrics(operators), _framework_metrics(operators, facts)])),
     }
 
 
-def _issued(rows: pl.DataFrame) -> pl.DataFrame:
+def _issuers(rows: pl.DataFrame) -> pl.DataFrame:
     return _referring(rows, "issued_by")
 
 
-def _captured(rows: pl.DataFrame) -> pl.DataFrame:
+def _captures(rows: pl.DataFrame) -> pl.DataFrame:
     return _referring(rows, "captured_in")
 
 

@@ -40,9 +40,9 @@ class _TorchTraceLog(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers and sources of their compiled kernels."""
-        from xsp_ingest.formats.compiled_code.join import joined
+        from xsp_ingest.formats.compiled_code.join import join_code
 
-        return joined(path, read_log(path), runs)
+        return join_code(path, read_log(path), runs)
 
 
 TORCH_TRACE_LOG = _TorchTraceLog()

@@ -72,10 +72,10 @@ def place_event(name: str, body: msgspec.Raw) -> tuple[str, dict[str, int | str 
     cells = msgspec.json.decode(body, type=dict[str, object])
     if name == "TraceProcessEvent":
         table = _OF_CLASS.get(_number(cells.get("eventClass")) or 0)
-        return (table, _renamed(cells, _CALL)) if table else None
+        return (table, _our_cells(cells, _CALL)) if table else None
     if name == "NvtxEvent":
         text = cells.get("Text")
-        return "NVTX_EVENTS", {**_renamed(cells, _NVTX), "text": text if isinstance(text, str) else None}
+        return "NVTX_EVENTS", {**_our_cells(cells, _NVTX), "text": text if isinstance(text, str) else None}
     if name == "CudaEvent":
         return _activity(cells)
     if name == "DiagnosticEvent":
@@ -88,11 +88,11 @@ def _activity(cells: Mapping[str, object]) -> tuple[str, dict[str, int | str | N
     for part, (table, columns) in _ACTIVITIES.items():
         details = cells.get(part)
         if isinstance(details, dict):
-            return table, {**_renamed(cells, _WORK), **_renamed(details, columns)}
+            return table, {**_our_cells(cells, _WORK), **_our_cells(details, columns)}
     return None
 
 
-def _renamed(cells: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, int | str | None]:
+def _our_cells(cells: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, int | str | None]:
     return {
         ours: _number(cells[theirs]) if theirs in cells else (0 if ours in _ZEROS else None)
         for theirs, ours in columns.items()

@@ -100,7 +100,7 @@ class Frames:
         names = [name for name in stored.names if name in {*columns, *extra}]
         # The first column stands for the number of rows where none is selected.
         rows = _frame(stored.load(names or stored.names[:1]))
-        rows = _numbered(rows)
+        rows = _with_row_ids(rows)
         if where is not None:
             inside = _integers(rows[where.column]).is_in(where.values) if where.column in rows.columns else False
             rows = rows.filter(inside)
@@ -117,7 +117,7 @@ def _series(name: str, column: pa.ChunkedArray) -> pl.Series:
     return values.rename(name) if isinstance(values, pl.Series) else pl.Series(name, [None] * len(column))
 
 
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_row_ids(rows: pl.DataFrame) -> pl.DataFrame:
     if _NUMBERED in rows.columns and rows[_NUMBERED].null_count() == 0:
         return rows.with_columns(_integers(rows[_NUMBERED]).alias("rowid")).sort("rowid", maintain_order=True)
     return rows.with_row_index("rowid", offset=1).with_columns(pl.col("rowid").cast(pl.Int64))

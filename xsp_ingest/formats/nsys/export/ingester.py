@@ -48,19 +48,19 @@ class NsysExport(Ingester):
         """The export's rows; XspError where a table that is needed cannot be read."""
         from xsp_ingest.formats.nsys.tables.read import read_tables
 
-        export = _opened(path)
+        export = _open_export(path)
         raw = read_tables(export, options)
-        return replace(raw, findings=(*raw.findings, *_left_out(export)))
+        return replace(raw, findings=(*raw.findings, *_omitted_kinds(export)))
 
 
-def _left_out(export: Tables) -> Iterator[Finding]:
+def _omitted_kinds(export: Tables) -> Iterator[Finding]:
     if isinstance(export, Collected) and export.left_out:
         kinds = ", ".join(sorted(export.left_out))
         detail = f"Events of kinds that are not read from JSON: {kinds}"
         yield Finding(LedgerKind.EVENTS_LEFT_OUT, detail, export.left_out.total())
 
 
-def _opened(path: Path) -> Tables:
+def _open_export(path: Path) -> Tables:
     if path.is_dir():
         return _folder(path)
     with path.open("rb") as file:

@@ -55,10 +55,10 @@ class Rows:
 def _column(cells: list[int | str | None]) -> pa.Array:
     if any(isinstance(cell, str) for cell in cells):
         return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
-    return pa.array([_signed(cell) for cell in cells], pa.int64())
+    return pa.array([_as_int64(cell) for cell in cells], pa.int64())
 
 
-def _signed(cell: int | str | None) -> int | None:
+def _as_int64(cell: int | str | None) -> int | None:
     """As SQLite has it: unsigned numbers beyond 2^63 are negative, and what 64 bits cannot hold is unknown."""
     if not isinstance(cell, int) or not -(1 << _MAX_BITS) <= cell < 1 << (_MAX_BITS + 1):
         return None

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.tables.activities import NAMES, graph_traces, memcpy, memset, repeated
+from xsp_ingest.formats.nsys.tables.activities import NAMES, graph_traces, memcpy, memset, repeated_rows
 from xsp_ingest.formats.nsys.tables.facts import session_ns
 from xsp_ingest.formats.nsys.tables.host import closed_duration
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.nvtx import described, recorded
+from xsp_ingest.formats.nsys.tables.nvtx import range_facts, range_records
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def _numbers(first: int, count: int) -> pl.Series:
 
 def _kernels(export: Tables, columns: Collection[str]) -> Iterator[_Rows]:
     """Graphs replayed as a whole are device work as well, though no kernels."""
-    rows = _placed(export, _KERNELS, "globalPid", columns, NAMES[:1] if "name" in columns else ())
-    again = repeated(export, _KERNELS, rows)
+    rows = _rows_with_start(export, _KERNELS, "globalPid", columns, NAMES[:1] if "name" in columns else ())
+    again = repeated_rows(export, _KERNELS, rows)
     rows = rows.filter(~pl.col("rowid").is_in(again)) if again else rows
     if "name" in columns:
         rows = rows.with_columns(_kernel_names(export, rows))
@@ -79,7 +79,7 @@ def _copies(export: Tables, _: Collection[str]) -> Iterator[_Rows]:
 
 
 def _calls(export: Tables, columns: Collection[str]) -> Iterator[_Rows]:
-    rows = _placed(export, _CALLS, "globalTid", columns, ("nameId",) if "name" in columns else ())
+    rows = _rows_with_start(export, _CALLS, "globalTid", columns, ("nameId",) if "name" in columns else ())
     if "name" in columns:
         rows = rows.with_columns(export.strings.of(rows["nameId"]).fill_null("[unnamed call]").alias("name"))
     yield _spans(rows, _host_duration(export), Level.RUNTIME, Kind.CALL, columns), _nothing(rows.height)
@@ -87,15 +87,17 @@ def _calls(export: Tables, columns: Collection[str]) -> Iterator[_Rows]:
 
 def _ranges(export: Tables, columns: Collection[str]) -> Iterator[_Rows]:
     """What a range stands for, which its name says, is left open: each is but a range of the program's."""
-    rows, _ = recorded(export)
+    rows, _ = range_records(export)
     spans = rows.with_columns(pl.lit(None, pl.Categorical).alias("name"))
     yield (
         _spans(spans, _host_duration(export), Level.APPLICATION, Kind.RANGE, columns),
-        described(rows).drop("row"),
+        range_facts(rows).drop("row"),
     )
 
 
-def _placed(export: Tables, table: str, whose: str, columns: Collection[str], further: Collection[str]) -> pl.DataFrame:
+def _rows_with_start(
+    export: Tables, table: str, whose: str, columns: Collection[str], further: Collection[str]
+) -> pl.DataFrame:
     """The rows that have a start; `global` holds what tells process and thread, where those are requested."""
     ids = [whose] if {"process_id", "thread_id"} & set(columns) else []
     ids += ["correlationId"] if "correlation_id" in columns else []

@@ -57,7 +57,7 @@ def pushdown(file: Database, selection: Selection, *, os_runtime: bool) -> Pushd
     conditions = {
         name: _all(*_of_work(file, name, selection, start, end)) for name in _WORK if _has(file, name, "start")
     }
-    launched = _launched(file, conditions)
+    launched = _launch_condition(file, conditions)
     begin = start
     if start is not None and launched and _has(file, _RUNTIME, "start", "correlationId"):
         first = _single(file, "min(start)", _RUNTIME, launched)
@@ -67,7 +67,7 @@ def pushdown(file: Database, selection: Selection, *, os_runtime: bool) -> Pushd
             again = launched if name == _RUNTIME and _has(file, name, "correlationId") else ""
             conditions[name] = _all(*_of_host(file, name, selection, begin, end, again))
     conditions = {name: text for name, text in conditions.items() if text}
-    return Pushdown(conditions, zero, _skipped(file, conditions, spans))
+    return Pushdown(conditions, zero, _count_skipped(file, conditions, spans))
 
 
 def _of_work(file: Database, name: str, selection: Selection, start: int | None, end: int | None) -> Iterator[str]:
@@ -94,17 +94,17 @@ def _of_host(
     if start is not None:
         time.append(f'("end" >= {start} OR "end" IS NULL OR "end" < start)')
     if time:
-        always = " OR ".join(filter(None, (again, f"NOT {_STYLES}" if name == _NVTX and _styled(file) else "")))
+        always = " OR ".join(filter(None, (again, f"NOT {_STYLES}" if name == _NVTX and _has_styles(file) else "")))
         yield f"({_all(*time)}{f' OR {always}' if always else ''})"
     if selection.process_ids and "globalTid" in file.columns(name):
         yield _among(_PROCESS.format("globalTid"), selection.process_ids)
 
 
-def _styled(file: Database) -> bool:
+def _has_styles(file: Database) -> bool:
     return "eventType" in file.columns(_NVTX)
 
 
-def _launched(file: Database, conditions: Mapping[str, str]) -> str:
+def _launch_condition(file: Database, conditions: Mapping[str, str]) -> str:
     """A condition on calls that holds for all that launched the selected work (and for others of like numbers)."""
     having = [name for name in conditions if "correlationId" in file.columns(name)]
     among = dict.fromkeys(having, "")
@@ -116,7 +116,7 @@ def _launched(file: Database, conditions: Mapping[str, str]) -> str:
     return f"correlationId BETWEEN {min(ids)} AND {max(ids)}" if ids else ""
 
 
-def _skipped(file: Database, conditions: Mapping[str, str], spans: Mapping[str, str]) -> Skipped:
+def _count_skipped(file: Database, conditions: Mapping[str, str], spans: Mapping[str, str]) -> Skipped:
     counts = {"work": 0, "host": 0}
     duration = 0
     for name, condition in conditions.items():

@@ -45,7 +45,7 @@ def _duration() -> pl.Expr:
     return pl.when(pl.col("duration_ns") >= 0).then("duration_ns").alias("duration_ns")
 
 
-def _placed(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+def _number_rows(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
     """The rows that have a start, numbered; the others are counted."""
     lost = frame["start_ns"].null_count()
     kept = frame.filter(pl.col("start_ns").is_not_null()).with_row_index("row")
@@ -99,7 +99,7 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> ExportRows:
     several = owners.filter(pl.col("process_id").list.len() > 1)
     unclear = frame.join(several, on="correlation_id", how="semi").height
     frame = frame.join(one, on="correlation_id", how="left", maintain_order="left")
-    frame, findings = _placed(frame.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
+    frame, findings = _number_rows(frame.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
     kind = (
         pl.when(pl.col("name").str.starts_with(_COPY))
         .then(pl.lit(str(Kind.MEMCPY)))
@@ -145,7 +145,7 @@ def _copies(frame: pl.DataFrame, kinds: pl.Series) -> pl.DataFrame:
 
 def numbered_calls(calls: pl.DataFrame, what: str) -> ExportRows:
     """The calls as spans."""
-    frame, findings = _placed(calls, what)
+    frame, findings = _number_rows(calls, what)
     kind = pl.lit(str(Kind.CALL))
     return ExportRows({"spans": _spans(frame, Level.RUNTIME, kind, "thread_id", "correlation_id")}, findings)
 
@@ -173,7 +173,7 @@ def executions(section: Section) -> Iterator[ExportRows]:
     both = both.join(numbers, on=call, how="left", nulls_equal=True, maintain_order="left")
     renamed = {"call": "name", "call_start_ns": "start_ns", "call_ns": "duration_ns"}
     yield numbered_calls(numbers.rename(renamed), section.report)
-    frame, findings = _placed(both.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
+    frame, findings = _number_rows(both.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
     spans = _spans(frame, Level.KERNEL, pl.lit(str(Kind.KERNEL)), "device_id", "correlation_id")
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in _AXES]
     yield ExportRows({"spans": spans, "kernels": frame.select("row", *sizes)}, findings)
@@ -200,7 +200,7 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
             "style": texts(section, "Style"),
         }
     )
-    frame, findings = _placed(frame, section.report)
+    frame, findings = _number_rows(frame, section.report)
     frame = frame.with_columns(
         plain_name(pl.col("text")).alias("name"),
         pl.lit(None, dtype=pl.String).alias("domain"),

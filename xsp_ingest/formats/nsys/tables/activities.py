@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, placed
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
 
-__all__ = ["NAMES", "activities", "graph_traces", "memcpy", "memset", "repeated"]
+__all__ = ["NAMES", "activities", "graph_traces", "memcpy", "memset", "repeated_rows"]
 
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 _TOLD_BY = ("start", "end", "deviceId", "streamId", "correlationId")
@@ -105,11 +105,11 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     """The activities of one table, each once, `row` numbering them, with `duration_ns` that is never negative."""
     table = f"CUPTI_ACTIVITY_KIND_{which}"
     rows = database.integers(table, (*_COMMON, *columns))
-    again = repeated(database, table, rows)
+    again = repeated_rows(database, table, rows)
     rows = rows.filter(~pl.col("rowid").is_in(again)) if again else rows
     negative = int((rows["end"] < rows["start"]).sum())
     unplaced = int((rows["start"].is_null() | rows["end"].is_null()).sum())
-    rows = placed(rows).with_columns(
+    rows = rows_with_start(rows).with_columns(
         pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
     )
     findings = (
@@ -132,7 +132,7 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in findings if f.count)
 
 
-def repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
+def repeated_rows(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
     """Row ids of activities (with `start` and `end`) that equal an earlier one in every column of the file."""
     if _rises(rows["start"]):
         return []

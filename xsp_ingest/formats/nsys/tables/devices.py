@@ -24,10 +24,10 @@ def devices(database: Tables) -> ExportRows:
     if gpus.is_empty():
         return ExportRows({})
     gpus = gpus.with_columns(database.texts("TARGET_INFO_GPU", "name"))
-    return ExportRows({"devices": _numbered(database, gpus).select(*_columns())})
+    return ExportRows({"devices": _with_device_ids(database, gpus).select(*_columns())})
 
 
-def _numbered(database: Tables, gpus: pl.DataFrame) -> pl.DataFrame:
+def _with_device_ids(database: Tables, gpus: pl.DataFrame) -> pl.DataFrame:
     """Adds `device_id` (the CUDA ordinal) and `process_id`."""
     seen = database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
     seen = seen.drop_nulls(["gpuId", "cudaId"]).unique(["cudaId", "pid"], keep="first", maintain_order=True)

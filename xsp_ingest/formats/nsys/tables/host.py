@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, placed
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
 from xsp_ingest.staging.cuda_enums import SYNC_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -56,7 +56,7 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
 def _calls(database: Tables, table: str, level: Level) -> ExportRows:
     rows = database.integers(table, _CALLS)
     findings = host_findings(rows, table)
-    rows = _numbered(rows)
+    rows = _number_rows(rows)
     spans = rows.select(
         "row",
         pl.lit(str(level)).alias("level"),
@@ -72,14 +72,14 @@ def _calls(database: Tables, table: str, level: Level) -> ExportRows:
     return ExportRows({"spans": spans}, findings)
 
 
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    return placed(rows).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+def _number_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows_with_start(rows).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
 
 
 def _waits(database: Tables) -> ExportRows:
     rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _WAITS)
     findings = host_findings(rows, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
-    spans = _numbered(rows).select(
+    spans = _number_rows(rows).select(
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),
         pl.lit(str(Kind.SYNC)).alias("kind"),

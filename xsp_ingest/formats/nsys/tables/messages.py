@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, placed
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, rows_with_start
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Kind, Level
 
@@ -39,7 +39,7 @@ def messages(export: Tables) -> Iterator[ExportRows]:
     for table in TABLES:
         rows = export.integers(table, (*_COLUMNS, *_DETAILS))
         findings = host_findings(rows, table)
-        rows = placed(rows).drop("rowid")
+        rows = rows_with_start(rows).drop("rowid")
         spans = rows.with_row_index("row").select(
             pl.col("row").cast(pl.Int64),
             pl.lit(str(Level.LIBRARY)).alias("level"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
 
-__all__ = ["described", "nvtx_ranges", "recorded"]
+__all__ = ["nvtx_ranges", "range_facts", "range_records"]
 
 _TABLE = "NVTX_EVENTS"
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
@@ -32,23 +32,23 @@ _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass
 
 def nvtx_ranges(database: Tables, options: Options) -> ExportRows:
     """All ranges of the file, nothing where it has none."""
-    ranges, findings = recorded(database)
+    ranges, findings = range_records(database)
     messages, unreadable = collectives(database, ranges)
     ranges = ranges.with_columns(plain_name(pl.col("text").fill_null("")).alias("name")).with_columns(
         (pl.col("name") != pl.col("text").fill_null("")).alias("numbered"), pl.col("start").alias("start_ns")
     )
     ranges, layers, unread = module_ranges(ranges)
     ranges = ranges.hstack(classify(ranges, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges))
-    tables = {"spans": _spans(ranges), "ranges": described(ranges), "operators": _operators(ranges)}
+    tables = {"spans": _spans(ranges), "ranges": range_facts(ranges), "operators": _operators(ranges)}
     tables |= {"collectives": messages, "layers": layers}
     return ExportRows(tables, (*findings, *unreadable, *unread, *_marks(database)))
 
 
-def recorded(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+def range_records(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
     """The rows of ranges in the columns of the file, with row, text, domain, range_id, process_id, thread_id."""
     which = Among("eventType", tuple(RANGE_STYLES)) if "eventType" in database.columns(_TABLE) else None
     rows = database.integers(_TABLE, _COLUMNS, where=which)
-    findings = (*host_findings(rows, _TABLE), _unclosed(rows))
+    findings = (*host_findings(rows, _TABLE), _unclosed_ranges(rows))
     rows = rows.with_columns(_texts(database, rows, which)).filter(pl.col("start").is_not_null())
     rows = rows.with_row_index("row").with_columns(
         pl.col("row").cast(pl.Int64),
@@ -97,8 +97,8 @@ def _spans(ranges: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def described(rows: pl.DataFrame) -> pl.DataFrame:
-    """What `ranges` says of the rows of `recorded`."""
+def range_facts(rows: pl.DataFrame) -> pl.DataFrame:
+    """What `ranges` says of the rows of `range_records`."""
     return rows.select(
         "row",
         "range_id",
@@ -123,5 +123,5 @@ def _marks(database: Tables) -> tuple[Finding, ...]:
     return (Finding(LedgerKind.NVTX_MARKS_SKIPPED, what, count),) if count else ()
 
 
-def _unclosed(rows: pl.DataFrame) -> Finding:
+def _unclosed_ranges(rows: pl.DataFrame) -> Finding:
     return Finding(LedgerKind.UNCLOSED_RANGE, count=rows["end"].null_count())

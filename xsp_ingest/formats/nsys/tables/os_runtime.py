@@ -33,7 +33,7 @@ def os_runtime(export: Tables, options: Options) -> ExportRows:
     """
     calls = _OF_CALLS if "eventClass" in export.columns(_TABLE) else None
     if OS_RUNTIME not in options.extra:
-        return ExportRows({}, _left_out(export.count(_TABLE, calls)))
+        return ExportRows({}, _omitted_calls(export.count(_TABLE, calls)))
     rows = export.integers(_TABLE, _COLUMNS, where=calls)
     findings = host_findings(rows, _TABLE)
     rows = rows.filter(pl.col("start").is_not_null())
@@ -50,7 +50,7 @@ def os_runtime(export: Tables, options: Options) -> ExportRows:
     return ExportRows({"spans": spans}, findings)
 
 
-def _left_out(count: int) -> tuple[Finding, ...]:
+def _omitted_calls(count: int) -> tuple[Finding, ...]:
     if not count:
         return ()
     detail = "Calls of the operating system's runtime are not spans unless asked for"

@@ -39,7 +39,7 @@ def read_tables(export: Tables, options: Options) -> RawTrace:
         del part  # while the next one is read
     for part in capture(export, joined.first_ns, joined.used):
         joined.add(part)
-    findings = (*joined.findings(), *complaints(export), *_left_out(export))
+    findings = (*joined.findings(), *complaints(export), *_unreadable_parts(export))
     facts = run_facts(export)
     return RawTrace(joined.tables(), facts, (*findings, *tables_not_read(export)))
 
@@ -56,7 +56,7 @@ def _parts(export: Tables, options: Options) -> Iterator[ExportRows]:
     yield sensors(export)
 
 
-def _left_out(export: Tables) -> Iterator[Finding]:
+def _unreadable_parts(export: Tables) -> Iterator[Finding]:
     if export.unreadable_texts:
         yield Finding(
             LedgerKind.NOT_UTF8, "Texts that are not UTF-8; their foreign bytes show as U+FFFD", export.unreadable_texts

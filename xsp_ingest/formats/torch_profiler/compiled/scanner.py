@@ -42,7 +42,7 @@ def documents(path: Path, max_rows: int | None, *, frames: bool = True) -> Itera
     """
     from xsp_ingest.formats.torch_profiler.compiled.columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
 
-    with open_source(path, refusal.truncated) as source:
+    with open_source(path, refusal.cut_off) as source:
         ready = readiness()
         if ready == Ready.NEVER or source.expected_bytes < ready.min_bytes:
             raise CannotScan
@@ -55,7 +55,7 @@ def documents(path: Path, max_rows: int | None, *, frames: bool = True) -> Itera
 
 class _Scanner:
     def __init__(self, path: Path, source: Source, tables: Tables) -> None:
-        refusals = Refusals(partial(refusal.truncated, path), partial(_too_long, path))
+        refusals = Refusals(partial(refusal.cut_off, path), partial(_too_long, path))
         self._window = ContentWindow(
             source, limits().compiled_buffer_bytes, _MAX_ENTRY_BYTES, refusals, padding_bytes=PAD
         )

@@ -95,7 +95,7 @@ class Moments:
             raise CannotScan
         values = _plain(lines, self._count)
         if values is None:
-            values = _filled((_moment(line) for line in lines.split(b"\n")), self._count)
+            values = _with_nulls((_moment(line) for line in lines.split(b"\n")), self._count)
         return values
 
 
@@ -143,5 +143,5 @@ def integers(values: Sequence[Any]) -> array[int]:
 _of_text = lru_cache(1 << 12)(integer)
 
 
-def _filled(values: Iterable[int | None], count: int) -> Ints:
+def _with_nulls(values: Iterable[int | None], count: int) -> Ints:
     return np.fromiter((NULL if value is None else value for value in values), np.int64, count)

@@ -125,7 +125,7 @@ class Program:
             for one in raw.instructions:
                 yield computation, one
 
-    def called(self, one: Instruction) -> Computation:
+    def first_callee(self, one: Instruction) -> Computation:
         """The first computation that the instruction calls."""
         return self._computations[one.called_ids[0]]
 

@@ -61,7 +61,7 @@ def program_instructions(protos: Mapping[str, bytes], ran: Collection[str]) -> t
         lines = SourceLines(program.module)
         for computation, one in program.instructions():
             if one.name in names:
-                described = _described(program, computation, one)
+                described = _work_and_operands(program, computation, one)
                 lost_instructions += described is None
                 op_name = text_in(one.metadata.op_name) or None
                 rows.append(
@@ -76,7 +76,7 @@ def program_instructions(protos: Mapping[str, bytes], ran: Collection[str]) -> t
     return unique, lost_programs, lost_instructions
 
 
-def _described(program: Program, computation: Computation, raw: Any) -> tuple[object, ...] | None:  # noqa: ANN401
+def _work_and_operands(program: Program, computation: Computation, raw: Any) -> tuple[object, ...] | None:  # noqa: ANN401
     """Work and operands of an instruction; None where it is damaged."""
     try:
         one = computation[raw.id]

@@ -57,7 +57,7 @@ def _part(computation: Computation, one: Instruction) -> tuple[int, int]:
     return total_bytes(one.result) + where, total_bytes(one.result)
 
 
-def _copied(computation: Computation, one: Instruction) -> tuple[int, int]:
+def _copy_traffic(computation: Computation, one: Instruction) -> tuple[int, int]:
     """Of `copy-start`, whose result is the old array and the new one."""
     moved = _read_once(computation, one)
     return moved, moved
@@ -71,7 +71,7 @@ def _read_once(computation: Computation, one: Instruction) -> int:
     return sum(total_bytes(arrays) for arrays in computation.operands(one))
 
 
-def _updated(computation: Computation, one: Instruction) -> tuple[int, int]:
+def _update_traffic(computation: Computation, one: Instruction) -> tuple[int, int]:
     """Of an array in which a part is overwritten, or added to, only that part."""
     if len(one.result) != 1:
         return _all(computation, one)
@@ -97,7 +97,7 @@ def _without_scratch(result: tuple[Array, ...]) -> tuple[Array, ...]:
 def _fusion(program: Program, computation: Computation, one: Instruction) -> tuple[int, int]:
     """Of each operand what the fused instructions take of it, of the result what they do not leave as it was."""
     read: dict[int, int] = {}
-    fused = program.called(one)
+    fused = program.first_callee(one)
     for position, operand in enumerate(one.operand_ids):
         arrays = computation[operand].result
         number = fused.parameters.get(position)
@@ -106,7 +106,7 @@ def _fusion(program: Program, computation: Computation, one: Instruction) -> tup
             elements = _elements_taken(fused, number, arrays[0].elements)
             taken = -(-elements * arrays[0].bits // 8)
         read[operand] = max(read.get(operand, 0), taken)
-    return sum(read.values()), sum(_written(fused, output) for output in _outputs(fused))
+    return sum(read.values()), sum(_result_bytes(fused, output) for output in _outputs(fused))
 
 
 def _elements_taken(fused: Computation, number: int, size: int, *, is_operand: bool = True, depth: int = 0) -> int:
@@ -146,7 +146,7 @@ def _behind(fused: Computation, one: Instruction) -> Instruction:
     return one
 
 
-def _written(fused: Computation, output: Instruction) -> int:
+def _result_bytes(fused: Computation, output: Instruction) -> int:
     """Bytes of one result, or where it is an operand in which a part is overwritten, of the part."""
     if output.opcode in _UPDATES and _behind(fused, fused[output.operand_ids[0]]).opcode == "parameter":
         return total_bytes(fused[_update_id(output)].result)
@@ -155,7 +155,7 @@ def _written(fused: Computation, output: Instruction) -> int:
 
 _WHICH: Mapping[str, Callable[[Computation, Instruction], tuple[int, int]]] = {
     **dict.fromkeys(_TAKES_A_PART, _part),
-    **dict.fromkeys(_UPDATES, _updated),
-    "copy-start": _copied,
+    **dict.fromkeys(_UPDATES, _update_traffic),
+    "copy-start": _copy_traffic,
     "custom-call": _library,
 }

@@ -59,7 +59,7 @@ def work_of(program: Program, computation: Computation, one: Instruction) -> Ins
     if one.opcode.endswith(_DONE):
         return InstructionWork(0, 0, 0, 0)
     if one.opcode == "async-start":
-        inner = program.called(one)
+        inner = program.first_callee(one)
         return work_of(program, inner, inner.root) if inner.root is not one else InstructionWork()
     kind = one.opcode.removesuffix("-start")
     if kind in _BUS:
@@ -73,19 +73,19 @@ def work_of(program: Program, computation: Computation, one: Instruction) -> Ins
 
 def precision_of(program: Program, computation: Computation, one: Instruction) -> str | None:
     """What its products are computed in, where their operands are narrower than FP32; of several, the first's."""
-    for inside, each in _nested(program, computation, one, 0):
+    for inside, each in _nested_instructions(program, computation, one, 0):
         if each.opcode in _PRODUCTS and (each.opcode != "custom-call" or is_library_call(each)):
             return _PRECISIONS.get(inside.operand(each, 0).element_type.partition("e")[0])
     return None
 
 
-def _nested(
+def _nested_instructions(
     program: Program, computation: Computation, one: Instruction, depth: int
 ) -> Iterator[tuple[Computation, Instruction]]:
     if one.opcode in {"fusion", "async-start"} and depth <= _MAX_DEPTH:
-        called = program.called(one)
+        called = program.first_callee(one)
         for each in called:
-            yield from _nested(program, called, each, depth + 1)
+            yield from _nested_instructions(program, called, each, depth + 1)
     else:
         yield computation, one
 
@@ -107,9 +107,9 @@ def _arithmetic(program: Program, computation: Computation, one: Instruction, de
     if one.opcode in _ELEMENTWISE:
         return 0, element_count(one.result)
     if one.opcode == "fusion":
-        return _of_all(program, program.called(one), depth)
+        return _of_all(program, program.first_callee(one), depth)
     if one.opcode in _REPEATED and one.called_ids:
-        each = _of_all(program, program.called(one), depth)
+        each = _of_all(program, program.first_callee(one), depth)
         times = _REPEATED[one.opcode](computation, one)
         return each and (each[0] * times, each[1] * times)
     flop = _PRODUCTS.get(one.opcode, _unknown)(computation, one)
@@ -126,7 +126,7 @@ def _of_all(program: Program, called: Computation, depth: int) -> tuple[int, int
     return sum(flop for flop, _ in counted), sum(vector for _, vector in counted)
 
 
-def _reduced(computation: Computation, one: Instruction) -> int:
+def _reduce_flop(computation: Computation, one: Instruction) -> int:
     """Each element of an operand but the first of each sum is one step."""
     return max(computation.operand(one, 0).elements - one.result[0].elements, 0)
 
@@ -139,16 +139,16 @@ def _window_size(one: Instruction) -> int:
     return prod(each.size for each in message("HloWindow").FromString(one.message.window).dimensions)
 
 
-def _mapped(_: Computation, one: Instruction) -> int:
+def _map_flop(_: Computation, one: Instruction) -> int:
     return element_count(one.result)
 
 
-def _selected(computation: Computation, one: Instruction) -> int:
+def _select_flop(computation: Computation, one: Instruction) -> int:
     """Of each window which one is taken: the computation called first compares two."""
     return computation.operand(one, 1).elements * _window_size(one)
 
 
-def _scattered(computation: Computation, one: Instruction) -> int:
+def _scatter_flop(computation: Computation, one: Instruction) -> int:
     return element_count(computation[one.operand_ids[-1]].result)
 
 
@@ -162,11 +162,11 @@ _PRODUCTS: Mapping[str, Callable[[Computation, Instruction], int | None]] = {
     "convolution": convolution_flop,
 }
 _REPEATED: Mapping[str, Callable[[Computation, Instruction], int]] = {
-    "map": _mapped,
-    "reduce": _reduced,
+    "map": _map_flop,
+    "reduce": _reduce_flop,
     "reduce-window": _in_windows,
-    "scatter": _scattered,
-    "select-and-scatter": _selected,  # with the sum of what is scattered instead of the first comparison
+    "scatter": _scatter_flop,
+    "select-and-scatter": _select_flop,  # with the sum of what is scattered instead of the first comparison
 }
 """How often an instruction runs the computation that it calls."""
 

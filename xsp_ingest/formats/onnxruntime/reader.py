@@ -1,13 +1,19 @@
-"""Turns a profile's events into the staging tables that the linker takes."""
+"""An ONNX Runtime profile's events as columns, and the staging tables of them."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import polars as pl
 
-from xsp_ingest.formats.onnxruntime.events import load, node_of
+from xsp_ingest.files.json_entries import Entries, entries
+from xsp_ingest.files.json_values import integer, nanoseconds, text
+from xsp_ingest.files.trace_event import TraceEvent
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
@@ -16,11 +22,147 @@ from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from xsp_ingest.formats.onnxruntime.events import Profile
+__all__ = ["Profile", "load", "node_of", "shape"]
 
-__all__ = ["shape"]
+_NS_PER_US = 1000
+_SUFFIXES = ("_kernel_time", "_fence_before", "_fence_after")
+_SIZES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+_NO_SIZES = (None,) * len(_SIZES)
+_SCHEMA: Mapping[str, pl.DataType] = {
+    "row": pl.Int64(),
+    "cat": pl.String(),
+    "name": pl.String(),
+    "start_ns": pl.Int64(),
+    "duration_ns": pl.Int64(),
+    "process_id": pl.Int64(),
+    "thread_id": pl.Int64(),
+    "node_row": pl.Int64(),  # of a kernel: the event of the node that issued it
+    "op_name": pl.String(),
+    "provider": pl.String(),
+    "node_index": pl.Int64(),
+    "shapes": pl.String(),
+    "dtypes": pl.String(),
+    "held_bytes": pl.Int64(),
+    "in_use_bytes": pl.Int64(),
+    "taken_bytes": pl.Int64(),
+    "stream_id": pl.Int64(),
+    "correlation_id": pl.Int64(),
+    **dict.fromkeys(_SIZES, pl.Int64()),
+}
+
+
+@dataclass(slots=True)
+class Profile:
+    """The complete events (`ph` X), and how many entries are none; `not_utf8` stretches had bytes replaced."""
+
+    events: pl.DataFrame
+    foreign: int
+    not_utf8: int
+
+
+@dataclass(slots=True)
+class _Nodes:
+    """The nodes met so far: the last of each name, and the last of all."""
+
+    by_name: dict[str, int] = field(default_factory=dict)
+    last: int | None = None
+    last_operator: str | None = None
+
+
+def load(path: Path) -> Profile:
+    """The file's events in its order; XspError where it is cut off or no JSON list."""
+    seen, nodes = Entries(), _Nodes()
+    foreign = count = 0
+    frames = [pl.DataFrame(schema=_SCHEMA)]
+    for batch in entries(path, TraceEvent, seen):
+        complete = [event for event in batch if event.ph == "X"]
+        foreign += len(batch) - len(complete)
+        rows = [_row(event, count + n, nodes) for n, event in enumerate(complete)]
+        frames.append(pl.DataFrame(rows, schema=_SCHEMA, orient="row"))
+        count += len(complete)
+    return Profile(pl.concat(frames), foreign + seen.foreign, seen.not_utf8)
+
+
+def node_of(name: str) -> tuple[str, str]:
+    """The node's name in an event's name, and which of its events it is: `_kernel_time`, ..., or nothing."""
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix), suffix
+    return name, ""
+
+
+def _row(event: TraceEvent, row: int, nodes: _Nodes) -> tuple[object, ...]:
+    args: Mapping[str, Any] = event.args if isinstance(event.args, dict) else {}
+    category, name, operator = text(event.cat), text(event.name) or "", text(args.get("op_name"))
+    if category == "Node" and node_of(name)[1] != _SUFFIXES[1]:
+        nodes.by_name[node_of(name)[0]] = nodes.last = row
+        nodes.last_operator = operator
+    shapes, dtypes = _inputs(args.get("input_type_shape"))
+    return (
+        row,
+        category,
+        name,
+        nanoseconds(event.ts, _NS_PER_US),
+        nanoseconds(event.dur, _NS_PER_US),
+        integer(event.pid),
+        integer(event.tid),
+        _issuer(args, nodes) if category == "Kernel" else None,
+        operator,
+        text(args.get("provider")),
+        integer(args.get("node_index")),
+        shapes,
+        dtypes,
+        integer(args.get("mem_arena_held")),
+        integer(args.get("mem_bytes_in_use")),
+        integer(args.get("mem_in_use_delta")),
+        _stream(args.get("stream")),
+        integer(args.get("correlation_id")),
+        *(_NO_SIZES if category != "Kernel" else (_size(args.get(size)) for size in _SIZES)),
+    )
+
+
+def _issuer(args: Mapping[str, Any], nodes: _Nodes) -> int | None:
+    """A kernel stands behind its node in the file, and names it or the node's operator; else nothing ties them."""
+    if parent := text(args.get("parent_name")):
+        return nodes.by_name.get(node_of(parent)[0])
+    operator = text(args.get("op_name"))
+    return nodes.last if operator is not None and operator == nodes.last_operator else None
+
+
+def _inputs(value: object) -> tuple[str | None, str | None]:
+    """Shapes and element types of the inputs as JSON, from `[{"float": [4, 3]}, ...]`."""
+    return _inputs_of(msgspec.json.encode(value)) if isinstance(value, list) else (None, None)
+
+
+@lru_cache(maxsize=1 << 12)
+def _inputs_of(encoded: bytes) -> tuple[str, str]:
+    """The same nodes come in every run, with the same inputs."""
+    entries_of: list[Any] = msgspec.json.decode(encoded)
+    pairs = [next(iter(entry.items())) for entry in entries_of if isinstance(entry, dict) and entry]
+    shapes = [shape if isinstance(shape, list) else [] for _, shape in pairs]
+    return json.dumps(shapes), json.dumps([kind for kind, _ in pairs])
+
+
+def _stream(value: object) -> int | None:
+    """CUDA's number of the stream; ROCm gives an address."""
+    if isinstance(value, str) and value.startswith("0x"):
+        try:
+            return integer(int(value, 16))
+        except ValueError:
+            return None
+    return integer(value)
+
+
+def _size(value: object) -> int | None:
+    """Copies have -1 in place of a grid and a block."""
+    size = integer(value)
+    return size if size is not None and size >= 0 else None
+
+
+# Turns a profile's events into the staging tables that the linker takes.
 
 _WITH_SUBGRAPHS = ("If", "Loop", "Scan", "SequenceMap")  # each graph numbers its nodes from 0
 _EXECUTORS = r"Executor::Execute$"
@@ -30,14 +172,13 @@ _COPY_KINDS = {
     **COPY_DIRECTIONS,
     **{f"{source}To{target}": f"{source}-to-{target}" for source, target in product(_MEMORIES, repeat=2)},
 }
-_SIZES = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
 
 
 def shape(path: Path) -> RawTrace:
     """The staging tables of one profile; XspError where it holds neither a run of the model nor a node."""
     profile = load(path)
     events, findings = _sound(profile.events)
-    events, inner = _without_inner_executors(_classified(_named(events)))
+    events, inner = _without_inner_executors(_with_levels(_with_titles(events)))
     if not events["level"].is_in([str(Level.MODEL), str(Level.LAYER)]).any():
         raise XspError(
             "the profile holds neither a run of the model nor a node",
@@ -85,7 +226,7 @@ def _sound(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     return timed.with_columns(pl.when(absurd).then(0).otherwise(pl.col("duration_ns")).alias("duration_ns")), findings
 
 
-def _named(events: pl.DataFrame) -> pl.DataFrame:
+def _with_titles(events: pl.DataFrame) -> pl.DataFrame:
     """Adds `title`, the name to show, and `part`, which of a node's events it is."""
     distinct = events.filter(pl.col("cat") == "Node").select(pl.col("name").unique())
     pairs = [node_of(name) for name in distinct["name"]]
@@ -102,7 +243,7 @@ def _named(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _classified(events: pl.DataFrame) -> pl.DataFrame:
+def _with_levels(events: pl.DataFrame) -> pl.DataFrame:
     category, title = pl.col("cat"), pl.col("title")
     level = (
         pl.when(category == "Kernel")

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import polars as pl
+
+from xsp_ingest.link.demangle import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_model import Finding
 
-__all__ = ["API", "COPY", "COUNT", "DEVICE", "KERNEL", "Records", "column", "empty"]
+__all__ = [
+    "API",
+    "COPY",
+    "COUNT",
+    "DEVICE",
+    "DISPATCH",
+    "KERNEL",
+    "Records",
+    "column",
+    "empty",
+    "plain_kernel_name",
+    "with_counted",
+]
+
+_CLONE = " [clone .kd]"
+
+
+@lru_cache(maxsize=1 << 16)
+def plain_kernel_name(name: str) -> str:
+    """The kernel's function: without the mark of a kernel descriptor, demangled where it is not."""
+    return demangle(name.removesuffix(_CLONE))
+
 
 _I, _S = pl.Int64(), pl.String()
 _TIMES: Mapping[str, pl.DataType] = {"process": _I, "thread": _I, "correlation": _I, "start": _I, "end": _I}
-
 KERNEL: Mapping[str, pl.DataType] = {
     **_TIMES,
     "agent": _I,  # the device, numbered among the GPUs
@@ -44,7 +67,6 @@ DEVICE: Mapping[str, pl.DataType] = {
     "clock_hz": _I,
     "memory_bytes": _I,
 }
-
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -72,3 +94,15 @@ class Records:
     devices: pl.DataFrame = field(default_factory=lambda: empty(DEVICE))
     counts: pl.DataFrame = field(default_factory=lambda: empty(COUNT))
     findings: tuple[Finding, ...] = ()
+
+
+DISPATCH = ["process", "dispatch"]
+"""What tells one dispatch from another."""
+
+
+def with_counted(kernels: pl.DataFrame, counted: pl.DataFrame) -> pl.DataFrame:
+    """The kernels, with dispatches that were counted and not traced: `--pmc` alone records their times as well."""
+    unseen = counted.unique(DISPATCH, keep="first", maintain_order=True).join(
+        kernels, on=DISPATCH, how="anti", nulls_equal=True
+    )
+    return pl.concat([kernels, unseen.select(kernels.columns)])
