@@ -14,7 +14,7 @@ from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_analyze.analyses.nsys import NSYS_REPORTS
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
 from xsp_ingest.ingester import Options
 
 pytestmark = pytest.mark.nsys

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.cupti_dump.header import IS_DUMP, facts_of
-from xsp_ingest.formats.cupti_dump.reader import is_parquet_dump
+from xsp_ingest.formats.cupti_dump.header import IS_DUMP, PARQUET_MAGIC, facts_of
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CUPTI_DUMP"]
 
-_PARQUET_MAGIC = b"PAR1"
-
 
 class _CuptiDump(Ingester):
     name: str = "cupti_dump"
@@ -31,7 +28,9 @@ class _CuptiDump(Ingester):
 
     def sniff(self, probe: Probe) -> Match:
         """A first line, or a Parquet file's metadata, that names the format."""
-        if probe.head.startswith(_PARQUET_MAGIC):
+        if probe.head.startswith(PARQUET_MAGIC):
+            from xsp_ingest.formats.cupti_dump.reader import is_parquet_dump
+
             return Match.exact_if(is_parquet_dump(probe.path))
         return Match.exact_if(IS_DUMP.match(probe.text))
 

@@ -1,4 +1,4 @@
-"""The Parquet form of a dump: its header in the file's metadata, its records a row each."""
+"""Reads a dump into one table a kind of record, in bounded pieces; and which operator each call and activity is of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.cupti_dump.header import PARQUET_KEY, parse_header
+from xsp_ingest.formats.cupti_dump.header import PARQUET_KEY, PARQUET_MAGIC, parse_header
 from xsp_ingest.staging.cupti.fields import END, KINDS, KNOWN_UNUSED, TYPES
 from xsp_ingest.staging.cupti.records import Records
 from xsp_model import Finding, LedgerKind, XspError
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.cupti_dump.header import Header
 
-__all__ = [
-    "is_parquet_dump",
-    "operators_with_threads",
-    "read_dump",
-    "read_parquet_header",
-    "read_row_groups",
-    "with_issuers",
-]
+__all__ = ["is_parquet_dump", "operators_with_threads", "read_dump", "with_issuers"]
 
 _BATCH_ROWS = 1 << 16
 _DAMAGED = (pa.ArrowException, OSError, ValueError)
@@ -43,7 +36,7 @@ def is_parquet_dump(path: Path) -> bool:
         return False
 
 
-def read_parquet_header(path: Path) -> Header:
+def _parquet_header(path: Path) -> Header:
     """The header; XspError where the file is damaged or no dump."""
     metadata = _open(path).metadata
     if metadata.num_rows > path.stat().st_size:
@@ -54,7 +47,7 @@ def read_parquet_header(path: Path) -> Header:
     return parse_header(text, path)
 
 
-def read_row_groups(path: Path) -> Iterator[pl.DataFrame]:
+def _row_groups(path: Path) -> Iterator[pl.DataFrame]:
     """The records in batches, with every field that is read; those the file lacks are null."""
     file = _open(path)
     names = [name for name in file.schema_arrow.names if name in TYPES]
@@ -89,9 +82,8 @@ def _is_text(kind: pl.DataType) -> bool:
     return isinstance(kind, pl.String | pl.Categorical | pl.Enum)
 
 
-# Reads a dump's records into one table a kind, in bounded pieces.
+# The Parquet form above has its header in the file's metadata, its records a row each; below, both forms.
 
-_PARQUET_MAGIC = b"PAR1"
 _MAX_BAD_LINES = 1_000
 _SCHEMA = dict(TYPES)
 
@@ -99,11 +91,11 @@ _SCHEMA = dict(TYPES)
 def read_dump(path: Path) -> tuple[Header, Records]:
     """The file's header and records; XspError where it is cut off, or no dump."""
     with path.open("rb") as file:
-        is_parquet = file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
+        is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
     if is_parquet:
-        header = read_parquet_header(path)
+        header = _parquet_header(path)
         records = Records(header.pid)
-        _gather(records, read_row_groups(path), path)
+        _gather(records, _row_groups(path), path)
         _note_dropped(records, header.dropped or 0)
         return header, records
     blocks = lines(path)

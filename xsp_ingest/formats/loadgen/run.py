@@ -1,4 +1,4 @@
-"""What LoadGen says of a test as a whole: which test it was, its latencies, and whether it was valid."""
+"""Makes one model-level run of what LoadGen's logs say: which test it was, its latencies, and whether it was valid."""
 
 from __future__ import annotations
 
@@ -20,18 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = [
-    "IS_TRACE",
-    "Outcome",
-    "Queries",
-    "combine",
-    "counts",
-    "findings",
-    "percentiles",
-    "read_queries",
-    "run_of",
-    "sentences",
-]
+__all__ = ["Outcome", "Queries", "combine", "counts", "percentiles", "read_queries", "run_of", "sentences"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +71,6 @@ def sentences(text: str) -> str:
 # LoadGen writes an event a line and quotes some texts twice, so that the file is no valid JSON; its lines are searched
 # for the events of samples, in bounded memory.
 
-IS_TRACE = re.compile(
-    rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"traceEvents"\s*:\s*\[\s*\{.*?'
-    rb'"name"\s*:\s*"(?:GenerateLoadableSets|GenerateQueries|SampleLoop|IssueQuery|IOThreadLoop)"\s*,\s*"ph"',
-    re.DOTALL,
-)
 _SAMPLE = re.compile(
     rb'"Sample"[^{}]*"ph"\s*:\s*"b"[^{}]*"pid"\s*:\s*(\d{1,18})[^{}]*'
     rb'"ts"\s*:\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*,\s*"args"\s*:\s*\{([^{}]*)\}'
@@ -184,7 +168,7 @@ def _ns(microseconds: bytes) -> int | None:
 _QUEUED = ("Server", "Offline")
 
 
-def findings(outcome: Outcome, queries: Queries | None, worked_out: Mapping[str, float]) -> Iterator[Finding]:
+def _findings(outcome: Outcome, queries: Queries | None, worked_out: Mapping[str, float]) -> Iterator[Finding]:
     """The entries; those that count nothing are left out of the ledger."""
     yield from _validity(outcome)
     yield Finding(LedgerKind.LOADGEN_ERROR, count=outcome.errors)
@@ -220,7 +204,7 @@ def _validity(outcome: Outcome) -> Iterator[Finding]:
             )
 
 
-# Makes one model-level run of what LoadGen's logs say.
+# The run.
 
 _SHARES = {"50_00": 0.50, "90_00": 0.90, "95_00": 0.95, "97_00": 0.97, "99_00": 0.99, "99_90": 0.999}
 _QUERY_NAME = "query"
@@ -236,7 +220,7 @@ def run_of(outcome: Outcome, queries: Queries | None) -> RawTrace:
     epoch = outcome.epoch_ns if queries is None or queries.epoch_ns is None else queries.epoch_ns
     version = (outcome.version or "").partition(" @")[0]
     facts = RunFacts(profiler=f"MLPerf LoadGen {version}".strip(), batch_size=_batch_size(outcome), epoch_ns=epoch)
-    return RawTrace(tables, facts, tuple(findings(outcome, queries, worked_out)))
+    return RawTrace(tables, facts, tuple(_findings(outcome, queries, worked_out)))
 
 
 def percentiles(queries: Queries, outcome: Outcome) -> dict[str, float]:

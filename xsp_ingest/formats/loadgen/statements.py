@@ -1,4 +1,4 @@
-"""Reads `mlperf_log_detail.txt`: lines `:::MLLOG {json}`, a key and a value each."""
+"""Reads what LoadGen states: `mlperf_log_detail.txt` (lines `:::MLLOG {json}`) and `mlperf_log_summary.txt`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["IS_DETAIL", "IS_SUMMARY", "read_detail", "read_summary"]
+__all__ = ["read_detail", "read_summary"]
 
-IS_DETAIL = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*:::MLLOG \{\"key\"")
 _PREFIX = b":::MLLOG "
 _MAX_SAMPLES = 1 << 31
 _DETAIL_FIGURES = {
@@ -157,7 +156,6 @@ def _count(value: object) -> int | None:
 
 # Reads `mlperf_log_summary.txt`: `key : value` lines under headings.
 
-IS_SUMMARY = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*={8,}\r?\nMLPerf Results Summary\r?\n")
 _MAX_BYTES = 1 << 24
 _LINE = re.compile(r"^[ *]*([^:\n]+?)[ \t]*:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 _SUMMARY_FIGURES = {

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_ingest.files.sqlite.database import Database, check_header, table_names
 from xsp_ingest.files.stored_columns import interned
+from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, is_nvprof
 from xsp_ingest.staging.cupti import activities, host
 from xsp_ingest.staging.cupti.devices import devices
 from xsp_ingest.staging.cupti.fields import KINDS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Options
 
-__all__ = ["DRIVER_CALLS", "PREFIX", "RUNTIME_CALLS", "STRINGS", "is_nvprof", "read_database", "read_records"]
+__all__ = ["DRIVER_CALLS", "RUNTIME_CALLS", "read_database", "read_records"]
 
 
 def _names_by_number(text: str) -> Mapping[int, str]:
@@ -174,8 +175,6 @@ DRIVER_CALLS = _names_by_number(
 
 # An nvprof database as CUPTI's records by kind: its tables are CUPTI's, its names numbers in a table of texts.
 
-PREFIX = "CUPTI_ACTIVITY_KIND_"
-STRINGS = "StringTable"
 _AGAIN = "Copy the file again, or profile again with `nvprof -o FILE`"
 _USED = (
     *("KERNEL", "CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION"),
@@ -210,11 +209,6 @@ class _NvprofDatabase(Database):
             return pl.Series(column, [None] * self.count(table), dtype=pl.String)
         query = f'SELECT hex("{column}") AS "{column}" FROM "{table}" ORDER BY rowid'
         return self._bulk(query, {column: pl.String()}, self._row_bound(table))[column].cast(pl.String)
-
-
-def is_nvprof(tables: frozenset[str]) -> bool:
-    """Whether tables of these names are an nvprof database's."""
-    return STRINGS in tables and any(name.startswith(PREFIX) for name in tables)
 
 
 def read_records(path: Path) -> Records:

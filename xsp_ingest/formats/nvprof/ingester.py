@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite.database import MAGIC, table_names
 from xsp_ingest.files.text import decoded
-from xsp_ingest.formats.nvprof.database import PREFIX, STRINGS, is_nvprof
-from xsp_ingest.formats.nvprof.printed import header_of
+from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, header_of, is_nvprof
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.digits import natural
 from xsp_ingest.files.text import open_text
+from xsp_ingest.formats.nvprof.tables import MAX_CHARACTERS, Printed, rows
 from xsp_ingest.link.demangle import demangle
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
@@ -18,23 +18,12 @@ from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     import polars as pl
 
-__all__ = [
-    "Header",
-    "LineRows",
-    "Printed",
-    "add_summary",
-    "add_trace",
-    "byte_count",
-    "header_of",
-    "read_printed",
-    "rows",
-    "time_ns",
-]
+__all__ = ["byte_count", "read_printed", "time_ns"]
 
 _QUANTITY = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s?([a-zA-Z]{0,3})\Z", re.ASCII)
 _TIMES: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -57,134 +46,6 @@ def _scale(text: str, units: Mapping[str, int]) -> int | None:
         return None
     value = round(Decimal(match[1]) * units[match[2]])
     return value if -LATEST_NS < value < LATEST_NS else None  # sizes, too, are added up
-
-
-# The tables that nvprof prints among a program's output: their headers and rows, as CSV and as text.
-
-_LOG = re.compile(r"==(\d{1,9})== ")
-_GAP = re.compile(r"\s{2,}")
-_TRACE, _SUMMARY = {"Start", "Duration", "Name"}, {"Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name"}
-_GROUP = re.compile(r"\s*([A-Z][\w ]*):\s+(?=[\d.]+%\s)")
-_PERCENT = re.compile(r"\s*[\d.]+%\s")
-_START = re.compile(r"\s*(?:[\d.]+(?:[num]?s)|-)\s")
-_PARTIAL = re.compile(r"[ \t]+|\s*[\d.]+(?:%|[num]?s)?[ \t]*")  # how a row begins, and no line end
-_TIME_UNITS = ("s", "ms", "us", "ns")
-_MAX_CHARACTERS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """A table's columns; `is_csv` tells which of the two forms it has, `is_trace` a trace from a summary."""
-
-    columns: tuple[str, ...]
-    is_csv: bool
-    is_trace: bool
-
-    @property
-    def time_column(self) -> str:
-        """A column whose values are times in every row."""
-        return "Start" if self.is_trace else "Time"
-
-
-@dataclass(slots=True)
-class Printed:
-    """What was odd about a file, counted while its rows are read."""
-
-    bad_rows: int = 0  # rows with too few or too many values
-    is_cut_off: bool = False  # the last row is such, and no line end follows it
-
-
-def header_of(line: str) -> Header | None:
-    """The header that stands in this line, or None."""
-    if len(line) > _MAX_CHARACTERS or "Name" not in line:
-        return None
-    is_csv = '"Name"' in line
-    cells = tuple(_cells(line)) if is_csv else tuple(cell.removesuffix("*") for cell in _split(line))
-    names = set(cells)
-    if len(names) < len(cells) or (not is_csv and cells[-1:] != ("Name",)):
-        return None
-    if names >= _TRACE:
-        return Header(cells, is_csv, is_trace=True)
-    return Header(cells, is_csv, is_trace=False) if names >= _SUMMARY else None
-
-
-def rows(lines: Iterable[str], seen: Printed) -> Iterator[tuple[Header, Mapping[str, str], int | None]]:
-    """Each row of each table by column, its values as printed, with the process that `==PID==` said last.
-
-    A value of a CSV table has the unit of the table's second line appended, where it has one.
-    """
-    header: Header | None = None
-    units: Mapping[str, str] | None = None
-    process: int | None = None
-    group = ""
-    for line in lines:
-        seen.is_cut_off = False
-        if match := _LOG.match(line):
-            process = int(match[1])
-            if "result:" in line or "API calls:" in line:
-                group = "API calls" if "API calls" in line else ""
-            continue
-        if new := header_of(line):
-            header, units = new, None
-            continue
-        if header is None or not _is_row(line, header, waits=units is None):
-            seen.is_cut_off = header is not None and bool(_PARTIAL.fullmatch(line))
-            continue
-        values = _values(line, header)
-        if header.is_csv and units is None:
-            units = dict(zip(header.columns, values, strict=False))
-            if units.get(header.time_column) in _TIME_UNITS:
-                continue
-            units = {}
-        complete = line.endswith("\n") or _is_complete(line)
-        if len(values) != len(header.columns) or not complete:
-            seen.bad_rows += 1
-            seen.is_cut_off = not line.endswith("\n")
-            continue
-        row = dict(zip(header.columns, values, strict=True))
-        group = row.get("Type") or group
-        yield header, {**{k: _with_unit(v, (units or {}).get(k, "")) for k, v in row.items()}, "Type": group}, process
-
-
-def _is_row(line: str, header: Header, *, waits: bool) -> bool:
-    """Whether the line is a row of the table, and not something that the program printed."""
-    if header.is_csv:
-        many = (line.count(",") + 1) * 2 > len(header.columns)
-        return bool(line.strip()) and (waits or line[0] in '"-,.0123456789') and (many or not line.endswith("\n"))
-    if header.is_trace:
-        return bool(_START.match(line))
-    return bool(_GROUP.match(line) or _PERCENT.match(line))
-
-
-def _values(line: str, header: Header) -> Sequence[str]:
-    if header.is_csv:
-        return _cells(line)
-    if header.is_trace or "Type" not in header.columns:
-        return _split(line, len(header.columns) - 1)
-    group = _GROUP.match(line)
-    rest = line[group.end() :] if group else line
-    return [group[1] if group else "", *_split(rest, len(header.columns) - 2)]
-
-
-def _split(line: str, max_splits: int = 0) -> list[str]:
-    """What stands between gaps of two blanks or more; the last of them, with `max_splits`, to the end of the line."""
-    return _GAP.split(line.strip(), maxsplit=max_splits) if line.strip() else []
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line.rstrip("\r\n")]), [])
-    except csv.Error:
-        return []
-
-
-def _is_complete(line: str) -> bool:
-    """Whether a last line without a line end may be complete: what it opens, it closes."""
-    return line.count('"') % 2 == 0 and all(line.count(a) <= line.count(b) for a, b in ("()", "[]"))
-
-
-def _with_unit(value: str, unit: str) -> str:
-    return value + unit if value and unit else value
 
 
 # What one row of a printed table says: an activity of the device, or a call.
@@ -397,7 +258,7 @@ def read_printed(path: Path) -> RawTrace:
     rounded = 0
     try:
         with open_text(path) as file:
-            pieces = iter(partial(file.readline, _MAX_CHARACTERS), "")  # no line, however long, is held whole
+            pieces = iter(partial(file.readline, MAX_CHARACTERS), "")  # no line, however long, is held whole
             for header, row, process in rows(pieces, seen):
                 if header.is_trace:
                     rounded += not header.is_csv

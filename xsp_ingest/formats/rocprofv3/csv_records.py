@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
+from xsp_ingest.formats.rocprofv3.outputs import Table, plain_heading
 from xsp_ingest.formats.rocprofv3.records import (
     API,
     COPY,
@@ -25,30 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Table", "from_tables", "table_of"]
+__all__ = ["from_tables"]
 
 _HZ_PER_MHZ = 1_000_000
-
-
-class Table(Enum):
-    """What a file holds, by columns that only it has."""
-
-    KERNELS = frozenset({"Kind", "Agent_Id", "Kernel_Name", "Start_Timestamp", "Grid_Size_X"})
-    COPIES = frozenset({"Kind", "Direction", "Source_Agent_Id", "Start_Timestamp"})
-    CALLS = frozenset({"Domain", "Function", "Process_Id", "Thread_Id", "Start_Timestamp"})
-    COUNTS = frozenset({"Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value"})
-    AGENTS = frozenset({"Node_Id", "Logical_Node_Id", "Agent_Type"})
-
-
-def table_of(text: bytes) -> Table | None:
-    """What the content that starts like this is; None where it is none of rocprofv3's traces."""
-    columns = _columns(text)
-    return next((table for table in Table if table.value <= columns), None)
-
-
-def _columns(text: bytes) -> frozenset[str]:
-    head = text.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
-    return frozenset(_plain(name) for name in head.decode("utf-8", errors="replace").split(","))
 
 
 def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
@@ -110,17 +89,13 @@ _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Dest
 
 def _read(path: Path, table: Table) -> pl.DataFrame:
     try:
-        frames = [frame.rename(_plain) for frame in _blocks(path)]
+        frames = [frame.rename(plain_heading) for frame in _blocks(path)]
         rows = pl.concat(frames) if frames else pl.DataFrame()
     except pl.exceptions.PolarsError as error:
         raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
     if not table.value <= set(rows.columns):
         raise XspError("the header of the rocprofv3 CSV is damaged", path=path)
     return rows
-
-
-def _plain(column: str) -> str:
-    return column.strip(' "\r')
 
 
 def _blocks(path: Path) -> Iterator[pl.DataFrame]:

@@ -18,6 +18,7 @@ from xsp_ingest.files.digits import natural
 from xsp_ingest.files.json_values import int64
 from xsp_ingest.files.protobuf import Messages
 from xsp_ingest.files.varint import varint
+from xsp_ingest.formats.rocprofv3.outputs import CATEGORIES, PACKET
 from xsp_ingest.formats.rocprofv3.records import API, COPY, COUNT, KERNEL, Records, column, plain_kernel_name
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -25,13 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["CATEGORIES", "Slice", "Slices", "from_perfetto", "is_rocprofs"]
+__all__ = ["Slice", "Slices", "from_perfetto"]
 
-CATEGORIES = ("hip_api", "hsa_api", "rccl_api", "marker_api", "kernel_dispatch", "memory_copy")
-"""The categories of slices that are read."""
-_ANNOTATED = (b"begin_ns", b"delta_ns", b"corr_id")
-_NAMED = re.compile(b"|".join(b"\x12" + re.escape(bytes([len(c)]) + c.encode()) for c in CATEGORIES))
-_PACKET = 0x0A  # the key of field 1, whose content is length-delimited
 _CLEARED = 1  # flag of a packet before which nothing is interned
 _BEGINS = 1  # type of a slice's first event
 _PERFETTO = Messages(
@@ -74,11 +70,6 @@ _PERFETTO = Messages(
         "Process": {"pid": (1, "int32")},  # of a thread: the process it is of
     },
 )
-
-
-def is_rocprofs(text: bytes) -> bool:
-    """Whether a content that begins so is a Perfetto trace with rocprofv3's categories and annotations."""
-    return text[:1] == bytes([_PACKET]) and all(name in text for name in _ANNOTATED) and bool(_NAMED.search(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +174,7 @@ def _packets(data: bytes, path: Path) -> Iterator[tuple[int, int]]:
     """Where the packets lie."""
     at = 0
     while at < len(data):
-        if data[at] != _PACKET:
+        if data[at] != PACKET:
             raise XspError(f"the Perfetto trace is damaged: no packet at byte {at}", path=path)
         length, start = varint(data, at + 1, len(data))
         if start < 0 or start + length > len(data):

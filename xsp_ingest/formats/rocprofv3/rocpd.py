@@ -7,7 +7,6 @@ stream and times stand in the row itself, in later versions in `rocpd_track` and
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,22 +16,16 @@ import polars as pl
 
 from xsp_ingest.files.sqlite.database import Database, table_names
 from xsp_ingest.formats.rocprofv3.json_records import Agent, devices
+from xsp_ingest.formats.rocprofv3.outputs import suffixes
 from xsp_ingest.formats.rocprofv3.records import API, COPY, COUNT, KERNEL, Records, column, plain_kernel_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["OneProcess", "from_rocpd", "processes", "suffixes"]
+__all__ = ["OneProcess", "from_rocpd", "processes"]
 
-_TABLE = re.compile(r"rocpd_(kernel_dispatch|region)(_[0-9a-fA-F_]+)?")
 _COLUMNS = ("pid", "tid", "agent_id", "stream_id")
-
-
-def suffixes(tables: Collection[str]) -> list[str]:
-    """What stands behind the names of each process's tables; none where the database is not rocprofv3's."""
-    endings = sorted({match[2] or "" for name in tables if (match := _TABLE.fullmatch(name))})
-    return [suffix for suffix in endings if {f"rocpd_{n}{suffix}" for n in ("event", "string", "track")} <= set(tables)]
 
 
 def processes(path: Path) -> list[OneProcess]:

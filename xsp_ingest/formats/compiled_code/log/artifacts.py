@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["HEAD", "modules_of_nodes", "nodes_with_work", "read_log"]
+__all__ = ["modules_of_nodes", "nodes_with_work", "read_log"]
 
 _NODE = re.compile(r"^\s+(\w+)(?::\s*\"[^\"]*\")? = (.*)$")
 _PARAMETER = re.compile(r"\bl_\w+?_modules_(\w+?)_(?:parameters|buffers)_\w*?_(?!\w)")
@@ -81,7 +81,6 @@ def nodes_with_work(text: str) -> dict[str, str]:
 
 # Reads the log that PyTorch writes of its compiler under TORCH_TRACE: graphs, generated code and provenance.
 
-HEAD = re.compile(rb"\A[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] \{")
 _RECORD = re.compile(rb"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] (\{.*\})\s*$")
 _MAX_PAYLOAD_BYTES = 1 << 26
 _TRACED, _LOWERED, _CODE = "dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys.tables.activities import activities
+from xsp_ingest.formats.nsys.tables.activities import activities, devices
+from xsp_ingest.formats.nsys.tables.capture import capture, complaints, run_facts, session_ns
 from xsp_ingest.formats.nsys.tables.counters import counters
-from xsp_ingest.formats.nsys.tables.devices import devices
-from xsp_ingest.formats.nsys.tables.directives import directives
-from xsp_ingest.formats.nsys.tables.facts import complaints, run_facts, session_ns
-from xsp_ingest.formats.nsys.tables.host import host_calls
-from xsp_ingest.formats.nsys.tables.messages import messages
+from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, os_runtime
+from xsp_ingest.formats.nsys.tables.interface import Noted, tables_not_read
 from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
-from xsp_ingest.formats.nsys.tables.os_runtime import os_runtime
-from xsp_ingest.formats.nsys.tables.overhead import capture
 from xsp_ingest.formats.nsys.tables.rows import Joined
 from xsp_ingest.formats.nsys.tables.sensors import sensors
-from xsp_ingest.formats.nsys.tables.unread import Noted, tables_not_read
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import Finding, LedgerKind
 
