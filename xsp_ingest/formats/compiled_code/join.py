@@ -1,4 +1,4 @@
-"""Calls of compiled graphs in a trace, and the calls of libraries and of generated kernels within them."""
+"""Adds to a run what is said of its compiled kernels: layers of their own, and whose work each call is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.compiled_code.code import CompiledCode, Graph
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["IS_GENERATED", "WHERE", "Matches", "events_in", "join_code", "match", "regions_of"]
+__all__ = ["Matches", "join_code", "match"]
 
 _REGION = r"^## Call CompiledFxGraph (\S+) ##$"
 IS_GENERATED = pl.col("name").str.contains(r"^(?:cpp|triton)_\w*fused_")

@@ -13,7 +13,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FORMAT", "IS_DUMP", "PARQUET_KEY", "PARQUET_MAGIC", "Header", "facts_of", "parse_header"]
+__all__ = ["IS_DUMP", "PARQUET_KEY", "PARQUET_MAGIC", "Header", "facts_of", "parse_header"]
 
 FORMAT = "xsp cupti dump"
 PARQUET_KEY = b"xsp cupti dump"

@@ -1,4 +1,4 @@
-"""Reads the values of tags, which may be typed or text, as Go or as JSON prints them."""
+"""The JSON of a Jaeger file as typed values: https://www.jaegertracing.io, the format of its UI and query API."""
 
 from __future__ import annotations
 

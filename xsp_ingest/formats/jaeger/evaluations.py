@@ -1,4 +1,4 @@
-"""Splits a trace by how deep each evaluation in it was profiled, which MLModelScope tags at the model's spans."""
+"""Evaluations at several levels: splits a trace by how deep each was profiled, and says which level each run is of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.jaeger.document import JaegerSpan
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["evaluated_levels", "evaluations", "with_levels"]
+__all__ = ["evaluations", "with_levels"]
 
 _TAG = "evaluation_trace_level"
 _Key = tuple[str, bool]  # trace level, and whether kernels were counted

@@ -1,4 +1,4 @@
-"""What MLModelScope's trace levels and operation names mean as levels and kinds of spans."""
+"""What MLModelScope's trace levels and operation names mean as levels and kinds of spans, its log fields as metrics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Gives host spans without threads lanes in which they nest: a lane is what linking takes for a thread.
-
-MLModelScope ties layers, launches and calls alike to the model's span, and tells no thread for launches; its own
-analysis finds parents by time and level. Layers never nest in each other: those that ran side by side get a lane each.
-"""
+"""From a trace that MLModelScope wrote to staging rows."""
 
 from __future__ import annotations
 
@@ -39,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HostSpan",
-    "add_copy",
-    "add_kernel",
-    "add_layer",
-    "device_name",
     "lanes",
     "read_mlmodelscope",
-    "sound_spans",
 ]
+
+# Lanes for host spans without threads, in which they nest: a lane is what linking takes for a thread.
+#
+# MLModelScope ties layers, launches and calls alike to the model's span, and tells no thread for launches; its own
+# analysis finds parents by time and level. Layers never nest in each other: each that ran beside others gets a lane.
 
 _RANK = {level: rank for rank, level in enumerate(LEVELS)}
 _MUST_FIT = frozenset({Level.APPLICATION, Level.MODEL})  # an overhang here would hide the model's span

@@ -1,4 +1,4 @@
-"""Moments at which memory in use changed."""
+"""Reads PyTorch's records of memory into the moments at which memory in use changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["MOMENTS", "WHAT", "Snapshot", "column", "lines_of", "read_events", "read_sizes", "read_snapshot"]
+__all__ = ["Snapshot", "read_events", "read_sizes", "read_snapshot"]
 
 WHAT = "the memory record"
 """What complaints call the file."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Options
 
-__all__ = ["Profile", "load", "shape"]
+__all__ = ["Profile", "shape"]
 
 _NS_PER_US = 1000
 _ENDS = {"B": "E", "b": "e", "(": ")"}

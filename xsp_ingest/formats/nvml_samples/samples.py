@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Finding
 
-__all__ = ["FORMAT", "Samples", "read_samples"]
+__all__ = ["Samples", "read_samples"]
 
 FORMAT = "xsp nvml samples"
 _UNITS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Names of CUDA's calls by the callback ids that CUPTI numbers them with; nvprof's databases hold only the ids."""
+"""An nvprof database as CUPTI's records by kind, and from these the staging tables, on the path of CUPTI dumps."""
 
 # ruff: noqa: S608 (SQL cannot bind names of tables and columns; all that are put in are literals of this package)
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Options
 
-__all__ = ["DRIVER_CALLS", "RUNTIME_CALLS", "read_database", "read_records"]
+__all__ = ["DRIVER_CALLS", "RUNTIME_CALLS", "read_database"]
+
+# Names of CUDA's calls by the callback ids that CUPTI numbers them with; the databases hold only the ids.
 
 
 def _names_by_number(text: str) -> Mapping[int, str]:

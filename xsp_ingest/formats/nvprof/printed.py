@@ -1,4 +1,4 @@
-"""Quantities as nvprof prints them, `25.408us` or `1.1152KB`, exactly in ns and bytes."""
+"""Reads the traces and summaries that nvprof prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["byte_count", "read_printed", "time_ns"]
+__all__ = ["read_printed"]
 
 _QUANTITY = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s?([a-zA-Z]{0,3})\Z", re.ASCII)
 _TIMES: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

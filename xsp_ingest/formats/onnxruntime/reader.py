@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Profile", "load", "node_of", "shape"]
+__all__ = ["Profile", "shape"]
 
 _NS_PER_US = 1000
 _SUFFIXES = ("_kernel_time", "_fence_before", "_fence_after")

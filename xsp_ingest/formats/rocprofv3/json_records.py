@@ -1,4 +1,4 @@
-"""The JSON that `rocprofv3 --output-format json` writes, as far as it is read."""
+"""The JSON that `rocprofv3 --output-format json` writes, as far as it is read, and the common columns of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of a timeline as typed values, and as columns."""
+"""Turns a timeline into the staging tables: its events as columns, what its lanes are, what it says of tensors."""
 
 from __future__ import annotations
 
@@ -21,17 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "COPIES",
-    "OPERATORS",
-    "STREAM",
-    "STREAMS",
-    "TENSORS",
-    "events_of",
-    "lanes",
-    "load",
-    "memory",
     "shape",
-    "tensors",
 ]
 
 _NS_PER_US = 1000

@@ -1,4 +1,4 @@
-"""What both scanners say of a file they cannot use."""
+"""What scanners say of a file that they cannot use, or that a slower one should read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["cut_off", "no_events", "not_json", "too_deep"]
+__all__ = ["CannotScan", "cut_off", "no_events", "not_json", "too_deep"]
+
+
+class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
+    """The file is no JSON, or such as another scanner should judge."""
+
+
+# What both scanners say of a file they cannot use.
 
 _AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
 

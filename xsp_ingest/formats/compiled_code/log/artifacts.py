@@ -1,4 +1,4 @@
-"""Modules of the nodes of a traced graph, from its printed form: by the paths of the parameters that they read."""
+"""Reads the log that PyTorch writes of its compiler under TORCH_TRACE: graphs, generated code and provenance."""
 
 from __future__ import annotations
 

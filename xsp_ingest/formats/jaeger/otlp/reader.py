@@ -1,6 +1,7 @@
-"""OTLP's JSON as typed values: opentelemetry-proto, `trace/v1` and the JSON encoding of its specification.
+"""From OTLP's JSON to staging rows: what `xsp export` wrote exactly, what others wrote as ranges.
 
-64-bit integers are texts, ids hexadecimal; keys of what is not read are passed over.
+Opentelemetry-proto, `trace/v1` and the JSON encoding of its specification: 64-bit integers are texts, ids hexadecimal;
+keys of what is not read are passed over.
 """
 
 from __future__ import annotations

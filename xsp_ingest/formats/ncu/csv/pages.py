@@ -1,4 +1,4 @@
-"""Finds the tables in a log: their headers and records, among whatever else the program and the profiler printed."""
+"""Collects kernels and the texts of their counters from tables among whatever else program and profiler printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the texts of counters into numbers in base units, one column a counter."""
+"""Turns collected kernels and counters into the staging tables: the texts of counters as numbers in base units."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.ncu.csv.pages import Collected
     from xsp_model.arrays import Floats
 
-__all__ = ["device_names", "measured_counters", "shape"]
+__all__ = ["shape"]
 
 _TOOL = "ncu"
 _DEVICE_NAME = "device__attribute_display_name"

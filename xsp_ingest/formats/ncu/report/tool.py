@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["COMMAND_VARIABLE", "raw_page"]
+__all__ = ["raw_page"]
 
 COMMAND_VARIABLE = "XSP_NCU"
 _MODULE = "ncu_report"

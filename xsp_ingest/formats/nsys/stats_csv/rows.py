@@ -1,4 +1,4 @@
-"""Cells as integers: times in nanoseconds and sizes in bytes, in whatever unit nsys printed them."""
+"""Each report of single events as rows of a trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.stats_csv.sections import Section
     from xsp_ingest.ingester import Options
 
-__all__ = ["api_calls", "executions", "gpu_work", "integers", "numbered_calls", "range_rows", "texts"]
+__all__ = ["api_calls", "executions", "gpu_work", "numbered_calls", "range_rows"]
 
 _FACTORS = {
     "": 1, "ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9,

@@ -1,9 +1,4 @@
-"""What NCCL hands to NVTX beside its ranges: the communicator, the size of the message, how many ranks there are.
-
-Payloads stand in NVTX_EVENTS as JSON (`jsonText`), since 2026 also as they were in memory (`binaryData`), behind a
-header of 32 bytes: domain, schema and sizes. NVTX_PAYLOAD_SCHEMA_ENTRIES says which field is where; its types are those
-of NVTX's payload extension (`nvToolsExtPayload.h`), the names of fields NCCL's (`nvtx_payload_schemas.h`).
-"""
+"""NVTX ranges: every push/pop and start/end range as a span, with the text, domain and number it was recorded under."""
 
 from __future__ import annotations
 
@@ -32,7 +27,13 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
 
-__all__ = ["collectives", "nvtx_ranges", "range_facts", "range_records"]
+__all__ = ["nvtx_ranges", "range_facts", "range_records"]
+
+# What NCCL hands to NVTX beside its ranges: the communicator, the size of the message, how many ranks there are.
+#
+# Payloads stand in NVTX_EVENTS as JSON (`jsonText`), since 2026 also as they were in memory (`binaryData`), behind a
+# header of 32 bytes: domain, schema and sizes. NVTX_PAYLOAD_SCHEMA_ENTRIES says which field is where; its types are
+# those of NVTX's payload extension (`nvToolsExtPayload.h`), the names of fields NCCL's (`nvtx_payload_schemas.h`).
 
 _TABLE = "NVTX_EVENTS"
 _NAMES = ("NCCL", "RCCL")

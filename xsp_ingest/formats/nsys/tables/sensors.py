@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
 
-__all__ = ["other_events", "sensors"]
+__all__ = ["sensors"]
 
 _EVENTS, _TYPES, _FIELDS, _DATA = (f"GENERIC_EVENT{what}" for what in ("S", "_TYPES", "_TYPE_FIELDS", "_DATA"))
 _SOUND = r"^[\w .:-]{1,60}$"  # no path and no address

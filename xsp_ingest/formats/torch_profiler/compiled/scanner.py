@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from xsp_ingest.files.content_window import ContentWindow, Refusals
 from xsp_ingest.files.source import Source, open_source
 from xsp_ingest.formats.torch_profiler import refusal
-from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import DONE, FULL, PAD, UNSURE
 from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS, Document
+from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_model import XspError
 from xsp_model.limits import limits

@@ -16,8 +16,8 @@ import msgspec
 from xsp_ingest.files.content_window import ContentWindow, Refusals
 from xsp_ingest.files.source import open_source
 from xsp_ingest.formats.torch_profiler import refusal
-from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.formats.torch_profiler.streamed.columns import INT64_MIN_DIGITS, Columns, Event
 from xsp_model import XspError
