@@ -30,15 +30,20 @@ _MAIN = (  # the command's package had another name before; what is installed ha
     "import importlib as i; raise SystemExit(i.import_module(name).main())"
 )
 _A10 = ("-a", "A10", "-a", "B03", "-f", "json", "--steps", "all")
+_CONVERT = ("convert", "IN", "-o", "OUT.xsp")
 _MB = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A command of `xsp`, or a program of `benchmarks` where it is named; `before` is run first and not measured."""
+    """A command of `xsp`, or a program of `benchmarks` where it is named; `before` is run first and not measured.
+
+    `source` makes the input, for which IN stands in both; OUT stands for a path in a scratch folder.
+    """
 
     key: str
     arguments: Sequence[str]
+    source: Callable[[], Path] | None = None
     before: Sequence[str] = ()
     program: str = ""
 
@@ -49,10 +54,9 @@ def main() -> int:
     arguments.cache.mkdir(parents=True, exist_ok=True)
     trees = (REPO, arguments.other.resolve())
     print(f"{'command':34} {'this, s':>9} {'other, s':>9} {'ratio of CPU (range)':>22} {'this, MB':>9} {'ratio':>6}")
-    for key, case in _cases(Inputs(arguments.cache), arguments).items():
-        if arguments.only and not any(key.startswith(each) for each in arguments.only):
-            continue
-        print(_line(case(), trees, arguments.rounds), flush=True)
+    for case in _cases(Inputs(arguments.cache), arguments):
+        if not arguments.only or case.key.startswith(tuple(arguments.only)):
+            print(_line(case, trees, arguments.rounds), flush=True)
     return 0
 
 
@@ -70,82 +74,54 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _cases(inputs: Inputs, arguments: argparse.Namespace) -> dict[str, Callable[[], Case]]:
-    """By key; inputs are made when a case is. OUT stands for a path in a scratch folder."""
-    return dict([*_traces(inputs, arguments), *_captures(inputs, arguments), *_in_process(inputs, arguments)])
-
-
-def _traces(inputs: Inputs, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Case]]]:
-    def of(key: str, size_mb: int, *command: str, before: Sequence[str] = ()) -> tuple[str, Callable[[], Case]]:
-        def case() -> Case:
-            path = str(inputs.kineto(size_mb).path)
-            return Case(key, [path if each == "IN" else each for each in command],
-                        [path if each == "IN" else each for each in before])  # fmt: skip
-
-        return key, case
-
-    large = arguments.size_mb
-    yield "help", lambda: Case("help", ["--help"])
-    for size_mb in (1, 10, 100, large):
-        yield of(f"convert-{size_mb}", size_mb, "convert", "IN", "-o", "OUT.xsp")
-    yield of("report-1", 1, "report", "IN", "-o", "OUT.html", "--no-cache")
-    yield of("report-100", 100, "report", "IN", "-o", "OUT.html", "--no-cache")
-    yield of("analyze", large, "analyze", "IN", *_A10, "--no-cache")
-    yield of("analyze-cached", large, "analyze", "IN", *_A10, before=("analyze", "IN", *_A10))
-    yield of("bundle", large, "analyze", "OUT.xsp", *_A10, before=("convert", "IN", "-o", "OUT.xsp"))
-    yield "gzip", lambda: Case("gzip", ["convert", str(inputs.kineto_gzip(large)), "-o", "OUT.xsp"])
+def _cases(inputs: Inputs, arguments: argparse.Namespace) -> Iterator[Case]:
+    yield Case("help", ["--help"])
+    yield from _traces(inputs, arguments.size_mb)
     for jobs in ("1", "2"):
-        yield f"batch-{jobs}", partial(_batch, inputs, arguments.traces, jobs)
-
-
-def _batch(inputs: Inputs, traces: int, jobs: str) -> Case:
-    return Case(f"batch-{jobs}", ["batch", str(inputs.traces(traces)), "-o", "OUT", "--jobs", jobs, "--no-ranks"])
-
-
-def _captures(inputs: Inputs, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Case]]]:
-    def of(key: str, *command: str, before: Sequence[str] = ()) -> tuple[str, Callable[[], Case]]:
-        def case() -> Case:
-            path = str(inputs.nsys(arguments.nsys_kernels)[0])
-            return Case(key, [path if each == "IN" else each for each in command],
-                        [path if each == "IN" else each for each in before])  # fmt: skip
-
-        return key, case
-
-    convert = ("convert", "IN", "-o", "OUT.xsp")
-    yield of("nsys-convert", *convert)
-    for name in ("cuda_gpu_kern_sum", "nvtx_gpu_proj_sum"):
-        yield of(f"{name}", "analyze", "IN", "-a", name, "-f", "csv", "--no-cache")
-        yield of(f"{name}-bundle", "analyze", "OUT.xsp", "-a", name, "-f", "csv", before=convert)
-    yield of("nsys-info", "info", "IN", "--no-cache")
-    yield of("nsys-info-cached", "info", "IN", before=("info", "IN"))
-    yield of("nsys-report", "report", "OUT.xsp", "-o", "OUT.html", before=convert)
-
-
-def _in_process(inputs: Inputs, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Case]]]:
+        command = ("batch", "IN", "-o", "OUT", "--jobs", jobs, "--no-ranks")
+        yield Case(f"batch-{jobs}", command, partial(inputs.traces, arguments.traces))
+    yield from _captures(lambda: inputs.nsys(arguments.nsys_kernels)[0])
     spans = arguments.spans
     sizes = ("--spans", str(spans), "--kernels", str(spans * 49 // 95), "--calls", str(spans * 70 // 95))
-    large = arguments.size_mb
-    yield "links", lambda: Case("links", [str(inputs.kineto(large).path)], program="xsp_links")
-    yield "links-plain", lambda: Case("links-plain", [str(inputs.kineto(large).path), "--plain"], program="xsp_links")
-    yield "hot-paths", lambda: Case("hot-paths", sizes, program="hot_paths")
-    yield (
-        "analyses",
-        lambda: Case(
-            "analyses",
-            ["OUT.xsp"],
-            before=["convert", str(inputs.nsys(arguments.nsys_kernels)[0]), "-o", "OUT.xsp"],
-            program="xsp_analyses",
-        ),
-    )
+    yield Case("hot-paths", sizes, program="hot_paths")
+
+
+def _traces(inputs: Inputs, large_mb: int) -> Iterator[Case]:
+    def of(size_mb: int) -> Callable[[], Path]:
+        return lambda: inputs.kineto(size_mb).path
+
+    large = of(large_mb)
+    for size_mb in (1, 10, 100, large_mb):
+        yield Case(f"convert-{size_mb}", _CONVERT, of(size_mb))
+    for size_mb in (1, 100):
+        yield Case(f"report-{size_mb}", ("report", "IN", "-o", "OUT.html", "--no-cache"), of(size_mb))
+    yield Case("analyze", ("analyze", "IN", *_A10, "--no-cache"), large)
+    yield Case("analyze-cached", ("analyze", "IN", *_A10), large, before=("analyze", "IN", *_A10))
+    yield Case("bundle", ("analyze", "OUT.xsp", *_A10), large, before=_CONVERT)
+    yield Case("gzip", _CONVERT, partial(inputs.kineto_gzip, large_mb))
+    yield Case("links", ("IN",), large, program="xsp_links")
+    yield Case("links-plain", ("IN", "--plain"), large, program="xsp_links")
+
+
+def _captures(source: Callable[[], Path]) -> Iterator[Case]:
+    yield Case("nsys-convert", _CONVERT, source)
+    for name in ("cuda_gpu_kern_sum", "nvtx_gpu_proj_sum"):
+        yield Case(name, ("analyze", "IN", "-a", name, "-f", "csv", "--no-cache"), source)
+        yield Case(f"{name}-bundle", ("analyze", "OUT.xsp", "-a", name, "-f", "csv"), source, before=_CONVERT)
+    yield Case("nsys-info", ("info", "IN", "--no-cache"), source)
+    yield Case("nsys-info-cached", ("info", "IN"), source, before=("info", "IN"))
+    yield Case("nsys-report", ("report", "OUT.xsp", "-o", "OUT.html"), source, before=_CONVERT)
+    yield Case("analyses", ("OUT.xsp",), source, before=_CONVERT, program="xsp_analyses")
 
 
 def _line(case: Case, trees: tuple[Path, Path], rounds: int) -> str:
     """Medians of both, and the ratios of pairs."""
     costs: tuple[list[Cost], list[Cost]] = ([], [])
+    source = case.source() if case.source else None
     try:
         for turn in range(rounds):
             for side in (0, 1) if turn % 2 else (1, 0):
-                costs[side].append(_cost(case, trees[side]))
+                costs[side].append(_cost(case, source, trees[side]))
     except Failed as error:
         return f"{case.key:34} {error}"
     this_s, other_s = (median(each.cpu_s for each in side) for side in costs)
@@ -155,12 +131,13 @@ def _line(case: Case, trees: tuple[Path, Path], rounds: int) -> str:
     return f"{case.key:34} {this_s:9.2f} {other_s:9.2f} {spread:>22} {this_mb:9.0f} {this_mb / other_mb:6.2f}"
 
 
-def _cost(case: Case, tree: Path) -> Cost:
+def _cost(case: Case, source: Path | None, tree: Path) -> Cost:
     with tempfile.TemporaryDirectory(prefix="xsp-benchmark-") as scratch:
         environment = os.environ | {"PYTHONPATH": str(tree), "XDG_CACHE_HOME": scratch}
 
         def inside(arguments: Sequence[str]) -> list[str]:
-            return [f"{scratch}/{each}" if each.startswith("OUT") else each for each in arguments]
+            paths = [f"{scratch}/{each}" if each.startswith("OUT") else each for each in arguments]
+            return [str(source) if each == "IN" else each for each in paths]
 
         output = Path(scratch) / "output"
         inside_tree = ("env", "-C", str(tree), sys.executable)  # where Python looks for packages first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Context, localcontext
 from pathlib import Path
@@ -24,7 +25,7 @@ from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xsp_ingest.ingester import Ingester, Options
     from xsp_ingest.staged_runs import LeveledRuns
@@ -32,7 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "convert_levels", "convert_run", "relayer", "without_files"]
 
-_EXACT = Context(prec=28)  # of decimals, whatever precision the caller has set for its own
+_DECIMALS = Context(prec=28)
+
+
+@contextmanager
+def _own_decimals() -> Iterator[None]:
+    """Exact times, whatever precision the caller has set for decimals of its own."""
+    with localcontext(_DECIMALS):
+        yield
 
 
 def convert(
@@ -101,6 +109,7 @@ def _linked(
     return _read(claimed, options, overrides, noted, progress, named=named).linked(options, overrides)
 
 
+@_own_decimals()
 def _read(
     claimed: Sequence[tuple[Path, Ingester]],
     options: Options,
@@ -124,7 +133,7 @@ def _read(
         path = paths[0]
         say(f"reading {path.name}")
         try:
-            with Digests() as digests, unchanged(paths), localcontext(_EXACT):
+            with Digests() as digests, unchanged(paths):
                 digest = digests.of(path)
                 new_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
                 source = Source(ingester.name, overrides.named(path.name), digest.result(), _size(path))
@@ -140,8 +149,7 @@ def _read(
         raise unusable[0]
     for path, ingester in supplements:
         say(f"reading {path.name}")
-        with localcontext(_EXACT):
-            raws = list(ingester.supplement(path, raws))
+        raws = list(ingester.supplement(path, raws))
     if part and supplements:
         raws = [narrowed(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
@@ -182,7 +190,7 @@ def _captures(
                 begun |= any(map(holds_capture, own))
                 continue
             say(f"reading {paths[0].name}")
-            with Digests() as digests, unchanged(paths), localcontext(_EXACT):
+            with Digests() as digests, unchanged(paths):
                 digest = digests.of(paths[0])
                 runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
                 name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name

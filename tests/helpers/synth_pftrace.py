@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.helpers.synth_hlo import length_delimited, number
 from tests.helpers.synth_rocprof import COPY_BYTES, PROCESS, STREAM
-from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
+from xsp_ingest.formats.rocprofv3.records import plain_kernel_name
 
 if TYPE_CHECKING:
     from tests.helpers.synth_rocprof import RocprofRun

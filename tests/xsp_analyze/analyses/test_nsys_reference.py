@@ -21,7 +21,7 @@ from xsp_analyze.needs import holds
 from xsp_analyze.render import csv_text
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:

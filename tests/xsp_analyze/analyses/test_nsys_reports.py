@@ -11,7 +11,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 

@@ -14,7 +14,7 @@ from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_analyze.catalog import analyses_in
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
 from xsp_ingest.ingester import Options
 
 pytestmark = pytest.mark.nsys

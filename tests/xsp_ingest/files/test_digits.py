@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from xsp_ingest.files.digits import natural
 from xsp_ingest.files.json_values import nanoseconds
-from xsp_ingest.formats.loadgen import summary
-from xsp_ingest.formats.nsys.tables import payloads
-from xsp_ingest.formats.rocprofv3 import perfetto_records
+from xsp_ingest.formats.loadgen import statements
+from xsp_ingest.formats.nsys.tables import nvtx
+from xsp_ingest.formats.rocprofv3 import perfetto
 from xsp_ingest.formats.xplane import host, wide
 from xsp_ingest.formats.xplane.plane import Plane
 
@@ -32,9 +32,9 @@ def test_what_does_not_is_unknown(text: str) -> None:
 
 @pytest.mark.parametrize("digits", _ENDLESS)
 def test_no_reader_of_digits_fails_on_more_than_fit(digits: str) -> None:
-    assert payloads._of_json(f'{{"{payloads._COMMUNICATOR}": "{digits}"}}') == {}
-    assert summary._COUNT.findall(f"{digits} warnings") == []
-    assert perfetto_records._agent(f"GPU-{digits}") is None
+    assert nvtx._of_json(f'{{"{nvtx._COMMUNICATOR}": "{digits}"}}') == {}
+    assert statements._COUNT.findall(f"{digits} warnings") == []
+    assert perfetto._agent(f"GPU-{digits}") is None
     assert wide._INPUT.findall(f"f32[{digits}] f32[2,3]") == [("f32", "2,3")]
     assert nanoseconds(digits, 1) is None
 

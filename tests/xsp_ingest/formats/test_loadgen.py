@@ -10,11 +10,8 @@ import pytest
 from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.loadgen import LOADGEN
-from xsp_ingest.formats.loadgen.detail import read_detail
-from xsp_ingest.formats.loadgen.outcome import Outcome
-from xsp_ingest.formats.loadgen.queries import read_queries
-from xsp_ingest.formats.loadgen.run import percentiles
-from xsp_ingest.formats.loadgen.summary import read_summary
+from xsp_ingest.formats.loadgen.run import Outcome, percentiles, read_queries
+from xsp_ingest.formats.loadgen.statements import read_detail, read_summary
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import INGESTERS
 from xsp_ingest.run_set.run_set import read_single

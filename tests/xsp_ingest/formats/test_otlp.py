@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.exported import with_texts
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.jaeger.otlp.lanes import lanes
+from xsp_ingest.formats.jaeger.otlp.reader import lanes
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 

@@ -21,8 +21,8 @@ from xsp_ingest.convert import convert
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner as compiled
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
-from xsp_ingest.formats.torch_profiler.python_lines import lines_of_stack, user_line
 from xsp_ingest.formats.torch_profiler.shape import shape
+from xsp_ingest.formats.torch_profiler.source_lines import lines_of_stack, user_line
 from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 from xsp_ingest.ingester import Options
 from xsp_model import LedgerKind

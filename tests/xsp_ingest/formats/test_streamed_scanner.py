@@ -21,8 +21,8 @@ from tests.helpers.kineto_documents import (
     event_list,
 )
 from xsp_ingest.formats.torch_profiler import scan_plain
-from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.streamed import scanner
 from xsp_model import XspError
 from xsp_model.limits import limited

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.compiler_log import LOWERED, TRACED, compiler_log, trace_of_a_call
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.compiled_code.log import TORCH_TRACE_LOG
-from xsp_ingest.formats.compiled_code.log.graph_text import modules_of_nodes, nodes_with_work
+from xsp_ingest.formats.compiled_code.log.artifacts import modules_of_nodes, nodes_with_work
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from xsp_ingest.formats.xplane.host import Role
-from xsp_ingest.formats.xplane.steps import step_rows
+from xsp_ingest.formats.xplane.host import Role, step_rows
 
 _HOST = {
     "process_id": pl.Int64(), "thread_id": pl.Int64(), "start_ns": pl.Int64(), "duration_ns": pl.Int64(),

@@ -33,6 +33,6 @@ class ChromeTrace(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's ranges and samples; XspError where it is cut off, no JSON, or holds no range."""
-        from xsp_ingest.formats.chrome_trace.shape import shape
+        from xsp_ingest.formats.chrome_trace.reader import shape
 
         return shape(path, options)

@@ -13,14 +13,13 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FORMAT", "IS_DUMP", "PARQUET_KEY", "Header", "facts_of", "parse_header"]
+__all__ = ["IS_DUMP", "PARQUET_KEY", "PARQUET_MAGIC", "Header", "facts_of", "parse_header"]
 
 FORMAT = "xsp cupti dump"
 PARQUET_KEY = b"xsp cupti dump"
+PARQUET_MAGIC = b"PAR1"
 IS_DUMP = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{[^\n]{0,4096}?"format"\s*:\s*"xsp cupti dump"')
 _VERSION = 1
-
-
 _Integer = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 

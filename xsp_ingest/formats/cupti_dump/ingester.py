@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.cupti_dump.header import IS_DUMP, facts_of
-from xsp_ingest.formats.cupti_dump.parquet import is_parquet_dump
+from xsp_ingest.formats.cupti_dump.header import IS_DUMP, PARQUET_MAGIC, facts_of
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CUPTI_DUMP"]
 
-_PARQUET_MAGIC = b"PAR1"
-
 
 class _CuptiDump(Ingester):
     name: str = "cupti_dump"
@@ -31,19 +28,20 @@ class _CuptiDump(Ingester):
 
     def sniff(self, probe: Probe) -> Match:
         """A first line, or a Parquet file's metadata, that names the format."""
-        if probe.head.startswith(_PARQUET_MAGIC):
+        if probe.head.startswith(PARQUET_MAGIC):
+            from xsp_ingest.formats.cupti_dump.reader import is_parquet_dump
+
             return Match.exact_if(is_parquet_dump(probe.path))
         return Match.exact_if(IS_DUMP.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""
-        from xsp_ingest.formats.cupti_dump import external
-        from xsp_ingest.formats.cupti_dump.records import read_dump
+        from xsp_ingest.formats.cupti_dump.reader import operators_with_threads, read_dump, with_issuers
         from xsp_ingest.staging.cupti import activities, host
         from xsp_ingest.staging.cupti.devices import devices
 
         header, records = read_dump(path)
-        operators, doubts = external.placed(records)
+        operators, doubts = operators_with_threads(records)
         parts = [
             activities.activities(records),
             activities.waits(records),
@@ -51,7 +49,7 @@ class _CuptiDump(Ingester):
             host.operators(records, operators),
         ]
         marked, marker_findings = host.markers(records, options)
-        spans = [external.issued(records, parts[0][0]), *(part for part, _ in parts[1:]), marked["spans"]]
+        spans = [with_issuers(records, parts[0][0]), *(part for part, _ in parts[1:]), marked["spans"]]
         tables = (
             {name: frame_of(name) for name in RAW_TABLES}
             | marked

@@ -69,12 +69,12 @@ class _ExecutionTrace(Ingester):
                 path=path,
                 advice="Convert each rank with its own execution trace",
             )
-        return [_joined(run, nodes) if index == fitting[0] else run for index, run in enumerate(runs)]
+        return [_join_nodes(run, nodes) if index == fitting[0] else run for index, run in enumerate(runs)]
 
 
 def _fit(run: RawTrace, nodes: Nodes) -> float:
     """Share of the run's numbered operators that the nodes have under the same name; of another process, half of it."""
-    operators = _numbered(run)
+    operators = _numbered_operators(run)
     if operators.is_empty():
         return 0.0
     same = operators.join(nodes.table, on=["record_function_id", "name"], how="semi").height
@@ -82,15 +82,17 @@ def _fit(run: RawTrace, nodes: Nodes) -> float:
     return same / operators.height * (1.0 if own else 0.999)
 
 
-def _numbered(run: RawTrace) -> pl.DataFrame:
+def _numbered_operators(run: RawTrace) -> pl.DataFrame:
     """Operators with a record function id: row, record_function_id, name."""
     operators = run.tables["operators"].drop_nulls("record_function_id").select("row", "record_function_id")
     names = run.tables["spans"].select("row", pl.col("name").cast(pl.String))
     return operators.join(names, on="row", how="inner", maintain_order="left")
 
 
-def _joined(run: RawTrace, nodes: Nodes) -> RawTrace:
-    joined = _numbered(run).join(nodes.table, on=["record_function_id", "name"], how="inner", maintain_order="left")
+def _join_nodes(run: RawTrace, nodes: Nodes) -> RawTrace:
+    joined = _numbered_operators(run).join(
+        nodes.table, on=["record_function_id", "name"], how="inner", maintain_order="left"
+    )
     rows = joined.select(pl.col("record_function_id").alias("caller"), pl.col("row").alias("called_by_row"))
     facts = joined.join(rows.unique("caller", keep="none"), on="caller", how="left", maintain_order="left").select(
         "row", "called_by_row", "input_shapes", "input_dtypes"

@@ -91,13 +91,13 @@ def _row(node: _Node) -> tuple[object, ...]:
         return integer(node.id), parent, None, None, None, None
     shapes, types = node.input_shapes, node.input_types
     if isinstance(node.inputs, dict):
-        nested = _nested(node.inputs)
+        nested = _nested_inputs(node.inputs)
         shapes, types = nested.shapes, nested.types
     plain_types = [_plain_type(each) for each in types]
     return integer(node.id), parent, called, node.name, _plain_shapes(shapes, plain_types), json.dumps(plain_types)
 
 
-def _nested(inputs: dict[str, Any]) -> _Values:
+def _nested_inputs(inputs: dict[str, Any]) -> _Values:
     shapes, types = inputs.get("shapes"), inputs.get("types")
     return _Values(shapes if isinstance(shapes, list) else [], types if isinstance(types, list) else [])
 

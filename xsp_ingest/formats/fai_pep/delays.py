@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["OBSERVER", "Delays", "Operator", "read_delays"]
+__all__ = ["Delays", "Operator", "read_delays"]
 
 OBSERVER = re.compile(rb"(?:Caffe2|PyTorch)Observer (\{.*\})")
 _OPERATOR = re.compile(r"^ID_(\d+)_([A-Za-z0-9]+)_(.*)$", re.DOTALL)

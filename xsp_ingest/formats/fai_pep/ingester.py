@@ -84,7 +84,7 @@ def _net(delays: Delays, role: str | None) -> RawTrace:
         "thread_id": [0] * len(durations),
     }
     tables = {name: frame_of(name) for name in RAW_TABLES} | {"spans": frame_of("spans", spans)}
-    return RawTrace(tables, _facts(delays, role), (_made_up(len(durations)),))
+    return RawTrace(tables, _facts(delays, role), (_invented_starts(len(durations)),))
 
 
 def _operators(delays: Delays, role: str | None) -> RawTrace:
@@ -111,10 +111,12 @@ def _operators(delays: Delays, role: str | None) -> RawTrace:
         at += total
     spans |= {"process_id": [0] * row, "thread_id": [0] * row}
     filled = {"spans": frame_of("spans", spans), "layers": frame_of("layers", layers)}
-    return RawTrace({name: frame_of(name) for name in RAW_TABLES} | filled, _facts(delays, role), (_made_up(row),))
+    return RawTrace(
+        {name: frame_of(name) for name in RAW_TABLES} | filled, _facts(delays, role), (_invented_starts(row),)
+    )
 
 
-def _made_up(count: int) -> Finding:
+def _invented_starts(count: int) -> Finding:
     return Finding(LedgerKind.NO_TIMESTAMPS, "durations without times of their own; their starts are made up", count)
 
 

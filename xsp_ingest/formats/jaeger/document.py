@@ -2,17 +2,99 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from xsp_ingest.files.json_walk import EACH, Targets, walk
+from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["JaegerSpan", "JaegerTrace", "Log", "Process", "Reference", "Tag", "load", "tags_of"]
+__all__ = [
+    "JaegerSpan",
+    "JaegerTrace",
+    "Log",
+    "Process",
+    "Reference",
+    "Tag",
+    "lists_as_json",
+    "load",
+    "parents",
+    "sizes",
+    "tags_of",
+]
+
+_NUMBER = re.compile(r"\d+")
+_LISTS = re.compile(r"[\[\]\d\s,-]+\Z")
+_BETWEEN = re.compile(r"(?<=[\d\]])\s*[\s,]\s*(?=[\d\[-])")
+_AXES = 3
+_MAX_DIGITS = 18  # of a number that surely fits into 64 bits
+
+
+def sizes(value: Any) -> tuple[int, int, int] | None:  # noqa: ANN401
+    """Three sizes, as `[729 1 1]`, `[729,1,1]` or a list."""
+    digits = _NUMBER.findall(str(value)) if isinstance(value, str | list) else []
+    axes = [int(n) for n in digits if len(n) <= _MAX_DIGITS]
+    return (axes[0], axes[1], axes[2]) if len(axes) == _AXES else None
+
+
+def lists_as_json(value: Any) -> str | None:  # noqa: ANN401
+    """Nested lists of integers as JSON, from Go's `[[1 2] [3]]` or from JSON; null for anything else."""
+    shown = str(value) if isinstance(value, str | list) else ""
+    return _BETWEEN.sub(", ", shown.strip()) if "[" in shown and _LISTS.match(shown) else None
+
+
+# Which span each span refers to as its parent, and which references lead nowhere or in a circle.
+
+
+def parents(spans: Sequence[JaegerSpan]) -> tuple[list[int], list[Finding]]:
+    """For each span the position of its parent or -1; a reference that closes a circle counts as none."""
+    index_of = {span.spanID: i for i, span in enumerate(spans)}
+    parent, missing = [-1] * len(spans), 0
+    for i, span in enumerate(spans):
+        parent_id = _parent_id(span)
+        if parent_id:
+            parent[i] = index_of.get(parent_id, -1)
+            missing += parent[i] < 0
+    cut = _in_circles(parent)
+    for i in cut:
+        parent[i] = -1
+    return parent, [
+        Finding(LedgerKind.MISSING_REFERENCE, count=missing),
+        Finding(LedgerKind.REFERENCE_CYCLE, count=len(cut)),
+    ]
+
+
+def _parent_id(span: JaegerSpan) -> str:
+    for reference in span.references or ():
+        if reference.refType == "CHILD_OF":
+            return reference.spanID
+    return span.parentSpanID or next((r.spanID for r in span.references or ()), "")
+
+
+def _in_circles(parent: Sequence[int]) -> list[int]:
+    """Every member of a circle; spans that only lead into one are not."""
+    seen = [0] * len(parent)  # the walk that came by first, from 1
+    members: list[int] = []
+    for first in range(len(parent)):
+        at = first
+        while at >= 0 and not seen[at]:
+            seen[at] = first + 1
+            at = parent[at]
+        if at >= 0 and seen[at] == first + 1:
+            members.append(at)
+            following = parent[at]
+            while following != at:
+                members.append(following)
+                following = parent[following]
+    return members
+
+
+# The JSON of a Jaeger file as typed values: https://www.jaegertracing.io, the format of its UI and query API.
 
 _MAX_SHARED = 1 << 17
 
@@ -97,7 +179,7 @@ def load(path: Path) -> list[JaegerTrace]:
         trace = traces.setdefault(part.numbers, JaegerTrace([]))
         key = part.location[-1]
         if key == "spans":
-            trace.spans += [shared.slimmed(span) for span in part.content]
+            trace.spans += [shared.slim(span) for span in part.content]
         else:
             setattr(trace, key, part.content)
     return list(traces.values())
@@ -110,7 +192,7 @@ class _Shared:
         self._texts: dict[str, str] = {}
         self._references: dict[tuple[tuple[str, str], ...], list[Reference]] = {}
 
-    def slimmed(self, span: JaegerSpan) -> JaegerSpan:
+    def slim(self, span: JaegerSpan) -> JaegerSpan:
         """The same span, its tags by key, what was met before shared."""
         span.operationName = self._text(span.operationName)
         span.processID = self._text(span.processID)

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_values import integer, text
-from xsp_ingest.formats.jaeger.document import tags_of
-from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.values import decimal
+from xsp_ingest.files.json_values import finite, integer, text
+from xsp_ingest.formats.jaeger.document import parents, tags_of
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError
@@ -135,7 +133,7 @@ def _add_metrics(rows: Rows, span: JaegerSpan, index_of: Mapping[str, int]) -> N
         owner = index_of.get(str(fields.pop("span", "")))
         unit, source = str(fields.pop("unit", "")), str(fields.pop("source", ""))
         for metric, written in fields.items():
-            value = _NOT_FINITE.get(written) if isinstance(written, str) else decimal(written)
+            value = _NOT_FINITE.get(written) if isinstance(written, str) else finite(written)
             if owner is not None and value is not None:
                 rows.add("metrics", row=owner, metric=metric, value=value, unit=unit, source=source)
 

@@ -6,17 +6,26 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from xsp_ingest.files.json_values import integer, text
-from xsp_ingest.formats.jaeger.details import add_copy, add_kernel, add_layer, device_name
-from xsp_ingest.formats.jaeger.document import tags_of
-from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
-from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meaning
-from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
-from xsp_ingest.formats.jaeger.references import parents
-from xsp_ingest.formats.jaeger.sound import sound_spans
+from xsp_ingest.formats.jaeger.document import lists_as_json, parents, sizes, tags_of
+from xsp_ingest.formats.jaeger.levels import (
+    DEVICE_WORK,
+    FRAMEWORK_MEMORY,
+    LEFT_OUT,
+    SOURCE,
+    Meaning,
+    is_level,
+    meaning,
+    metrics_of_logs,
+)
+from xsp_ingest.link.nest import SLACK_NS
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_ingest.staging.rows import Rows
-from xsp_model import Finding, Kind, LedgerKind, Level
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity
+from xsp_model.intervals import LATEST_NS
+from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +33,234 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.jaeger.document import JaegerSpan, JaegerTrace
     from xsp_ingest.ingester import Options
 
-__all__ = ["read_mlmodelscope"]
+__all__ = [
+    "HostSpan",
+    "lanes",
+    "read_mlmodelscope",
+]
+
+# Lanes for host spans without threads, in which they nest: a lane is what linking takes for a thread.
+#
+# MLModelScope ties layers, launches and calls alike to the model's span, and tells no thread for launches; its own
+# analysis finds parents by time and level. Layers never nest in each other: each that ran beside others gets a lane.
+
+_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+_MUST_FIT = frozenset({Level.APPLICATION, Level.MODEL})  # an overhang here would hide the model's span
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpan:
+    """A span on the host; `parent` is the position of the span it refers to, or -1."""
+
+    level: Level
+    start_ns: int
+    end_ns: int
+    parent: int = -1
+
+
+def lanes(spans: Sequence[HostSpan]) -> tuple[list[int], int]:
+    """A lane for each span, and how many spans could be in several layers at once; half-open intervals.
+
+    A span goes where the innermost span of the deepest outer level holds it. O(n log n + n * lanes).
+    """
+    order = sorted(range(len(spans)), key=lambda i: (spans[i].start_ns, _RANK[spans[i].level], -spans[i].end_ns, i))
+    lane_of = [0] * len(spans)
+    stacks: list[list[int]] = []
+    ambiguous = 0
+    for i in order:
+        lane, doubtful = _choose(i, spans, stacks)
+        if lane == len(stacks):
+            stacks.append([])
+        stacks[lane].append(i)
+        lane_of[i] = lane
+        ambiguous += doubtful
+    return lane_of, ambiguous
+
+
+def _choose(i: int, spans: Sequence[HostSpan], stacks: list[list[int]]) -> tuple[int, bool]:
+    tops: list[tuple[int, int]] = []
+    free = len(stacks)
+    for lane in reversed(range(len(stacks))):
+        stack = stacks[lane]
+        while stack and spans[stack[-1]].end_ns <= spans[i].start_ns:
+            stack.pop()
+        if stack:
+            tops.append((lane, stack[-1]))
+        else:
+            free = lane
+    holders = [(lane, top) for lane, top in tops if _holds(spans[top], spans[i])]
+    complete = [(lane, top) for lane, top in holders if spans[i].end_ns <= spans[top].end_ns + SLACK_NS]
+    if not complete and spans[i].level not in _MUST_FIT:
+        complete = holders
+    return _best(i, complete, spans) if complete else (free, False)
+
+
+def _holds(top: HostSpan, span: HostSpan) -> bool:
+    """Whether linking may take `top` for the span's parent, and should."""
+    return _RANK[top.level] < _RANK[span.level] or (top.level == span.level and span.level is not Level.LAYER)
+
+
+def _best(i: int, holders: Sequence[tuple[int, int]], spans: Sequence[HostSpan]) -> tuple[int, bool]:
+    deepest = max(_RANK[spans[top].level] for _, top in holders)
+    equal = [(lane, top) for lane, top in holders if _RANK[spans[top].level] == deepest]
+    recorded = [(lane, top) for lane, top in equal if top == spans[i].parent]
+    lane, _ = max(recorded or equal, key=lambda pair: (spans[pair[1]].start_ns, -pair[0]))
+    return lane, len(equal) > 1 and not recorded
+
+
+# What the tags of MLModelScope's spans say of a layer, a kernel or a copy.
+
+_ENDS = {"h": "Host", "d": "Device", "a": "Array", "p": "Peer"}
+_UNKNOWN_MEMORY = ("unknown", "<unknown>")
+
+
+def add_layer(rows: Rows, row: int, span: JaegerSpan, tags: Mapping[str, Any]) -> bool:
+    """Adds what the file says of a layer; whether what it says of its memory could be read."""
+    allocated, readable = _output_bytes(tags)
+    rows.add(
+        "layers",
+        row=row,
+        sequence_index=integer(tags.get("layer_sequence_index")),
+        layer_type=text(tags.get("op_name")) or text(tags.get("static_op_name")) or span.operationName or None,
+        shapes=lists_as_json(tags.get("shape")),
+        allocated_bytes=allocated,
+    )
+    for tag, metric in FRAMEWORK_MEMORY.items():
+        value = integer(tags.get(tag))
+        if value is not None:
+            rows.add("metrics", row=row, metric=metric, value=float(value), unit="byte", source="framework")
+    return readable
+
+
+def _output_bytes(tags: Mapping[str, Any]) -> tuple[int | None, bool]:
+    """Bytes of all outputs of the layer, as TensorFlow's allocation descriptions give them."""
+    allocated_bytes = integer(tags.get("allocated_bytes"))
+    written = text(tags.get("output"))
+    if allocated_bytes is not None or written is None:
+        return allocated_bytes, True
+    try:
+        outputs = msgspec.json.decode(written.replace("\\", ""))
+    except msgspec.DecodeError:
+        return None, False
+    allocations = [_allocation(output) for output in outputs] if isinstance(outputs, list) else []
+    counts = [count for count in allocations if count is not None]
+    return (sum(counts) if counts else None), True
+
+
+def _allocation(output: Any) -> int | None:  # noqa: ANN401 (JSON of any shape)
+    for key in ("tensor_description", "allocation_description", "allocated_bytes"):
+        output = output.get(key) if isinstance(output, dict) else None
+    return integer(output)
+
+
+def device_name(kind: Kind, tags: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
+    """The kernel's demangled name, else its mangled one, else what its launch says; of a copy its direction."""
+    if kind is Kind.MEMCPY:
+        return f"Memcpy {_direction(tags).replace('2', 'to').upper().replace('TO', 'to')}".strip()
+    if kind is Kind.MEMSET:
+        return "Memset"
+    named = (tags.get("kernel_name"), tags.get("name"), tags.get("kernel"), launch.get("kernel"))
+    return next((name for value in named if (name := text(value)) is not None), "(no name)")
+
+
+def _direction(tags: Mapping[str, Any]) -> str:
+    return (text(tags.get("copy_kind")) or "").lower()
+
+
+def add_kernel(rows: Rows, row: int, tags: Mapping[str, Any], launch: Mapping[str, Any]) -> None:
+    """Adds how a kernel was launched, from its own tags or its launch's."""
+    shape: dict[str, object] = {}
+    for what in ("grid", "block"):
+        axes = sizes(tags.get(f"{what}_dim")) or sizes(launch.get(f"{what}_dim")) or (None, None, None)
+        shape |= {f"{what}_{axis}": size for axis, size in zip("xyz", axes, strict=True)}
+    rows.add(
+        "kernels",
+        row=row,
+        **shape,
+        static_shared_bytes=integer(tags.get("static_sharedMemory")),
+        dynamic_shared_bytes=integer(tags.get("dynamic_sharedMemory")),
+    )
+
+
+def add_copy(rows: Rows, row: int, tags: Mapping[str, Any], launch: Mapping[str, Any]) -> None:
+    """Adds what a copy or fill moved."""
+    source, _, destination = _direction(tags).partition("2")
+    ends = [_ENDS.get(end) for end in (source, destination)]
+    count = integer(tags.get("bytes"))
+    rows.add(
+        "copies",
+        row=row,
+        bytes=integer(launch.get("byte_count")) if count is None else count,
+        copy_kind="-to-".join(end for end in ends if end) if all(ends) else None,
+        source_kind=_memory(tags.get("src_kind")),
+        destination_kind=_memory(tags.get("dst_kind") or tags.get("memory_kind")),
+    )
+
+
+def _memory(value: Any) -> str | None:  # noqa: ANN401
+    label = text(value)
+    return None if label is None or label.startswith(_UNKNOWN_MEMORY) else label.capitalize()
+
+
+# Keeps the spans that can be used, and counts the others under the reason why they cannot.
+
+_LONGEST_US = 24 * 3600 * 10**6  # no window of a profiler's is a day long
+_LATEST_US = LATEST_NS // 1000
+
+
+def sound_spans(spans: Sequence[JaegerSpan]) -> tuple[list[JaegerSpan], list[Finding]]:
+    """Spans with a start and a duration, each once; negative and absurd durations become 0."""
+    once: dict[tuple[str, str, int | None, int | None], JaegerSpan] = {}
+    for span in spans:
+        once.setdefault((span.spanID, span.operationName, span.startTime, span.duration), span)
+    absurd = [span for span in once.values() if span.duration is not None and span.duration > _LONGEST_US]
+    for span in absurd:
+        span.duration = 0
+    for span in once.values():
+        if span.startTime is not None and abs(span.startTime) > _LATEST_US:
+            span.startTime = None
+    started = [span for span in once.values() if span.startTime is not None]
+    timed = [span for span in started if span.duration is not None]
+    negative = [span for span in timed if span.duration is not None and span.duration < 0]
+    for span in negative:
+        span.duration = 0
+    detail = "spans that stand in the file more than once, with the same times, were read once"
+    return timed, [
+        Finding(LedgerKind.DUPLICATE_EVENT, detail, len(spans) - len(once)),
+        *_missing("start", [span for span in once.values() if span.startTime is None]),
+        *_missing("duration", [span for span in started if span.duration is None]),
+        Finding(
+            LedgerKind.NEGATIVE_DURATION,
+            "spans with a negative duration were taken as 0 ns long",
+            len(negative),
+            Severity.ERROR,
+            advice="Their time is missing from every sum",
+        ),
+        Finding(
+            LedgerKind.ABSURD_DURATION,
+            "spans longer than a day were taken as 0 ns long",
+            len(absurd),
+            advice="Their time is missing from every sum",
+        ),
+    ]
+
+
+def _missing(field: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
+    work = sum(span.operationName in DEVICE_WORK for span in lost)
+    return [
+        Finding(
+            LedgerKind(f"missing_{field}"), f"device activities without a {field} were left out", work, Severity.ERROR
+        ),
+        Finding(
+            LedgerKind(f"missing_{field}"),
+            f"host spans without a {field} were left out",
+            len(lost) - work,
+            severity=Severity.WARNING,
+        ),
+    ]
+
+
+# From a trace that MLModelScope wrote to staging rows.
 
 _NS_PER_US = 1000
 _PROCESS = 0  # the files name no operating system's process; the services of a trace are on one machine
@@ -52,7 +288,7 @@ def read_mlmodelscope(trace: JaegerTrace, options: Options) -> RawTrace:
     parent, lost = parents(spans)
     _add_host(reading, parent)
     _add_device(reading)
-    findings += [*lost, *_complaints(reading), _left_out(len(timed) - len(spans))]
+    findings += [*lost, *_complaints(reading), _overhead_finding(len(timed) - len(spans))]
     return RawTrace(reading.rows.frames(), _facts(tags), tuple(findings))
 
 
@@ -139,7 +375,7 @@ def _add_launch_metrics(reading: _Reading, ran: Mapping[int, Sequence[int]]) -> 
     extra = len(reading.spans)
     for i, span_meaning in enumerate(reading.meanings):
         span, tags = reading.spans[i], reading.tags[i]
-        if span_meaning.level is not Level.RUNTIME or not logged(span.logs):
+        if span_meaning.level is not Level.RUNTIME or not metrics_of_logs(span.logs):
             continue
         correlation = integer(tags.get("correlation_id"))
         kernels = [] if correlation is None else list(ran.get(correlation, ()))
@@ -156,7 +392,7 @@ def _add_launch_metrics(reading: _Reading, ran: Mapping[int, Sequence[int]]) -> 
 
 
 def _add_metrics(reading: _Reading, i: int, owner: int) -> None:
-    for metric, value, unit in logged(reading.spans[i].logs):
+    for metric, value, unit in metrics_of_logs(reading.spans[i].logs):
         reading.rows.add("metrics", row=owner, metric=metric, value=value, unit=unit, source=SOURCE)
 
 
@@ -174,7 +410,7 @@ def _facts(tags: Sequence[Mapping[str, Any]]) -> RunFacts:
     )
 
 
-def _left_out(count: int) -> Finding:
+def _overhead_finding(count: int) -> Finding:
     detail = f"`gpu_overhead` spans were not read: {LEFT_OUT['gpu_overhead']}"
     return Finding(LedgerKind.EVENTS_LEFT_OUT, detail, count)
 

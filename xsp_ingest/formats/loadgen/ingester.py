@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.loadgen.detail import IS_DETAIL, read_detail
-from xsp_ingest.formats.loadgen.outcome import Outcome, combined
-from xsp_ingest.formats.loadgen.queries import IS_TRACE, read_queries
-from xsp_ingest.formats.loadgen.run import run_of
-from xsp_ingest.formats.loadgen.summary import IS_SUMMARY, read_summary
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -29,9 +25,13 @@ __all__ = ["LOADGEN"]
 class _Log(Enum):
     """Which of the logs a file is, the one that tells most first."""
 
-    TRACE = IS_TRACE
-    DETAIL = IS_DETAIL
-    SUMMARY = IS_SUMMARY
+    TRACE = re.compile(
+        rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"traceEvents"\s*:\s*\[\s*\{.*?'
+        rb'"name"\s*:\s*"(?:GenerateLoadableSets|GenerateQueries|SampleLoop|IssueQuery|IOThreadLoop)"\s*,\s*"ph"',
+        re.DOTALL,
+    )
+    DETAIL = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*:::MLLOG \{\"key\"")
+    SUMMARY = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*={8,}\r?\nMLPerf Results Summary\r?\n")
 
 
 class _LoadGen(Ingester):
@@ -67,12 +67,15 @@ class _LoadGen(Ingester):
         return [self._read_together(paths, options)]
 
     def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
+        from xsp_ingest.formats.loadgen.run import Outcome, combine, read_queries, run_of
+        from xsp_ingest.formats.loadgen.statements import read_detail, read_summary
+
         del options  # nothing to choose
         logs = {_kind_of(Probe(path)): path for path in paths}
         readers = {_Log.DETAIL: read_detail, _Log.SUMMARY: read_summary}  # the detail log rounds less
         statements = [read(logs[kind]) for kind, read in readers.items() if kind in logs]
         queries = read_queries(logs[_Log.TRACE]) if _Log.TRACE in logs else None
-        return run_of(reduce(combined, statements, Outcome()), queries)
+        return run_of(reduce(combine, statements, Outcome()), queries)
 
 
 def _kind_of(probe: Probe) -> _Log | None:

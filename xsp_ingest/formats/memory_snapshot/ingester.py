@@ -39,8 +39,7 @@ class _MemorySnapshot(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Memory in use over time; XspError for a pickle, which is never opened."""
-        from xsp_ingest.formats.memory_snapshot.snapshot import read_snapshot
-        from xsp_ingest.formats.memory_snapshot.timeline import read_events, read_sizes
+        from xsp_ingest.formats.memory_snapshot.reader import read_events, read_sizes, read_snapshot
 
         text = Probe(path).text
         if _PICKLE.match(text):

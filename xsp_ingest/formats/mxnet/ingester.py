@@ -34,6 +34,6 @@ class MxNet(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, no JSON, or holds no operator."""
-        from xsp_ingest.formats.mxnet.shape import shape
+        from xsp_ingest.formats.mxnet.reader import shape
 
         return shape(path, options)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Finding
 
-__all__ = ["FORMAT", "Samples", "read_samples"]
+__all__ = ["Samples", "read_samples"]
 
 FORMAT = "xsp nvml samples"
 _UNITS: Mapping[str, str] = {
@@ -80,7 +80,7 @@ def read_samples(path: Path) -> Samples:
     header, samples = file.header, file.samples
     if not samples:
         raise XspError("the file holds no samples of a GPU", path=path, advice="Sample for longer than an instant")
-    series = [*(_series(samples, name, unit) for name, unit in _UNITS.items()), _throttled(samples)]
+    series = [*(_series(samples, name, unit) for name, unit in _UNITS.items()), _throttle_reasons(samples)]
     rows = pl.concat(series).sort("counter", "device_id", "time_ns", maintain_order=True)
     names = {"device_id": [d.device for d in header.devices], "name": [d.name for d in header.devices]}
     devices = frame_of("devices", pl.DataFrame(names, schema={"device_id": pl.Int64, "name": pl.String}))
@@ -110,7 +110,7 @@ def _sound(value: float) -> bool:
     return math.isfinite(value) and abs(value) < _MAX
 
 
-def _throttled(samples: list[_Sample]) -> pl.DataFrame:
+def _throttle_reasons(samples: list[_Sample]) -> pl.DataFrame:
     """0 or 1 over time for each reason that held at some time."""
     reasons = sorted({reason for s in samples for reason in s.throttle or () if reason != _IDLE})
     reported = [s for s in samples if s.throttle is not None]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite.database import MAGIC, table_names
 from xsp_ingest.files.text import decoded
-from xsp_ingest.formats.nvprof.database import PREFIX, STRINGS, is_nvprof
-from xsp_ingest.formats.nvprof.table import header_of
+from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, header_of, is_nvprof
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -54,8 +53,8 @@ class Nvprof(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off or damaged, or is a session, which holds no trace."""
+        from xsp_ingest.formats.nvprof.database import read_database
         from xsp_ingest.formats.nvprof.printed import read_printed
-        from xsp_ingest.formats.nvprof.records import read_database
 
         with path.open("rb") as file:
             head = file.read(1 << 16)

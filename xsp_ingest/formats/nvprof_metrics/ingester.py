@@ -62,14 +62,14 @@ def _shape(rows: Rows) -> RawTrace:
     tables = {
         "spans": frame_of("spans", spans),
         "kernels": frame_of("kernels", kernels.select("row")),
-        "metrics": frame_of("metrics", canonical(_measured(rows, kernels), NVPROF)),
+        "metrics": frame_of("metrics", canonical(_measured_counters(rows, kernels), NVPROF)),
         "devices": frame_of("devices", devices) if rows.devices else frame_of("devices"),
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
     return RawTrace(tables, RunFacts(profiler="nvprof"), _findings(rows))
 
 
-def _measured(rows: Rows, kernels: pl.DataFrame) -> Measured:
+def _measured_counters(rows: Rows, kernels: pl.DataFrame) -> Measured:
     columns = {"row": pl.Int64, "metric": pl.String, "value": pl.Float64, "unit": pl.String}
     values = pl.DataFrame(rows.values, schema=columns, orient="row")
     units = dict(values.select("metric", "unit").unique("metric", keep="first", maintain_order=True).iter_rows())

@@ -33,6 +33,6 @@ class OnnxRuntime(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a profile has no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds neither a run nor a node."""
-        from xsp_ingest.formats.onnxruntime.shape import shape
+        from xsp_ingest.formats.onnxruntime.reader import shape
 
         return shape(path)

@@ -3,45 +3,31 @@
 from __future__ import annotations
 
 import io
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, DEVICE, KERNEL, Records
-from xsp_ingest.formats.rocprofv3.counters import with_counted
-from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
+from xsp_ingest.formats.rocprofv3.outputs import Table, plain_heading
+from xsp_ingest.formats.rocprofv3.records import (
+    API,
+    COPY,
+    COUNT,
+    DEVICE,
+    KERNEL,
+    Records,
+    plain_kernel_name,
+    with_counted,
+)
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Table", "from_tables", "table_of"]
+__all__ = ["from_tables"]
 
 _HZ_PER_MHZ = 1_000_000
-
-
-class Table(Enum):
-    """What a file holds, by columns that only it has."""
-
-    KERNELS = frozenset({"Kind", "Agent_Id", "Kernel_Name", "Start_Timestamp", "Grid_Size_X"})
-    COPIES = frozenset({"Kind", "Direction", "Source_Agent_Id", "Start_Timestamp"})
-    CALLS = frozenset({"Domain", "Function", "Process_Id", "Thread_Id", "Start_Timestamp"})
-    COUNTS = frozenset({"Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value"})
-    AGENTS = frozenset({"Node_Id", "Logical_Node_Id", "Agent_Type"})
-
-
-def table_of(text: bytes) -> Table | None:
-    """What the content that starts like this is; None where it is none of rocprofv3's traces."""
-    columns = _columns(text)
-    return next((table for table in Table if table.value <= columns), None)
-
-
-def _columns(text: bytes) -> frozenset[str]:
-    head = text.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
-    return frozenset(_plain(name) for name in head.decode("utf-8", errors="replace").split(","))
 
 
 def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
@@ -49,14 +35,14 @@ def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
     parts = {table: [_read(path, table) for path in files] for table, files in paths.items()}
     agents = pl.concat(parts.get(Table.AGENTS, []), how="diagonal") if parts.get(Table.AGENTS) else None
     numbers = _numbers(agents)
-    calls = _shaped(parts.get(Table.CALLS, []), API, _API)
-    counts = _shaped(parts.get(Table.COUNTS, []), COUNT, _COUNT)
+    calls = _shape_parts(parts.get(Table.CALLS, []), API, _API)
+    counts = _shape_parts(parts.get(Table.COUNTS, []), COUNT, _COUNT)
     process = pl.concat([calls["process"], counts["process"]]).unique().to_list()
     own = process[0] if len(process) == 1 else None if process else 0
-    kernels = _shaped(parts.get(Table.KERNELS, []), KERNEL, _KERNEL)
-    counted = _shaped(parts.get(Table.COUNTS, []), KERNEL, _KERNEL)
+    kernels = _shape_parts(parts.get(Table.KERNELS, []), KERNEL, _KERNEL)
+    counted = _shape_parts(parts.get(Table.COUNTS, []), KERNEL, _KERNEL)
     return Records(
-        _placed(with_counted(*(_of_process(rows, own) for rows in (kernels, counted))), numbers),
+        _with_gpu_numbers(with_counted(*(_of_process(rows, own) for rows in (kernels, counted))), numbers),
         _of_process(_copies(parts.get(Table.COPIES, []), numbers), own),
         calls,
         pl.DataFrame(schema=dict(DEVICE)) if agents is None else _devices(agents),
@@ -103,17 +89,13 @@ _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Dest
 
 def _read(path: Path, table: Table) -> pl.DataFrame:
     try:
-        frames = [frame.rename(_plain) for frame in _blocks(path)]
+        frames = [frame.rename(plain_heading) for frame in _blocks(path)]
         rows = pl.concat(frames) if frames else pl.DataFrame()
     except pl.exceptions.PolarsError as error:
         raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
     if not table.value <= set(rows.columns):
         raise XspError("the header of the rocprofv3 CSV is damaged", path=path)
     return rows
-
-
-def _plain(column: str) -> str:
-    return column.strip(' "\r')
 
 
 def _blocks(path: Path) -> Iterator[pl.DataFrame]:
@@ -127,7 +109,9 @@ def _blocks(path: Path) -> Iterator[pl.DataFrame]:
         yield pl.read_csv(io.BytesIO(content), infer_schema=False, truncate_ragged_lines=True, encoding="utf8-lossy")
 
 
-def _shaped(parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names: Mapping[str, str]) -> pl.DataFrame:
+def _shape_parts(
+    parts: list[pl.DataFrame], columns: Mapping[str, pl.DataType], names: Mapping[str, str]
+) -> pl.DataFrame:
     shaped = [_one(part, columns, names) for part in parts]
     return pl.concat(shaped) if shaped else pl.DataFrame(schema=dict(columns))
 
@@ -186,14 +170,14 @@ def _of_process(rows: pl.DataFrame, process: int | None) -> pl.DataFrame:
 
 def _copies(parts: list[pl.DataFrame], numbers: Mapping[int, int]) -> pl.DataFrame:
     """A copy is its source's; where that is the host, its destination's."""
-    rows = _shaped(parts, {"source": pl.Int64(), **COPY}, _COPY)
-    ends = _placed(_placed(rows, numbers, "source"), numbers, "agent")
+    rows = _shape_parts(parts, {"source": pl.Int64(), **COPY}, _COPY)
+    ends = _with_gpu_numbers(_with_gpu_numbers(rows, numbers, "source"), numbers, "agent")
     of_device = [pl.col("direction").str.contains(f"(?i){end}") for end in ("DEVICE_TO_", "TO_DEVICE")]
     source, destination = (pl.when(is_it).then(end) for is_it, end in zip(of_device, ("source", "agent"), strict=True))
     return ends.with_columns(pl.coalesce(source, destination).alias("agent")).select(*COPY)
 
 
-def _placed(rows: pl.DataFrame, numbers: Mapping[int, int], column: str = "agent") -> pl.DataFrame:
+def _with_gpu_numbers(rows: pl.DataFrame, numbers: Mapping[int, int], column: str = "agent") -> pl.DataFrame:
     """The GPU's number in place of the agent's, where agents are listed."""
     agent = pl.col(column)
     number = agent.replace_strict(numbers, default=None, return_dtype=pl.Int64) if numbers else agent

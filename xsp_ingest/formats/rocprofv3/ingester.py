@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.files.sqlite.database import MAGIC, table_names
-from xsp_ingest.formats.rocprofv3.csv_records import Table, from_tables, table_of
-from xsp_ingest.formats.rocprofv3.database import suffixes
-from xsp_ingest.formats.rocprofv3.perfetto import is_rocprofs
+from xsp_ingest.formats.rocprofv3.outputs import Output, Table, output_of, table_of
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -20,26 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.formats.rocprofv3.columns import Records
+    from xsp_ingest.formats.rocprofv3.records import Records
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
 __all__ = ["ROCPROFV3"]
 
-_JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
 _PREFIX = re.compile(
     r"(.*?)_?(?:(?:(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)_api)_trace|agent_info|counter_collection)\.csv"
     r"|results\.(?:json|db|pftrace))(?:\.gz)?"
 )
-
-
-class _Output(IntEnum):
-    """The outputs, those that say more first."""
-
-    JSON = 0
-    ROCPD = 1
-    CSV = 2
-    PERFETTO = 3
 
 
 class _RocprofV3(Ingester):
@@ -48,14 +34,14 @@ class _RocprofV3(Ingester):
 
     def sniff(self, probe: Probe) -> Match:
         """The tool's key, tables or categories, or a header with the columns of one of its CSV files."""
-        return Match.exact_if(_output_of(probe) is not None)
+        return Match.exact_if(output_of(probe) is not None)
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
         """The files of a folder with one prefix are one process, in one output or several."""
         groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
         for path in paths:
             match = _PREFIX.fullmatch(path.name)
-            alone = match is None and _output_of(Probe(path)) is not _Output.CSV
+            alone = match is None and output_of(Probe(path)) is not Output.CSV
             groups[(path, "") if alone else (path.parent, match[1] if match else "")].append(path)
         return [sorted(files, key=_sort_key) for files in groups.values()]
 
@@ -67,7 +53,7 @@ class _RocprofV3(Ingester):
         """The run of these files, of a database one for each process; XspError where they hold no record."""
         from xsp_ingest.formats.rocprofv3.shape import shape
 
-        outputs = {path: _output_of(Probe(path)) for path in paths}
+        outputs = {path: output_of(Probe(path)) for path in paths}
         first = outputs[paths[0]]
         own = [path for path in paths if outputs[path] == first]
         runs = [shape(records, options) for records in _records(own, first)]
@@ -82,31 +68,17 @@ class _RocprofV3(Ingester):
         return [replace(run, findings=(*run.findings, again)) for run in runs] if again.count else runs
 
 
-def _output_of(probe: Probe) -> _Output | None:
-    """Which of its outputs the file is; None where it is none."""
-    if probe.head.startswith(MAGIC):
-        try:
-            return _Output.ROCPD if suffixes(table_names(probe.path)) else None
-        except XspError:  # damaged: rocprofv3's if the names of its tables stand in what can be read
-            return _Output.ROCPD if b"rocpd_kernel_dispatch_" in probe.head else None
-    if _JSON.match(probe.text):
-        return _Output.JSON
-    if table_of(probe.text) is not None:
-        return _Output.CSV
-    return _Output.PERFETTO if is_rocprofs(probe.text) else None
-
-
-def _records(paths: Sequence[Path], output: _Output | None) -> list[Records]:
-    from xsp_ingest.formats.rocprofv3.database import processes
+def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
+    from xsp_ingest.formats.rocprofv3.csv_records import from_tables
     from xsp_ingest.formats.rocprofv3.json_records import from_json
-    from xsp_ingest.formats.rocprofv3.perfetto_records import from_perfetto
-    from xsp_ingest.formats.rocprofv3.rocpd_records import from_rocpd
+    from xsp_ingest.formats.rocprofv3.perfetto import from_perfetto
+    from xsp_ingest.formats.rocprofv3.rocpd import from_rocpd, processes
 
-    if output == _Output.JSON:
+    if output == Output.JSON:
         return [from_json(path) for path in paths]
-    if output == _Output.ROCPD:
+    if output == Output.ROCPD:
         return [from_rocpd(process) for path in paths for process in processes(path)]
-    if output == _Output.PERFETTO:
+    if output == Output.PERFETTO:
         return [from_perfetto(path) for path in paths]
     tables: dict[Table, list[Path]] = defaultdict(list)
     for path in paths:
@@ -119,10 +91,10 @@ def _records(paths: Sequence[Path], output: _Output | None) -> list[Records]:
 
 def _sort_key(path: Path) -> tuple[int, int, str]:
     probe = Probe(path)
-    output, table = _output_of(probe), table_of(probe.text)
+    output, table = output_of(probe), table_of(probe.text)
     order = list(Table)
     return (
-        len(_Output) if output is None else output,
+        len(Output) if output is None else output,
         len(order) if table is None else order.index(table),
         path.name,
     )

@@ -11,26 +11,25 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.files.content import cut_off
+import polars as pl
+
+from xsp_ingest.files.content import cut_off, read_all
+from xsp_ingest.files.digits import natural
+from xsp_ingest.files.json_values import int64
 from xsp_ingest.files.protobuf import Messages
 from xsp_ingest.files.varint import varint
-from xsp_model import XspError
+from xsp_ingest.formats.rocprofv3.outputs import CATEGORIES, PACKET
+from xsp_ingest.formats.rocprofv3.records import API, COPY, COUNT, KERNEL, Records, column, plain_kernel_name
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["CATEGORIES", "Slice", "Slices", "is_rocprofs"]
+__all__ = ["Slice", "Slices", "from_perfetto"]
 
-CATEGORIES = ("hip_api", "hsa_api", "rccl_api", "marker_api", "kernel_dispatch", "memory_copy")
-"""The categories of slices that are read."""
-
-_ANNOTATED = (b"begin_ns", b"delta_ns", b"corr_id")
-_NAMED = re.compile(b"|".join(b"\x12" + re.escape(bytes([len(c)]) + c.encode()) for c in CATEGORIES))
-_PACKET = 0x0A  # the key of field 1, whose content is length-delimited
 _CLEARED = 1  # flag of a packet before which nothing is interned
 _BEGINS = 1  # type of a slice's first event
-
 _PERFETTO = Messages(
     "xsp.perfetto",
     {
@@ -71,11 +70,6 @@ _PERFETTO = Messages(
         "Process": {"pid": (1, "int32")},  # of a thread: the process it is of
     },
 )
-
-
-def is_rocprofs(text: bytes) -> bool:
-    """Whether a content that begins so is a Perfetto trace with rocprofv3's categories and annotations."""
-    return text[:1] == bytes([_PACKET]) and all(name in text for name in _ANNOTATED) and bool(_NAMED.search(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +174,109 @@ def _packets(data: bytes, path: Path) -> Iterator[tuple[int, int]]:
     """Where the packets lie."""
     at = 0
     while at < len(data):
-        if data[at] != _PACKET:
+        if data[at] != PACKET:
             raise XspError(f"the Perfetto trace is damaged: no packet at byte {at}", path=path)
         length, start = varint(data, at + 1, len(data))
         if start < 0 or start + length > len(data):
             raise cut_off(path)
         yield start, start + length
         at = start + length
+
+
+# From the slices of the Perfetto trace to the common columns.
+
+_KERNELS, _COPIES = "kernel_dispatch", "memory_copy"
+_AGENT = re.compile(r"^(?:Agent|GPU)\D*(\d+)$", re.IGNORECASE)
+_ENDS = re.compile(r"(HOST|DEVICE)_TO_(HOST|DEVICE)$", re.IGNORECASE)
+_STREAM = re.compile(r"\bSTREAM \[(\d+)\]")
+
+
+def from_perfetto(path: Path) -> Records:
+    """The records of the trace; XspError where it is damaged or cut off."""
+    slices = Slices(path)
+    kernels: list[dict[str, object]] = []
+    copies: list[dict[str, object]] = []
+    calls: list[dict[str, object]] = []
+    counts: list[dict[str, object]] = []
+    for one in slices.of(read_all(path)):
+        row = {**_times(one), "stream": _stream(one)}
+        if one.category == _KERNELS:
+            row["dispatch"] = len(kernels)
+            kernels.append({**row, **_kernel(one)})
+            counts += ({"dispatch": row["dispatch"], "counter": c, "value": v} for c, v in _counter_values(one))
+        elif one.category == _COPIES:
+            copies.append({**row, **_copy(one)})
+        else:
+            calls.append({**row, "domain": one.category.upper(), "name": one.name})
+    return Records(
+        _frame(kernels, KERNEL, slices.process),
+        _frame(copies, COPY, slices.process),
+        _frame(calls, API, slices.process),
+        counts=_frame(counts, COUNT, slices.process),
+        findings=(
+            Finding(LedgerKind.RECORDS_NOT_READ, "slices of other categories of the Perfetto trace", slices.other),
+            Finding(LedgerKind.DROPPED_RECORDS, "gaps in the Perfetto trace, whose buffer was full", slices.gaps),
+        ),
+    )
+
+
+def _frame(rows: list[dict[str, object]], columns: Mapping[str, pl.DataType], process: int | None) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            name: column(name, [int64(row.get(name, process if name == "process" else None)) for row in rows])
+            if kind == pl.Int64
+            else pl.Series(name, [row.get(name) for row in rows], dtype=kind)
+            for name, kind in columns.items()
+        },
+        schema=dict(columns),
+    )
+
+
+def _times(one: Slice) -> dict[str, object]:
+    annotations = one.annotations
+    return {
+        "start": annotations.get("begin_ns"),
+        "end": annotations.get("end_ns"),
+        "thread": annotations.get("tid"),
+        "correlation": annotations.get("corr_id"),
+    }
+
+
+def _stream(one: Slice) -> int | None:
+    """As annotated, or in earlier versions as the name of the track has it."""
+    if "stream_ID" in one.annotations:
+        return int64(one.annotations["stream_ID"])
+    match = _STREAM.search(one.track or "")
+    return natural(match[1]) if match else None
+
+
+def _agent(label: object) -> int | None:
+    """The number in `Agent-4` or `GPU-0`: which agents there are is not in the trace."""
+    match = _AGENT.match(label) if isinstance(label, str) else None
+    return natural(match[1]) if match else None
+
+
+def _kernel(one: Slice) -> dict[str, object]:
+    """Grids and blocks are written as products of their sizes, which do not tell the sizes: these stay unknown."""
+    annotations = one.annotations
+    return {
+        "name": None if one.name is None else plain_kernel_name(one.name),
+        "agent": _agent(annotations.get("agent")),
+        "registers": annotations.get("VGPR_Count"),
+        "accumulation_registers": annotations.get("Accum_VGPR_Count"),
+        "shared": annotations.get("LDS_Block_Size", annotations.get("group_segment_size")),
+    }
+
+
+def _copy(one: Slice) -> dict[str, object]:
+    """A copy is its source's; where that is the host, its destination's."""
+    annotations, name = one.annotations, one.name or ""
+    ends = _ENDS.search(name)
+    first, second = (end.upper() == "DEVICE" for end in ends.groups()) if ends else (False, False)
+    agent = annotations.get("src_agent") if first else annotations.get("dst_agent") if second else None
+    return {"direction": name, "agent": _agent(agent), "bytes": annotations.get("copy_bytes")}
+
+
+def _counter_values(one: Slice) -> list[tuple[str, float]]:
+    """Counters are what is annotated as a fraction: everything else is a whole number or a text."""
+    return [(name, value) for name, value in one.annotations.items() if isinstance(value, float)]

@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.rocprofv3.counters import metrics
+from xsp_ingest.counters.amd_names import AMD, unit_of
+from xsp_ingest.counters.formula import Measured, canonical
+from xsp_ingest.formats.rocprofv3.records import DISPATCH
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import timed
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, Level
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
-    from xsp_ingest.formats.rocprofv3.columns import Records
+    from xsp_ingest.formats.rocprofv3.records import Records
     from xsp_ingest.ingester import Options
 
 __all__ = ["shape"]
 
+_TOOL = "rocprofv3"
 _COMMON = ("row", "start_ns", "duration_ns")
 _MARKER_RANGE = r"(?i)^MARKER_(?:CORE_RANGE_|CORE_|)API"
 _MARKER_CALL = r"^roctx[A-Z]\w*$"  # the library's own functions, where the text of the range is not there
@@ -43,12 +46,12 @@ def shape(records: Records, options: Options) -> RawTrace:
     marks = pl.col("domain").str.contains(_MARKER_RANGE)
     named = calls.with_columns(pl.col("name").fill_null("[unnamed call]"))
     marked, layers, unread = _markers(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL)), options)
-    counted, uncounted = metrics(kernels, records.counts)
+    counted, uncounted = _metrics(kernels, records.counts)
     findings += uncounted
     tables = {name: frame_of(name) for name in RAW_TABLES} | {
         "spans": pl.concat([_kernels(kernels), _copies(copies), _calls(named.filter(~marks)), marked]),
         "kernels": _launches(kernels),
-        "copies": _copied(copies),
+        "copies": _copy_facts(copies),
         "ranges": _range_facts(named.filter(marks & ~pl.col("name").str.contains(_MARKER_CALL))),
         "layers": frame_of("layers", layers),
         "devices": frame_of("devices", records.devices),
@@ -106,7 +109,7 @@ def _copies(rows: pl.DataFrame) -> pl.DataFrame:
     return frame_of("spans", rows.select(*_COMMON, name, *_as(Level.KERNEL, Kind.MEMCPY), *_device_columns()))
 
 
-def _copied(rows: pl.DataFrame) -> pl.DataFrame:
+def _copy_facts(rows: pl.DataFrame) -> pl.DataFrame:
     return frame_of("copies", rows.select("row", "bytes", _direction().alias("copy_kind")))
 
 
@@ -132,3 +135,19 @@ def _markers(rows: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, pl.Dat
 def _range_facts(rows: pl.DataFrame) -> pl.DataFrame:
     facts = rows.select("row", pl.col("correlation").alias("range_id"), pl.col("name").alias("text"))
     return frame_of("ranges", facts)
+
+
+def _metrics(kernels: pl.DataFrame, counts: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
+    """The staging table `metrics`, and what is of no kernel; a counter's instances are added up, as the tool does."""
+    if counts.is_empty():
+        return frame_of("metrics"), []
+    sums = counts.group_by(*DISPATCH, "counter", maintain_order=True).agg(pl.col("value").sum())
+    of_kernels = kernels.select("row", *DISPATCH).drop_nulls("dispatch").unique(DISPATCH, keep="first")
+    placed = sums.drop_nulls("counter").join(of_kernels, on=DISPATCH, how="inner", nulls_equal=True)
+    lost = Finding(LedgerKind.COUNTERS_OF_NO_KERNEL, count=sums.height - placed.height)
+    if placed.is_empty():
+        return frame_of("metrics"), [lost]
+    wide = placed.sort("row", "counter").pivot("counter", index="row", values="value", maintain_order=True)
+    names = sorted(name for name in wide.columns if name != "row")
+    measured = Measured(wide.select("row", *names), {name: unit_of(name) for name in names}, _TOOL)
+    return frame_of("metrics", canonical(measured, AMD)), [lost]

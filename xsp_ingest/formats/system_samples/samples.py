@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Finding
 
-__all__ = ["FORMAT", "Samples", "read_samples"]
+__all__ = ["Samples", "read_samples"]
 
 FORMAT = "xsp system samples"
 _PREFIX = "system_"

@@ -32,7 +32,6 @@ class TensorRt(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (the files have no ranges to choose from)
         """The file's rows; XspError where it is cut off, no JSON, or holds no time that can be used."""
-        from xsp_ingest.formats.tensorrt.profile import read_profile
-        from xsp_ingest.formats.tensorrt.times import read_times
+        from xsp_ingest.formats.tensorrt.reader import read_profile, read_times
 
         return read_profile(path) if _PROFILE.match(Probe(path).text) else read_times(path)

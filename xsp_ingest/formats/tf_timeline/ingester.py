@@ -32,6 +32,6 @@ class TfTimeline(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (a timeline has no ranges to choose from)
         """The file's rows; XspError where it is no timeline or holds no operator."""
-        from xsp_ingest.formats.tf_timeline.shape import shape
+        from xsp_ingest.formats.tf_timeline.reader import shape
 
         return shape(path)

@@ -67,7 +67,7 @@ def collective_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFram
         _bytes("input", each),
         _bytes("output", each),
     )
-    return pl.concat([frame_of("collectives", rows), _shaped(events)])
+    return pl.concat([frame_of("collectives", rows), _facts_from_shapes(events)])
 
 
 def _text(column: str) -> pl.Expr:
@@ -86,20 +86,20 @@ def _bytes(side: str, element_bytes: pl.Expr) -> pl.Expr:
     return pl.when(elements >= 0).then(elements * element_bytes).alias(f"{side}_bytes")
 
 
-def _shaped(events: pl.DataFrame) -> pl.DataFrame:
+def _facts_from_shapes(events: pl.DataFrame) -> pl.DataFrame:
     """Calls that have only the shapes of what was handed over."""
     name = pl.col("name").cast(pl.String)
     is_annotation = pl.col("category").is_in(cat.ANNOTATION) & name.str.contains(_CALLS)
     is_call = pl.col("category").is_in(cat.OPERATOR) & (name == _CALL) & pl.col("collective").is_null()
     calls = events.filter(pl.col("input_dims").is_not_null(), is_annotation | is_call)
     described = calls.select(pl.col("input_dims", "input_types").cast(pl.String)).rows()
-    sizes = {pair: _handed_over(*pair) for pair in dict.fromkeys(described)}
+    sizes = {pair: _argument_bytes(*pair) for pair in dict.fromkeys(described)}
     rows = calls.select("row", _operation(name.str.extract(_CALLS)))
     sent = pl.Series("input_bytes", [sizes[pair] for pair in described], dtype=pl.Int64)
     return frame_of("collectives", rows.with_columns(sent))
 
 
-def _handed_over(dims: str | None, types: str | None) -> int | None:
+def _argument_bytes(dims: str | None, types: str | None) -> int | None:
     """The bytes of all tensors together; None where the size of one is not known, or there is none."""
     shapes, kinds = (json.loads(text) if text else None for text in (dims, types))
     if not isinstance(shapes, list) or not isinstance(kinds, list) or len(shapes) != len(kinds):

@@ -18,7 +18,7 @@ from xsp_model import AttributionBasis, Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ANNOTATED", "annotated", "with_layers"]
+__all__ = ["ANNOTATED", "annotated_work", "with_layers"]
 
 ANNOTATED = {"row": pl.Int64(), "annotation": pl.Categorical()}
 """Columns of replayed work that is annotated."""
@@ -27,7 +27,7 @@ _LAUNCH = ("process_id", "correlation_id")
 _ENOUGH = 0.5  # of device time: less does not make annotations the layers of a trace without modules
 
 
-def annotated(work: pl.DataFrame) -> pl.DataFrame:
+def annotated_work(work: pl.DataFrame) -> pl.DataFrame:
     """The rows of ANNOTATED: device work that a graph replayed and that is annotated."""
     return work.filter(pl.col("graph_node_id") > 0, pl.col("annotation").is_not_null()).select(list(ANNOTATED))
 
@@ -38,7 +38,7 @@ def with_layers(tables: Mapping[str, pl.DataFrame], noted: pl.DataFrame) -> dict
     Annotations are modules where the trace has modules or they hold half of its device time, and ranges otherwise.
     """
     spans = tables["spans"]
-    work = _named(spans, noted)
+    work = _with_launch_and_text(spans, noted)
     if work.is_empty():
         return {}
     calls = _calls(work, spans)
@@ -62,7 +62,7 @@ def with_layers(tables: Mapping[str, pl.DataFrame], noted: pl.DataFrame) -> dict
     }
 
 
-def _named(spans: pl.DataFrame, noted: pl.DataFrame) -> pl.DataFrame:
+def _with_launch_and_text(spans: pl.DataFrame, noted: pl.DataFrame) -> pl.DataFrame:
     """The annotated work with its launch, times and annotation as text; an empty annotation is none."""
     texts = {text: _text(text) for text in noted["annotation"].cast(pl.String).unique()}
     named = noted.with_columns(pl.col("annotation").cast(pl.String).replace_strict(texts, return_dtype=pl.String))

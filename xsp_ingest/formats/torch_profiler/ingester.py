@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.json_keys import outer_keys
 from xsp_ingest.files.source import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
-from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.compiled import scanner
+from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model.limits import limits
 

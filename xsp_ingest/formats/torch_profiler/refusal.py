@@ -1,4 +1,4 @@
-"""What both scanners say of a file they cannot use."""
+"""What scanners say of a file that they cannot use, or that a slower one should read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["no_events", "not_json", "too_deep", "truncated"]
+__all__ = ["CannotScan", "cut_off", "no_events", "not_json", "too_deep"]
+
+
+class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
+    """The file is no JSON, or such as another scanner should judge."""
+
+
+# What both scanners say of a file they cannot use.
 
 _AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
 
 
-def truncated(path: Path, _why: str = "") -> XspError:
+def cut_off(path: Path, _why: str = "") -> XspError:
     """The file ends in the middle of its JSON or of its compressed stream."""
     return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
 

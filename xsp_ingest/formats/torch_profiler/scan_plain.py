@@ -48,7 +48,7 @@ class _Fraction(str):
 
 def scan(path: Path, *, frames: bool = True) -> Document:
     """The file's events, and `frames` or none; XspError where it is no JSON, is cut off, or has no list of events."""
-    document = _parse(read_all(path, damaged=refusal.truncated), path)
+    document = _parse(read_all(path, damaged=refusal.cut_off), path)
     if isinstance(document, list):
         return _columns(document, {}, frames=frames)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
@@ -67,7 +67,7 @@ def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
             return json.loads(text, parse_float=_Fraction, parse_int=_digits, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        raise (refusal.truncated(path) if cut_off else refusal.not_json(path, error.pos)) from error
+        raise (refusal.cut_off(path) if cut_off else refusal.not_json(path, error.pos)) from error
     except RecursionError as error:
         raise refusal.too_deep(path) from error
 

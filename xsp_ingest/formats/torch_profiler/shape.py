@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.json_values import int64
 from xsp_ingest.formats.torch_profiler import categories as cat
-from xsp_ingest.formats.torch_profiler.captured_launches import captured_launches
 from xsp_ingest.formats.torch_profiler.collectives import collective_facts
-from xsp_ingest.formats.torch_profiler.counter_events import samples
-from xsp_ingest.formats.torch_profiler.dedupe import once, with_process
-from xsp_ingest.formats.torch_profiler.facts import devices, facts
-from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated, with_layers
-from xsp_ingest.formats.torch_profiler.grids import in_blocks
-from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
-from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
+from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated_work, with_layers
+from xsp_ingest.formats.torch_profiler.raw_events import captured_launches, range_metrics, samples
+from xsp_ingest.formats.torch_profiler.sound import is_memory, once, sound_events, with_process
 from xsp_ingest.formats.torch_profiler.source_lines import SourceLines, of_call_stacks
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
-from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Kind, Level, XspError, scratch
 from xsp_model.ledger import summed
@@ -36,7 +32,76 @@ if TYPE_CHECKING:
     from xsp_model import Finding
     from xsp_model.arrays import Ints
 
-__all__ = ["shape"]
+__all__ = ["facts", "shape"]
+
+
+def facts(head: Mapping[str, object]) -> RunFacts:
+    """Profiler, rank and epoch; without `baseTimeNanoseconds` the time stamps themselves count from 1970."""
+    distributed = head.get("distributedInfo")
+    job = distributed if isinstance(distributed, dict) else {}
+    return RunFacts(
+        rows_nest=False,
+        profiler="PyTorch profiler (Kineto)",
+        framework="pytorch",
+        rank=int64(job.get("rank")),
+        world_size=int64(job.get("world_size")),
+        epoch_ns=int64(head.get("baseTimeNanoseconds")) or 0,
+    )
+
+
+def devices(head: Mapping[str, object], used: Iterable[int]) -> pl.DataFrame:
+    """The staging table `devices`; Kineto writes neither clock nor bandwidth.
+
+    On ROCm what ran names its device by the number of the agent, which counts processors too, and the list by that of
+    the GPU: a device that is `used` and not listed is what all that are listed are, where these are of one kind.
+    """
+    listed = head.get("deviceProperties")
+    written = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    rows = [*written, *_not_listed(written, used)]
+    columns: dict[str, object] = {
+        "device_id": [int64(d.get("id")) for d in rows],
+        "name": [str(d.get("name", "")) or None for d in rows],
+        "multiprocessor_count": [int64(d.get("numSms")) for d in rows],
+        "compute_capability": [_capability(d) for d in rows],
+        "memory_bytes": [int64(d.get("totalGlobalMem")) for d in rows],
+    }
+    rows_of_devices = frame_of("devices", columns) if rows else frame_of("devices")
+    return rows_of_devices.drop_nulls("device_id").unique("device_id", keep="first", maintain_order=True)
+
+
+def _not_listed(rows: Sequence[Mapping[str, object]], used: Iterable[int]) -> list[Mapping[str, object]]:
+    kinds = [{key: value for key, value in row.items() if key != "id"} for row in rows]
+    if not kinds or any(kind != kinds[0] for kind in kinds):
+        return []
+    return [{**kinds[0], "id": each} for each in sorted(set(used) - {int64(row.get("id")) for row in rows})]
+
+
+def _capability(device: Mapping[str, object]) -> str | None:
+    major, minor = (int64(device.get(key)) for key in ("computeMajor", "computeMinor"))
+    return None if major is None or minor is None else f"{major}.{minor}"
+
+
+# Grids of kernels in blocks, also where ROCm's call counted them in threads.
+
+_IN_THREADS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
+"""Calls that take the size of the grid in threads (HIP reference, execution control); Kineto writes what they took."""
+_SIZES = tuple((pl.col(f"grid_{axis}"), pl.col(f"block_{axis}")) for axis in "xyz")
+
+
+def in_blocks(kernels: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The staged kernels, in their order, with the grids of those that such a call launched in blocks."""
+    names = spans["name"].unique().cast(pl.String)
+    calls = names.filter(names.is_in(_IN_THREADS))
+    if calls.is_empty():
+        return kernels
+    launches = spans.filter(pl.col("name").cast(pl.String).is_in(calls.implode()))["correlation_id"]
+    launched = spans.filter(pl.col("level") == "kernel", pl.col("correlation_id").is_in(launches.implode()))["row"]
+    is_whole = pl.all_horizontal(grid % block == 0 for grid, block in _SIZES)
+    is_one = pl.col("row").is_in(launched.implode()) & is_whole
+    return kernels.with_columns(pl.when(is_one).then(grid // block).otherwise(grid) for grid, block in _SIZES)
+
+
+# Turns scanned events into the staging tables that the linker takes.
 
 _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
 _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
@@ -84,7 +149,7 @@ class _Stages:
         details = document.details.rename(
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
-        parts = _detailed(_by_category(_steps_annotated(events)), details)
+        parts = _with_details(_by_category(_steps_annotated(events)), details)
         tables, unread = _tables_of(parts, self._options)
         self._findings += unread
         tables |= {"collectives": collective_facts(events, details)}
@@ -93,7 +158,7 @@ class _Stages:
             numbered = rows.with_columns(pl.col("row") + self._rows) if "row" in rows.columns else rows
             self._tables[name].add(numbered)
         if events["annotation"].null_count() < events.height:
-            nodes = annotated(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
+            nodes = annotated_work(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
             self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
@@ -111,7 +176,7 @@ class _Stages:
         spans, repeated = once(tables["spans"], self._marks.column(), facts_of)
         tables["spans"], unclear = with_process(spans)
         tables["kernels"] = in_blocks(tables["kernels"], tables["spans"])
-        tables["operators"] = self._lines.added(tables["operators"], tables["spans"])
+        tables["operators"] = self._lines.with_lines(tables["operators"], tables["spans"])
         tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
         tables["devices"] = devices(self._head, tables["spans"]["device_id"].drop_nulls().unique())
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
@@ -182,7 +247,7 @@ def _of(parts: _Parts, kinds: Iterable[str], nothing: str = _NOTHING) -> pl.Data
     return frames[0] if frames else parts[nothing]
 
 
-def _detailed(parts: _Parts, details: pl.DataFrame) -> _Parts:
+def _with_details(parts: _Parts, details: pl.DataFrame) -> _Parts:
     """The same with the details of those categories whose are used."""
 
     def with_details(events: pl.DataFrame) -> pl.DataFrame:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_ingest.formats.torch_profiler.python_lines import DEPTH, SEPARATOR, lines_of_stack, user_line
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import scratch
@@ -20,7 +22,76 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints, Positions
 
-__all__ = ["SourceLines", "of_call_stacks"]
+__all__ = ["SourceLines", "lines_of_stack", "of_call_stacks", "user_line"]
+
+DEPTH = 3
+"""So many of the user's innermost lines are kept of an operator."""
+SEPARATOR = "; "
+_NAME = re.compile(r"(.+)\((\d+)\): (.+)", re.DOTALL)
+_INSTALLED = re.compile(r".*(?:site|dist)-packages/")
+_STANDARD = re.compile(r"/[Ll]ib/python[\d.]*/")
+_GENERATED = re.compile(r"/torchinductor_[^/]*/|/\.triton/")
+_OUTSIDE = re.compile(r"/|[A-Za-z]:/|(?:.*/)?\.\./|~")
+_CELL = "<ipython-input"
+# What calls the user's code for the user: the framework, the compiler of kernels, wrappers of the standard library.
+_FRAMEWORK = frozenset({"torch", "functorch", "torchgen", "triton"})
+_WRAPPERS = frozenset(
+    (
+        *(
+            "_collections_abc",
+            "_weakrefset",
+            "abc",
+            "asyncio",
+            "collections",
+            "concurrent",
+            "contextlib",
+            "contextvars",
+        ),
+        *("copy", "copyreg", "dataclasses", "enum", "functools", "importlib", "inspect", "json", "logging", "os", "re"),
+        *("multiprocessing", "pickle", "pkgutil", "runpy", "selectors", "socketserver", "subprocess", "tempfile"),
+        *("threading", "traceback", "typing", "typing_extensions", "unittest", "warnings", "weakref"),
+    )
+)
+
+
+@lru_cache(1 << 12)
+def user_line(name: str, *, keep_private: bool) -> str | None:
+    """A frame named `file(line): function` as `file:line function`; None where it is not the user's.
+
+    Of a file outside the folders that Python finds modules in only its own name stays, unless private ones are kept.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    path, line, function = match.groups()
+    path = path.replace("\\", "/")
+    module = _INSTALLED.sub("", path)
+    if not _is_users(path, module):
+        return None
+    if not keep_private:
+        path = PurePosixPath(module).name if _OUTSIDE.match(module) else module
+    return f"{path}:{line} {function}"
+
+
+def _is_users(path: str, module: str) -> bool:
+    """`module`: the path from the folder of installed packages on."""
+    if path.startswith("<"):
+        return path.startswith(_CELL)
+    if _GENERATED.search(path) or (module == path and _STANDARD.search(path)):
+        return False
+    package = module.partition("/")[0].removesuffix(".py")
+    return package not in _FRAMEWORK and package not in _WRAPPERS
+
+
+@lru_cache(1 << 12)
+def lines_of_stack(stack: str, *, keep_private: bool) -> str | None:
+    """The user's innermost lines of frames joined by `;` or line ends, innermost first; None where there are none."""
+    frames = (each.strip() for each in re.split(r"[;\n]", stack))
+    lines = [line for each in frames if (line := user_line(each, keep_private=keep_private))]
+    return SEPARATOR.join(lines[:DEPTH]) or None
+
+
+# The lines of Python that called each operator: of the frames on its thread the innermost of the user's.
 
 _NOT_USERS = -1
 _THREAD = ("process_id", "thread_id")
@@ -38,7 +109,7 @@ class SourceLines:
 
     def add(self, frames: pl.DataFrame) -> None:
         """Adds frames (FRAME_COLUMNS), of the framework or of the user; such without a length hold no operator."""
-        lines = self._numbered(frames["name"])
+        lines = self._line_numbers(frames["name"])
         is_kept = (lines != _NOT_USERS) & frames["dur_ns"].is_between(1, MAX_DURATION_NS).fill_null(
             value=False
         ).to_numpy()
@@ -51,7 +122,7 @@ class SourceLines:
         for name, column in values.items():
             self._columns[name].add(column)
 
-    def _numbered(self, names: pl.Series) -> NDArray[np.int32]:
+    def _line_numbers(self, names: pl.Series) -> NDArray[np.int32]:
         """The number of each frame's line, or -1."""
         distinct = names.unique().cast(pl.String)
         lines = [user_line(name, keep_private=self._keep_private) for name in distinct]
@@ -68,7 +139,7 @@ class SourceLines:
         joined = rows.join(numbered, on=[first, second], how="left", nulls_equal=True, maintain_order="left")
         return joined["number"].to_numpy()
 
-    def added(self, operators: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    def with_lines(self, operators: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
         """The facts of operators with the lines that called them; where no frame did, what they were recorded with."""
         if not self._columns["line"].count or operators.is_empty():
             return operators
@@ -88,7 +159,7 @@ class SourceLines:
         nested = nest(thread, start, end, np.zeros(len(start), np.int8), threads=len(self._threads), moments=moments)
         ends = moments.time + operators["duration_ns"].to_numpy()
         held = _callers(nested.owner, nested.parent, (start, end), (moments.time, ends))
-        return _joined(held, nested.parent, line, list(self._lines))
+        return _stack_texts(held, nested.parent, line, list(self._lines))
 
 
 def _callers(held: Positions, parent: Positions, frames: tuple[Ints, Ints], operators: tuple[Ints, Ints]) -> Positions:
@@ -101,7 +172,7 @@ def _callers(held: Positions, parent: Positions, frames: tuple[Ints, Ints], oper
         held = np.where(called, parent[held], held)
 
 
-def _joined(held: Positions, parent: Positions, line: NDArray[np.int32], lines: Sequence[str]) -> pl.Series:
+def _stack_texts(held: Positions, parent: Positions, line: NDArray[np.int32], lines: Sequence[str]) -> pl.Series:
     """The lines of these frames and of those around them as one text, each distinct one made once."""
     columns = []
     for _ in range(DEPTH):

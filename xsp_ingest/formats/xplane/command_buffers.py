@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from google.protobuf.message import DecodeError
 
-from xsp_ingest.formats.xplane.messages import message
+from xsp_ingest.formats.xplane.plane import message
 from xsp_ingest.formats.xplane.programs import program_number
 from xsp_model import Finding, LedgerKind
 

@@ -1,4 +1,4 @@
-"""Recognises and reads XPlane profiles."""
+"""Recognises and reads XPlane profiles, also in TensorBoard's log folders."""
 
 from __future__ import annotations
 
@@ -6,21 +6,63 @@ import mmap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.varint import varint
-from xsp_ingest.formats.xplane import log_folder, wire
+from xsp_ingest.formats.xplane import wire
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, Severity, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
     from xsp_ingest.formats.xplane.plane import Plane
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["XPlane"]
+__all__ = ["XPlane", "profiles"]
+
+_LAYOUT = ("plugins", "profile")
+
+
+def profiles(folder: Path, is_profile: Callable[[Probe], object]) -> Sequence[Path]:
+    """The profiles of the folder's only session, one a host; none where the folder is no log folder.
+
+    `folder` is the log folder, a session in it, or anything between; XspError where it holds several sessions.
+    """
+    files_of = {session: files for session in _sessions(folder) if (files := _inside(session, is_profile))}
+    if len(files_of) > 1:
+        raise XspError(
+            f"the log folder holds {len(files_of)} profiling sessions",
+            path=folder,
+            advice=f"Give one of them, as {next(reversed(files_of))}",
+        )
+    return next(iter(files_of.values()), [])
+
+
+def _sessions(folder: Path) -> list[Path]:
+    parts = folder.absolute().parts
+    if parts[-3:-1] == _LAYOUT:
+        return [folder]
+    for below in (folder.joinpath(*_LAYOUT), folder / _LAYOUT[1], folder):
+        if below.is_dir() and below.absolute().parts[-2:] == _LAYOUT:
+            return sorted(path for path in below.iterdir() if path.is_dir() and not path.is_symlink())
+    return []
+
+
+def _inside(session: Path, is_profile: Callable[[Probe], object]) -> list[Path]:
+    files = (path for path in sorted(session.iterdir()) if path.is_file() and not path.is_symlink())
+    return [path for path in files if path.stat().st_size and _is_claimed(path, is_profile)]
+
+
+def _is_claimed(path: Path, is_profile: Callable[[Probe], object]) -> bool:
+    try:
+        return bool(is_profile(Probe(path)))
+    except XspError:
+        return False
+
+
+# Recognises and reads XPlane profiles.
 
 _PLANES, _ERRORS, _WARNINGS = 1, 2, 3
 _PLANE_KEY = 0x0A  # field 1, a message
@@ -45,7 +87,7 @@ class XPlane(Ingester):
 
     def files_in(self, folder: Path) -> Sequence[Path]:
         """The profiles of TensorBoard's log folder, one a host; XspError where it holds several sessions."""
-        return log_folder.profiles(folder, self.sniff)
+        return profiles(folder, self.sniff)
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is damaged, cut off or holds no events."""

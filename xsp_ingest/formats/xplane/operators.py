@@ -1,4 +1,4 @@
-"""Operators of compiled programs: a span for each run of an instruction, one around those of a framework operation."""
+"""Operators: those of compiled programs, a span for each run of an instruction, and TensorFlow's own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,89 @@ __all__ = [
     "COLUMNS",
     "SERIES",
     "around",
-    "grouped",
+    "framework_rows",
     "instructions",
     "main_program",
-    "named",
     "operator_rows",
     "program_rows",
     "recorded_operations",
+    "with_names",
 ]
 
-_OP = ("hlo_module", "program_id", "hlo_op")
 _THREAD = ("process_id", "thread_id")
+_OUTPUT = "output"
+_TYPES = {  # of tensorflow/core/framework/types.proto
+    1: "float",
+    2: "double",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    14: "bfloat16",
+    17: "uint16",
+    18: "complex128",
+    19: "half",
+    22: "uint32",
+    23: "uint64",
+}
+_SIZES = r"^\[(?:\d{1,18}(?:,\d{1,18})*)?\]$"
+
+
+def framework_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """Wide rows, with sizes and type of the result of operators that made one."""
+    operators = events.filter(pl.col("role") == Role.OPERATOR).with_row_index("operator_row")
+    made = _made_outputs(operators, events)
+    rows = operators.join(made, on="operator_row", how="left", maintain_order="left").select(
+        *_THREAD,
+        "start_ns",
+        "duration_ns",
+        pl.col("operator").alias("name"),
+        pl.col("operator_type").alias("layer_type"),
+        "shape",
+        "output_shape",
+        "output_dtype",
+    )
+    return wide(rows, Level.OPERATOR, Kind.OPERATOR)
+
+
+def _made_outputs(operators: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """operator_row, output_shape (JSON) and output_dtype of operators in which memory was made for one result.
+
+    An operator that writes into its input's memory makes none.
+    """
+    around = operators.select(
+        *_THREAD, "start_ns", "operator_row", "operator", (pl.col("start_ns") + pl.col("duration_ns")).alias("until_ns")
+    ).sort("start_ns")
+    sizes = pl.col("shape").cast(pl.String)
+    results = (
+        events.filter(pl.col("role") == Role.MEMORY, pl.col("region_type").cast(pl.String) == _OUTPUT)
+        .filter(sizes.str.contains(_SIZES))
+        .select(*_THREAD, "start_ns", pl.col("tf_op").cast(pl.String).alias("operator"), sizes, "data_type")
+        .sort("start_ns")
+    )
+    return (
+        results.join_asof(around, on="start_ns", by=[*_THREAD, "operator"], check_sortedness=False)
+        .filter(pl.col("start_ns") < pl.col("until_ns"))
+        .group_by("operator_row", maintain_order=True)
+        .agg(
+            pl.len().alias("results"),
+            pl.col("shape").first().alias("output_shape"),
+            pl.col("data_type")
+            .first()
+            .replace_strict(_TYPES, default=None, return_dtype=pl.String)
+            .alias("output_dtype"),
+        )
+        .filter(pl.col("results") == 1)
+        .drop("results")
+    )
+
+
+# Operators of compiled programs: a span for each run of an instruction, one around those of a framework operation.
+
+_OP = ("hlo_module", "program_id", "hlo_op")
 SERIES = (*_THREAD, *_OP)
 """Work that differs in one of these is of another run of an instruction."""
 COLUMNS = (*_THREAD, "start_ns", "duration_ns", *_OP, "execution", "flops", "bytes_accessed", "key")
@@ -61,7 +133,7 @@ def instructions(host: pl.DataFrame) -> pl.DataFrame:
         pl.col("hlo_op", "hlo_module").cast(pl.String)
     )
     bare = _outside(calls, thunks)
-    made = grouped(bare.with_columns(execution=pl.lit(None, pl.Int64), key=pl.lit(None, pl.Int64)), "series")
+    made = span_series(bare.with_columns(execution=pl.lit(None, pl.Int64), key=pl.lit(None, pl.Int64)), "series")
     return pl.concat([thunks.select(COLUMNS), made.select(COLUMNS)])
 
 
@@ -123,12 +195,14 @@ def _outside(calls: pl.DataFrame, thunks: pl.DataFrame) -> pl.DataFrame:
     return placed.filter((pl.col("start_ns") >= pl.col("until_ns")).fill_null(value=True))
 
 
-def grouped(work: pl.DataFrame, series: str) -> pl.DataFrame:
+def span_series(work: pl.DataFrame, series: str) -> pl.DataFrame:
     """One row around each unbroken series of work for one instruction on one thread; `series` numbers them."""
-    return around(numbered(work, series, SERIES), series)
+    return around(number_series(work, series, SERIES), series)
 
 
-def numbered(work: pl.DataFrame, series: str, keys: Iterable[str], *, again: pl.Expr | None = None) -> pl.DataFrame:
+def number_series(
+    work: pl.DataFrame, series: str, keys: Iterable[str], *, again: pl.Expr | None = None
+) -> pl.DataFrame:
     """The work in order, with the number of the unbroken series of equal keys; `again` tells where one begins anew."""
     changed = pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift()) for key in keys)
     if again is not None:
@@ -152,7 +226,7 @@ def around(rows: pl.DataFrame, series: str) -> pl.DataFrame:
     )
 
 
-def named(ops: pl.DataFrame, recorded: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
+def with_names(ops: pl.DataFrame, recorded: pl.DataFrame, programs: pl.DataFrame) -> pl.DataFrame:
     """The runs of instructions with `framework_op`, `opcode` and INSTRUCTION_COLUMNS.
 
     The framework's name is the one that statistics say, else the program's.
@@ -208,7 +282,9 @@ def operator_rows(ops: pl.DataFrame) -> pl.DataFrame:
     """Wide rows: a span around each framework operation first, then the instructions inside."""
     again = pl.col("hlo_op").eq(pl.col("hlo_op").shift())
     keys = (*_THREAD, "hlo_module", "program_id", "execution", "framework_op")
-    outer = around(numbered(ops, "series", keys, again=again), "series").filter(pl.col("framework_op").is_not_null())
+    outer = around(number_series(ops, "series", keys, again=again), "series").filter(
+        pl.col("framework_op").is_not_null()
+    )
     return pl.concat(
         [
             wide(

@@ -69,7 +69,7 @@ def module_rows(
     placed = _in_steps(top, steps).sort(*_THREAD, "start_ns", "duration_ns")
     calls = [_calls(placed, chains, level) for level in range(depth)]
     loose = top.filter(pl.col("name").is_in([name for name, chain in chains.items() if not chain]))
-    frames = [_named(each, scopes) for each in calls]
+    frames = [_with_layers(each, scopes) for each in calls]
     rows = wide(pl.concat(frames), Level.LAYER, Kind.MODULE) if frames else none
     return rows, [
         Finding(LedgerKind.OPERATORS_OUTSIDE_LAYERS, count=loose.height, duration_ns=int(loose["duration_ns"].sum()))
@@ -129,7 +129,7 @@ def _path(scope: str, scopes: Mapping[str, LayerScope]) -> str:
     return ".".join(name.removeprefix(f"{outer}/") for outer, name in zip(["", *names], names, strict=False))
 
 
-def _named(calls: pl.DataFrame, scopes: Mapping[str, LayerScope]) -> pl.DataFrame:
+def _with_layers(calls: pl.DataFrame, scopes: Mapping[str, LayerScope]) -> pl.DataFrame:
     """The calls under their layers' names, with type, path and position among the layers."""
     named = pl.DataFrame(
         [

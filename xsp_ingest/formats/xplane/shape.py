@@ -7,28 +7,166 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane import command_buffers, device, host, operators, scopes
-from xsp_ingest.formats.xplane.facts import process_of, run_facts
-from xsp_ingest.formats.xplane.framework_operators import framework_rows
-from xsp_ingest.formats.xplane.host import Role
-from xsp_ingest.formats.xplane.memory import allocations
-from xsp_ingest.formats.xplane.plane import empty_plane
+from xsp_ingest.formats.xplane import command_buffers, host, operators, scopes
+from xsp_ingest.formats.xplane.host import Role, allocations, on_their_threads, step_rows
+from xsp_ingest.formats.xplane.operators import framework_rows
+from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, TEXTS, empty_plane
 from xsp_ingest.formats.xplane.programs import program_instructions
-from xsp_ingest.formats.xplane.steps import step_rows
-from xsp_ingest.formats.xplane.threads import on_their_threads
 from xsp_ingest.formats.xplane.wide import tables, wide
 from xsp_ingest.link.range_rules import ANNOTATIONS, classify
-from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.formats.xplane.plane import Plane
     from xsp_ingest.ingester import Options
 
 __all__ = ["shape"]
+
+_ENVIRONMENT = "Task Environment"
+_UNIX_AT_LEAST_NS = 10**18  # 2001; a time that counts from the start of the profile is far smaller
+
+
+def process_of(planes: Sequence[Plane]) -> int:
+    """The process's number where the planes say it (since 2025), else 0: a profile is of one process."""
+    for plane in planes:
+        number = plane.stats.get("process_id")
+        if isinstance(number, int) and number >= 0:
+            return number
+    return 0
+
+
+def run_facts(planes: Sequence[Plane], spans: pl.DataFrame) -> RunFacts:
+    """Profiler, framework and epoch: times count from `profile_start_time`, or as old versions wrote them from 1970."""
+    stats = {name: value for plane in planes for name, value in plane.stats.items()}
+    started = stats.get("profile_start_time")
+    first = spans["start_ns"].min()
+    epoch = 0 if isinstance(first, int) and first >= _UNIX_AT_LEAST_NS else None
+    if epoch is None and isinstance(started, int) and 0 < started < LATEST_NS:
+        epoch = started
+    return RunFacts(profiler="TensorFlow/JAX profiler (XPlane)", framework=_framework(planes, stats), epoch_ns=epoch)
+
+
+def _framework(planes: Sequence[Plane], stats: dict[str, int | float | str]) -> str | None:
+    version = stats.get("jax_version")
+    if version:
+        return f"jax {version}"
+    names = pl.concat([pl.Series(dtype=pl.String), *(plane.metadata["event_name"] for plane in planes)])
+    if names.str.contains(r"^PjitFunction\(|^py_xla|^\$jax|PythonRefManager").any():
+        return "jax"
+    return "tensorflow" if names.str.contains(r"^(?:ExecutorState::Process|FunctionRun|SessionRun)$").any() else None
+
+
+# The planes of GPUs: what ran on their streams, and what the devices are.
+
+_STREAM = r"^Stream #(\d{1,9})\b"
+DERIVED = (
+    "Steps",
+    "XLA Modules",
+    "XLA Ops",
+    "XLA TraceMe",
+    "Async XLA Ops",
+    "Framework Ops",
+    "TensorFlow Ops",
+    "Framework Name Scope",
+    "TensorFlow Name Scope",
+    "Source code",
+    "Source Code",
+    "Launch Stats",
+)
+"""Lines that say again what the streams' lines say; their time is never summed with the streams'."""
+_COPY, _FILL = r"(?i)^memcpy", r"(?i)^memset"
+_HZ_PER_KHZ = 1000
+
+
+def activities(device_id: int, plane: Plane, process_id: int) -> pl.DataFrame:
+    """One row an event on a stream, with `kind`, `stream_id` and every statistic."""
+    stream = pl.col("line_name").str.extract(_STREAM).cast(pl.Int64, strict=False)
+    lines = plane.lines.select("line", "line_name", stream.alias("stream_id")).drop_nulls("stream_id")
+    stats = [plane.stat(name) for name in (*NUMBERS, *AMOUNTS, *TEXTS)]
+    rows = (
+        plane.events.select("line", "metadata_id", "start_ns", "duration_ns", *stats)
+        .join(lines, on="line", how="inner", maintain_order="left")
+        .join(plane.metadata, on="metadata_id", how="left", maintain_order="left")
+    )
+    details = pl.coalesce(pl.col(name).cast(pl.String) for name in ("memcpy_details", "memset_details"))
+    label = pl.concat_str("event_name", "line_name", separator=" ", ignore_nulls=True)
+    kind = (
+        pl.when(pl.col("kernel_details").is_not_null())
+        .then(pl.lit("kernel"))
+        .when(pl.col("memset_details").is_not_null() | pl.col("event_name").str.contains(_FILL))
+        .then(pl.lit("memset"))
+        .when(pl.col("memcpy_details").is_not_null() | pl.col("event_name").str.contains(_COPY))
+        .then(pl.lit("memcpy"))
+        .otherwise(pl.when(label.str.contains(r"(?i)\((?:memcpy)")).then(pl.lit("memcpy")).otherwise(pl.lit("kernel")))
+    )
+    return rows.with_columns(
+        kind.alias("kind"),
+        pl.col("event_name").fill_null("").alias("name_of_work"),
+        details.alias("memcpy_details"),
+        pl.lit(device_id, pl.Int64).alias("device_id"),
+        pl.lit(process_id, pl.Int64).alias("process_id"),
+        pl.coalesce("graph_id", "cuda_graph_id").alias("graph_id"),
+        pl.coalesce("graph_node_id", "cuda_graph_node_id").alias("graph_node_id"),
+    )
+
+
+def devices(planes: Iterable[tuple[int, Plane]]) -> pl.DataFrame:
+    """The staging table `devices`, from the planes' statistics; clocks are written in kHz."""
+    rows = [_device(number, plane.stats) for number, plane in planes]
+    columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else None
+    return frame_of("devices", columns)
+
+
+_MAX = 1 << 52  # of kHz, bytes and bytes a second; beyond, a number is none
+
+
+def _device(number: int, stats: Mapping[str, int | float | str]) -> dict[str, object]:
+    def integer(name: str) -> int | None:
+        value = stats.get(name)
+        return value if isinstance(value, int) and 0 < value < _MAX else None
+
+    clock_khz, bandwidth = integer("clock_rate"), integer("memory_bandwidth")
+    major, minor = stats.get("compute_cap_major"), stats.get("compute_cap_minor")
+    named = stats.get("device_type_string") or stats.get("device_name")
+    return {
+        "device_id": number,
+        "name": named if isinstance(named, str) else None,
+        "multiprocessor_count": integer("core_count"),
+        "compute_capability": f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
+        "clock_hz": clock_khz * _HZ_PER_KHZ if clock_khz else None,
+        "memory_bytes": integer("memory_size"),
+        "dram_byte_per_s": float(bandwidth) if bandwidth else None,
+        "peak_source": "the profiler's plane of the device" if bandwidth else None,
+    }
+
+
+def lines_not_read(plane: Plane) -> list[Finding]:
+    """Counts the events of a device's plane on lines that are no streams."""
+    counts = plane.events.join(plane.lines, on="line").group_by("line_name").len()
+    others = counts.filter(~pl.col("line_name").str.contains(_STREAM)).sort("line_name")
+    derived, unknown = (
+        others.filter(pl.col("line_name").is_in(DERIVED)),
+        others.filter(~pl.col("line_name").is_in(DERIVED)),
+    )
+    return [
+        Finding(
+            LedgerKind.EVENTS_LEFT_OUT,
+            "events of lines that the profiler derived from a device's streams were not summed with those",
+            int(derived["len"].sum()),
+        ),
+        *(
+            Finding(LedgerKind.UNKNOWN_LINE, f"events of a device's unknown line {name!r} were not read", count)
+            for name, count in unknown.iter_rows()
+        ),
+    ]
+
+
+# Turns the planes of one profile into the staging tables that the linker takes.
 
 _THREAD = ("process_id", "thread_id")
 _TIMES = ("start_ns", "duration_ns")
@@ -60,7 +198,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     parted = _part(work, events)
     runs = pl.concat([operators.instructions(events), _operators_of_work(parted)])
     programs, *damaged = program_instructions(protos, runs["hlo_op"].drop_nulls().unique().to_list())
-    ops = operators.named(runs, operators.recorded_operations([events, work]), programs)
+    ops = operators.with_names(runs, operators.recorded_operations([events, work]), programs)
     steps, inferred = step_rows(
         events, [plane for _, plane in gpus], work, operators.main_program(ops, work), options.model_ranges
     )
@@ -75,22 +213,22 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
         wide(_calls(events), Level.RUNTIME, Kind.CALL),
         _device_rows(parted),
     ]
-    staged = tables(parts) | {"allocations": allocations(events), "devices": device.devices(gpus)}
+    staged = tables(parts) | {"allocations": allocations(events), "devices": devices(gpus)}
     staged |= {name: frame_of(name) for name in RAW_TABLES if name not in staged}
     findings = [
         *mended,
         *more,
-        *host.left_out(events),
+        *host.omitted_events(events),
         *inferred,
         *loose,
         *buffered,
         *_complaints(planes, gpus, damaged),
     ]
-    return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_summed(findings)))
+    return RawTrace(staged, run_facts(planes, staged["spans"]), tuple(_merge_findings(findings)))
 
 
 def _device_work(gpus: Sequence[tuple[int, Plane]], process: int) -> pl.DataFrame:
-    return pl.concat([device.activities(number, plane, process) for number, plane in (*gpus, (0, empty_plane()))])
+    return pl.concat([activities(number, plane, process) for number, plane in (*gpus, (0, empty_plane()))])
 
 
 def _host(planes: Sequence[Plane], process: int, work: pl.DataFrame) -> pl.DataFrame:
@@ -112,7 +250,9 @@ def _part(work: pl.DataFrame, events: pl.DataFrame) -> _Work:
     names_operator = pl.col("hlo_op").is_not_null() & (~pl.col("is_launched") | pl.col("replayed"))
     texts = pl.col("hlo_op", "hlo_module").cast(pl.String)
     again = pl.col("replayed") & (pl.col("correlation_id") != pl.col("correlation_id").shift())  # another launch
-    keyed = operators.numbered(placed.filter(names_operator).with_columns(texts), "key", operators.SERIES, again=again)
+    keyed = operators.number_series(
+        placed.filter(names_operator).with_columns(texts), "key", operators.SERIES, again=again
+    )
     others = placed.filter(~names_operator).with_columns(texts, key=pl.lit(None, pl.Int64))
     every = pl.concat([keyed, others])
     return _Work(every.filter("is_launched"), every.filter(~pl.col("is_launched")))
@@ -177,7 +317,7 @@ def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], dama
     names = {plane.name for _, plane in gpus} | {"Task Environment", "/host:metadata", "/host:python-tracer"}
     others = [plane for plane in planes if plane.name not in names and not plane.name.startswith(host.PLANE)]
     return [
-        *(finding for _, plane in gpus for finding in device.lines_not_read(plane)),
+        *(finding for _, plane in gpus for finding in lines_not_read(plane)),
         *(
             Finding(
                 LedgerKind.UNKNOWN_PLANE,
@@ -197,7 +337,7 @@ def _complaints(planes: Sequence[Plane], gpus: Sequence[tuple[int, Plane]], dama
     ]
 
 
-def _summed(findings: Sequence[Finding]) -> list[Finding]:
+def _merge_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that say the same, once, with the sum of their counts."""
     counts: dict[tuple[str, str], int] = {}
     first: dict[tuple[str, str], Finding] = {}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane.details import copy_facts, kernel_facts
 from xsp_ingest.formats.xplane.programs import WORK
+from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_ingest.staging.tensorflow_work import tensorflow_metrics
 from xsp_model import Kind, Level
@@ -17,7 +17,80 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["WIDE", "is_backward", "tables", "wide"]
+__all__ = ["is_backward", "tables", "wide"]
+
+_NUMBER = r"(?:^|\s){}:(\d{{1,18}})"
+_NUMBERS = {
+    "registers_per_thread": "regs",
+    "static_shared_bytes": "static_shared",
+    "dynamic_shared_bytes": "dynamic_shared",
+}
+_SHARED = ("shm", "group_mem")  # what TensorFlow 2.1, and ROCm, write: static and dynamic together
+_CATEGORY = r"(?:^|\s){}:([A-Za-z_]+)"
+_MEMORY = {"pageable": "Pageable", "pinned": "Pinned", "device": "Device", "array": "Array", "managed": "Managed"}
+
+
+def kernel_facts(kernels: pl.DataFrame) -> pl.DataFrame:
+    """How kernels were launched, from texts as `regs:38 shm:0 grid:160,1,1 block:1024,1,1`."""
+    text = pl.col("kernel_details")
+    numbers = [_number(text, key).alias(column) for column, key in _NUMBERS.items()]
+    shared = pl.coalesce(
+        *(_number(text, key) for key in _SHARED), pl.col("static_shared_bytes") + pl.col("dynamic_shared_bytes")
+    )
+    sizes = [
+        text.str.extract(rf"(?:^|\s){what}:(\d+),(\d+),(\d+)", group)
+        .cast(pl.Int64, strict=False)
+        .alias(f"{what}_{axis}")
+        for what in ("grid", "block")
+        for group, axis in enumerate("xyz", start=1)
+    ]
+    return (
+        kernels.with_columns(*numbers, *sizes)
+        .with_columns(shared.alias("shared_bytes"))
+        .select(
+            "row",
+            *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
+            *_NUMBERS,
+            "shared_bytes",
+            *(pl.when(pl.col(name) > 0).then(pl.col(name)) for name in ("graph_id", "graph_node_id")),
+            "captured_in_row",
+        )
+    )
+
+
+def copy_facts(copies: pl.DataFrame) -> pl.DataFrame:
+    """Bytes and kinds of memory, from texts as `kind_src:pinned kind_dst:device size:512 dest:0 async:1`."""
+    text, name = pl.col("memcpy_details"), pl.col("name").cast(pl.String)
+    size = pl.coalesce(_number(text, "size"), _number(text, "num_bytes"))
+    direction = name.str.extract(r"(?i)^memcpy\s?(\w\w?o?\w)\b")
+    copy_kind = pl.coalesce(
+        direction.replace_strict(COPY_DIRECTIONS, default=None, return_dtype=pl.String),
+        text.str.extract(_CATEGORY.format("kind")).replace_strict(
+            COPY_DIRECTIONS, default=None, return_dtype=pl.String
+        ),
+    )
+    ends = [
+        pl.coalesce(text.str.extract(_CATEGORY.format(key)), *others)
+        .str.to_lowercase()
+        .replace_strict(_MEMORY, default=None, return_dtype=pl.String)
+        .alias(column)
+        for column, key, others in (
+            ("source_kind", "kind_src", ()),
+            (
+                "destination_kind",
+                "kind_dst",
+                (pl.when(pl.col("kind") == "memset").then(text.str.extract(_CATEGORY.format("kind"))),),
+            ),
+        )
+    ]
+    return copies.select("row", pl.when(size > 0).then(size).alias("bytes"), copy_kind.alias("copy_kind"), *ends)
+
+
+def _number(text: pl.Expr, key: str) -> pl.Expr:
+    return text.str.extract(_NUMBER.format(key)).cast(pl.Int64, strict=False)
+
+
+# One wide row a span while planes are read, and how the rows are split into the staging tables in the end.
 
 _I, _S, _W = pl.Int64(), pl.String(), pl.Categorical()
 WIDE: Mapping[str, pl.DataType] = {
@@ -65,21 +138,21 @@ def tables(parts: Iterable[pl.DataFrame]) -> dict[str, pl.DataFrame]:
     operators = rows.filter(pl.col("kind") == str(Kind.OPERATOR))
     facts = _operators(operators)
     return {
-        "spans": frame_of("spans", _issued(rows)),
+        "spans": frame_of("spans", _issuers(rows)),
         "operators": frame_of("operators", facts),
         "layers": frame_of("layers", _layers(rows)),
         "ranges": frame_of("ranges", _ranges(rows)),
-        "kernels": frame_of("kernels", kernel_facts(_captured(rows).filter(pl.col("kind") == str(Kind.KERNEL)))),
+        "kernels": frame_of("kernels", kernel_facts(_captures(rows).filter(pl.col("kind") == str(Kind.KERNEL)))),
         "copies": frame_of("copies", copy_facts(rows.filter(pl.col("kind").is_in(["memcpy", "memset"])))),
         "metrics": frame_of("metrics", pl.concat([_metrics(operators), _framework_metrics(operators, facts)])),
     }
 
 
-def _issued(rows: pl.DataFrame) -> pl.DataFrame:
+def _issuers(rows: pl.DataFrame) -> pl.DataFrame:
     return _referring(rows, "issued_by")
 
 
-def _captured(rows: pl.DataFrame) -> pl.DataFrame:
+def _captures(rows: pl.DataFrame) -> pl.DataFrame:
     return _referring(rows, "captured_in")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Field", "damaged", "fields"]
+__all__ = ["Field", "damaged_profile", "fields"]
 
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
@@ -30,7 +30,7 @@ class Field:
     end: int
 
 
-def damaged(path: Path, at: int) -> XspError:
+def damaged_profile(path: Path, at: int) -> XspError:
     """What to say of bytes that are no protobuf message."""
     return XspError(
         f"the profile is damaged or cut off: no sound field at byte {at}",
@@ -47,10 +47,10 @@ def fields(data: bytes | memoryview, start: int, end: int, path: Path) -> Iterat
         key, at = varint(data, at, end)
         number, kind = key >> 3, key & 7
         if at < 0 or not 0 < number <= _LAST_FIELD:
-            raise damaged(path, key_at)
+            raise damaged_profile(path, key_at)
         begin, stop = _content(data, at, end, kind)
         if begin < 0 or stop > end:
-            raise damaged(path, key_at)
+            raise damaged_profile(path, key_at)
         yield Field(number, kind == _LENGTH, key_at, begin, stop)
         at = stop
 

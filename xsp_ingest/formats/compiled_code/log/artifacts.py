@@ -6,21 +6,81 @@ import json
 import re
 from collections import defaultdict
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.files.content import lines
 from xsp_ingest.formats.compiled_code.code import CompiledCode, Graph, KernelCall, Module, event_name
-from xsp_ingest.formats.compiled_code.log.graph_text import modules_of_nodes, nodes_with_work
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["HEAD", "read_log"]
+__all__ = ["modules_of_nodes", "nodes_with_work", "read_log"]
 
-HEAD = re.compile(rb"\A[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] \{")
+_NODE = re.compile(r"^\s+(\w+)(?::\s*\"[^\"]*\")? = (.*)$")
+_PARAMETER = re.compile(r"\bl_\w+?_modules_(\w+?)_(?:parameters|buffers)_\w*?_(?!\w)")
+_SOURCE_COMMENT = re.compile(r"^\s+# File: (\S+:\d+)")
+_OPERATOR = re.compile(r"torch\.ops\.\w+\.(\w+)\.\w+\(")
+_VIEWS = frozenset(
+    """alias as_strided detach expand permute reshape select slice split split_with_sizes squeeze t transpose unbind
+    unsqueeze view _unsafe_view""".split()  # noqa: SIM905 (as a list it is a page long)
+)
+_Path = tuple[str, ...]
+
+
+def modules_of_nodes(text: str) -> dict[str, str]:
+    """By node the path of its module, as far as it is known.
+
+    A node that reads no parameter, but stands between two that do in one line of the source, is of the innermost
+    module that both are in.
+    """
+    out: dict[str, str] = {}
+    for line in _by_source(text):
+        paths = [_common([_path(written) for written in _PARAMETER.findall(expression)]) for _, expression in line]
+        for index, (node, _) in enumerate(line):
+            before = next((path for path in reversed(paths[:index]) if path), None)
+            behind = next((path for path in paths[index + 1 :] if path), None)
+            path = paths[index] or (_common([before, behind]) if before and behind else ())
+            if path:
+                out[node] = ".".join(path)
+    return out
+
+
+def _by_source(text: str) -> list[list[tuple[str, str]]]:
+    """The nodes with their expressions, those of one line of the source together."""
+    groups: list[list[tuple[str, str]]] = [[]]
+    source = ""
+    for line in text.splitlines():
+        if match := _SOURCE_COMMENT.match(line):
+            if match[1] != source:
+                groups.append([])
+            source = match[1]
+        elif (match := _NODE.match(line)) and source:
+            groups[-1].append((match[1], match[2].partition(";")[0]))
+    return groups
+
+
+def _path(written: str) -> _Path:
+    """`layers`, `0`, `norm` of `layers_modules_0_modules_norm`."""
+    return tuple(written.split("_modules_"))
+
+
+def _common(paths: Sequence[_Path]) -> _Path:
+    return tuple(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
+
+
+def nodes_with_work(text: str) -> dict[str, str]:
+    """By node of a graph after the last pass its operator, without those that only see memory otherwise."""
+    nodes = (match for line in text.splitlines() if (match := _NODE.match(line)))
+    operators = ((node[1], operator[1]) for node in nodes if (operator := _OPERATOR.match(node[2])))
+    return {node: operator for node, operator in operators if operator not in _VIEWS}
+
+
+# Reads the log that PyTorch writes of its compiler under TORCH_TRACE: graphs, generated code and provenance.
+
 _RECORD = re.compile(rb"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] (\{.*\})\s*$")
 _MAX_PAYLOAD_BYTES = 1 << 26
 _TRACED, _LOWERED, _CODE = "dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code"
@@ -31,7 +91,7 @@ _KEPT = (_TRACED, _LOWERED, _CODE, _MAPPINGS, _STACKS, *_KEYS)
 _KEY = re.compile(r'"key": "(\w+)"')
 _AOT_ID = re.compile(r"# AOT ID: \['(\d+)_(\w+)'\]")
 _HANDLE = re.compile(r"\[Provenance debug handles\] (\S+:\d+)\s*$", re.MULTILINE)
-_SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
+_STACK_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def read_log(path: Path) -> CompiledCode:
@@ -62,12 +122,12 @@ def _artifacts(path: Path) -> Iterator[tuple[str, str, str]]:
                 continue
             if current:
                 yield *current, b"\n".join(payload).decode(errors="replace")
-            current, payload, size = _kept(line), [], 0
+            current, payload, size = _used_artifact(line), [], 0
     if current:
         yield *current, b"\n".join(payload).decode(errors="replace")
 
 
-def _kept(line: bytes) -> tuple[str, str] | None:
+def _used_artifact(line: bytes) -> tuple[str, str] | None:
     match = _RECORD.match(line)
     if match is None:
         return None
@@ -141,5 +201,5 @@ def _lists(content: object) -> dict[str, list[str]]:
 def _sources(stacks: object) -> Sequence[str]:
     """`model.py:12` of the innermost line of each stack."""
     texts = [each for each in stacks if isinstance(each, str)] if isinstance(stacks, list) else []
-    innermost = [frames[-1] for each in texts if (frames := _SOURCE.findall(each))]
+    innermost = [frames[-1] for each in texts if (frames := _STACK_FRAME.findall(each))]
     return list(dict.fromkeys(f"{PurePath(file).name}:{line}" for file, line in innermost))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.compiled_code.log.artifacts import HEAD, read_log
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TORCH_TRACE_LOG"]
 
+_HEAD = re.compile(rb"\A[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] \{")
+
 
 class _TorchTraceLog(Ingester):
     name: str = "torch_trace_log"
@@ -26,10 +28,12 @@ class _TorchTraceLog(Ingester):
 
     def sniff(self, probe: Probe) -> Match:
         """A first line as glog writes it, with a JSON object behind."""
-        return Match.exact_if(HEAD.match(probe.text))
+        return Match.exact_if(_HEAD.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Never: the log has no times of kernels."""
+        from xsp_ingest.formats.compiled_code.log.artifacts import read_log
+
         del options
         read_log(path)  # one that says nothing says so first
         raise XspError(
@@ -40,9 +44,10 @@ class _TorchTraceLog(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers and sources of their compiled kernels."""
-        from xsp_ingest.formats.compiled_code.join import joined
+        from xsp_ingest.formats.compiled_code.join import join_code
+        from xsp_ingest.formats.compiled_code.log.artifacts import read_log
 
-        return joined(path, read_log(path), runs)
+        return join_code(path, read_log(path), runs)
 
 
 TORCH_TRACE_LOG = _TorchTraceLog()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.compiled_code.record.mapping import HEAD, read_mapping
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPILED_CODE"]
 
+_HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"xsp compiled code"')
+
 
 class _CompiledCode(Ingester):
     name: str = "compiled_code"
@@ -26,10 +28,12 @@ class _CompiledCode(Ingester):
 
     def sniff(self, probe: Probe) -> Match:
         """A JSON object that starts with the name of its schema."""
-        return Match.exact_if(HEAD.match(probe.text))
+        return Match.exact_if(_HEAD.match(probe.text))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """Never: the file has no times."""
+        from xsp_ingest.formats.compiled_code.record.mapping import read_mapping
+
         del options
         read_mapping(path)  # a file that is damaged says so first
         raise XspError(
@@ -40,9 +44,10 @@ class _CompiledCode(Ingester):
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the layers of their compiled kernels."""
-        from xsp_ingest.formats.compiled_code.join import joined
+        from xsp_ingest.formats.compiled_code.join import join_code
+        from xsp_ingest.formats.compiled_code.record.mapping import read_mapping
 
-        return joined(path, read_mapping(path), runs)
+        return join_code(path, read_mapping(path), runs)
 
 
 COMPILED_CODE = _CompiledCode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,9 +15,8 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["HEAD", "read_mapping"]
+__all__ = ["read_mapping"]
 
-HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"xsp compiled code"')
 _MAX_BYTES = 1 << 27
 _VERSION = 1
 _CLOSE = 1e-6

@@ -40,8 +40,7 @@ class Otlp(Ingester):
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The runs of the file; XspError where it holds no span with a start and an end."""
-        from xsp_ingest.formats.jaeger.otlp.document import load
-        from xsp_ingest.formats.jaeger.otlp.shape import shape
+        from xsp_ingest.formats.jaeger.otlp.reader import load, shape
 
         (path,) = paths
         return shape(load(path), path, options)

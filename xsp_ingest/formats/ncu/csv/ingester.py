@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.text import decoded, open_text
-from xsp_ingest.formats.ncu.csv.records import Log, is_header, records
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from xsp_ingest.files.probe import Probe
+    from xsp_ingest.formats.ncu.csv.pages import Log
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
@@ -36,6 +36,8 @@ class NcuCsv(Ingester):
         """Whether a header of kernels and counters stands in the head, or the log of a profiler that failed."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
             return Match.NONE
+        from xsp_ingest.formats.ncu.csv.pages import is_header
+
         lines = decoded(probe.text).split("\n")
         return Match.exact_if(any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR==")))
 
@@ -47,7 +49,7 @@ class NcuCsv(Ingester):
 
 def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
     """The kernels of the text of a page; `path` is named in errors."""
-    from xsp_ingest.formats.ncu.csv.pages import collect
+    from xsp_ingest.formats.ncu.csv.pages import Log, collect, records
     from xsp_ingest.formats.ncu.csv.shape import shape
 
     log = Log()

@@ -1,17 +1,21 @@
-"""Turns collected kernels and counters into the staging tables that the linker takes."""
+"""Turns collected kernels and counters into the staging tables: the texts of counters as numbers in base units."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
+from xsp_ingest.counters.ncu_labels import counter_of
 from xsp_ingest.counters.ncu_names import ncu_table
-from xsp_ingest.formats.ncu.csv.measured import device_names, measured
+from xsp_ingest.counters.numbers import UNAVAILABLE, decimal_sign, to_floats, with_evidence
+from xsp_ingest.counters.units import base_unit
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind
@@ -19,9 +23,97 @@ from xsp_model import Finding, LedgerKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xsp_ingest.counters.units import Unit
     from xsp_ingest.formats.ncu.csv.pages import Collected
+    from xsp_model.arrays import Floats
 
 __all__ = ["shape"]
+
+_TOOL = "ncu"
+_DEVICE_NAME = "device__attribute_display_name"
+_COUNTED = ("1", "byte", "inst", "sector", "request", "warp", "thread", "block", "ns", "cycle")
+_NEEDS_UNIT = re.compile(r"__time_|__bytes|\.per_second$|^Duration$|^(?:SM|DRAM|Memory) Frequency$|per_block")
+_WHOLE_ENDS = (".sum", ".max", ".min")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """All values under one label and unit."""
+
+    counter: str
+    is_label: bool  # another name for the counter, rounded for the eye
+    unit: Unit
+    kernels: list[int]
+    texts: pl.Series
+    lacks_unit: bool  # though values mean nothing without one
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it counts things, in units of one."""
+        plain = self.unit.multiply == self.unit.divide == 1
+        return plain and self.unit.name in _COUNTED and self.counter.endswith(_WHOLE_ENDS)
+
+
+def measured_counters(collected: Collected, path: Path) -> tuple[Measured, list[Finding]]:
+    """Every counter's values, and what could not be read as a number; XspError where numbers are ambiguous."""
+    columns = [_column(label, unit, *where) for (label, unit), where in collected.values.items()]
+    unitless = sum(len(column.kernels) for column in columns if column.lacks_unit)
+    columns = [column for column in columns if not column.lacks_unit]
+    evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_integer)}
+    sign = decimal_sign(evidence, path)
+    height = len(collected.kernels["name"])
+    wide: dict[str, Floats] = {}
+    units: dict[str, str] = {}
+    lost, texts = 0, 0
+    # What is written last stays: a counter by its own name over its label, and the first section that has it.
+    columns.reverse()
+    for column in sorted(columns, key=lambda c: not c.is_label):
+        values = column.texts.to_frame("text").select(to_floats(pl.col("text"), sign)).to_series()
+        none, text = _without_number(column.texts.filter(values.is_null()))
+        lost, texts = lost + none, texts + text
+        has_value = values.is_not_null().to_numpy()
+        if has_value.any():
+            into = wide.setdefault(column.counter, np.full(height, np.nan))
+            scaled = values.to_numpy() * column.unit.multiply / column.unit.divide
+            into[np.asarray(column.kernels)[has_value][::-1]] = scaled[has_value][::-1]
+            units[column.counter] = column.unit.name
+    frame = pl.DataFrame({"row": range(height), **wide}, schema_overrides={"row": pl.Int64})
+    return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(
+        lost, texts, unitless
+    )
+
+
+def _column(label: str, text: str, kernels: list[int], texts: list[str]) -> _Column:
+    unit = base_unit(text)
+    counter = counter_of(label, unit.name)
+    lacks_unit = not text.strip() and bool(_NEEDS_UNIT.search(counter))
+    return _Column(counter, counter != label, unit, kernels, pl.Series(texts, dtype=pl.String), lacks_unit)
+
+
+def _without_number(texts: pl.Series) -> tuple[int, int]:
+    """How many say that there is no value, and how many say something else."""
+    bare = texts.str.strip_chars().str.to_lowercase()
+    none = int(bare.is_in(UNAVAILABLE).sum())
+    return none, int((bare != "").sum()) - none
+
+
+def _findings(lost: int, texts: int, unitless: int) -> list[Finding]:
+    detail = "values that the profiler could not collect (n/a or nan); they are unknown"
+    return [
+        Finding(LedgerKind.COUNTER_UNAVAILABLE, detail, lost),
+        Finding(LedgerKind.COUNTER_WITHOUT_UNIT, count=unitless),
+        Finding(LedgerKind.TEXT_COUNTER_LEFT_OUT, "values that are words, no numbers", texts),
+    ]
+
+
+def device_names(collected: Collected) -> dict[str | None, str]:
+    """What each device calls itself, by the number that the kernels give it."""
+    device = collected.kernels["device"]
+    pairs_of = [zip(*where, strict=True) for (label, _), where in collected.values.items() if label == _DEVICE_NAME]
+    return {device[kernel]: text for pairs in pairs_of for kernel, text in pairs}
+
+
+# Turns collected kernels and counters into the staging tables that the linker takes.
 
 _NO_TIME = (
     "kernels have no time stamps: each was put after the one before it. Their durations are of kernels replayed alone,"
@@ -31,12 +123,12 @@ _NO_TIME = (
 
 def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
     """One run: the kernels in the order of their launches, with all counters that could be read."""
-    counted, findings = measured(collected, path)
-    kernels = _ordered(collected).join(counted.wide, on="row", how="left", maintain_order="left")
+    counted, findings = measured_counters(collected, path)
+    kernels = _ordered_kernels(collected).join(counted.wide, on="row", how="left", maintain_order="left")
     kernels = kernels.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
     wide = kernels.select("row", *(c for c in counted.wide.columns if c != "row" and not _is_launch(c)))
     table = ncu_table(wide.columns)
-    counters = Measured(_counted(wide, kernels), {**counted.units, "invocations": "1"}, counted.tool)
+    counters = Measured(_with_invocations(wide, kernels), {**counted.units, "invocations": "1"}, counted.tool)
     names = pl.DataFrame(
         {"device_id": [_integer(d) for d in device_names(collected)], "name": list(device_names(collected).values())},
         schema={"device_id": pl.Int64, "name": pl.String},
@@ -49,11 +141,11 @@ def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
         "peaks": _peaks(kernels),
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-    findings += [*doubts(kernels, counted.wide.columns), *_left_out(collected, kernels.height)]
+    findings += [*doubts(kernels, counted.wide.columns), *_omissions(collected, kernels.height)]
     return RawTrace(tables, RunFacts(profiler=profiler), tuple(findings))
 
 
-def _ordered(collected: Collected) -> pl.DataFrame:
+def _ordered_kernels(collected: Collected) -> pl.DataFrame:
     """The facts about kernels as numbers, in the order of launch: by table, then ID, then as they stand."""
     facts = pl.DataFrame(collected.kernels, schema=dict.fromkeys(collected.kernels, pl.String))
     sizes = [
@@ -91,7 +183,7 @@ def _is_launch(counter: str) -> bool:
     return counter.startswith(ATTRIBUTE) or counter in LAUNCH.values()
 
 
-def _counted(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+def _with_invocations(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     """With `invocations` as a counter where rows are means of several executions."""
     executions = kernels["invocations"]
     return wide if executions.is_null().all() else wide.with_columns(executions.cast(pl.Float64).alias("invocations"))
@@ -130,7 +222,7 @@ def _peaks(kernels: pl.DataFrame) -> pl.DataFrame:
     return frame_of("peaks", pl.DataFrame(rows, schema=columns, orient="row"))
 
 
-def _left_out(collected: Collected, kernels: int) -> list[Finding]:
+def _omissions(collected: Collected, kernels: int) -> list[Finding]:
     return [
         Finding(LedgerKind.NO_TIMESTAMPS, _NO_TIME, kernels, advice="Join it to a timeline with `xsp merge`"),
         Finding(LedgerKind.CUT_OFF_ROWS, "rows end before their last column and were left out", collected.cut_off),

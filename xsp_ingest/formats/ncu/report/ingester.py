@@ -6,7 +6,6 @@ import io
 from typing import TYPE_CHECKING
 
 from xsp_ingest.formats.ncu.csv.ingester import read_text
-from xsp_ingest.formats.ncu.report.tool import raw_page
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -33,4 +32,6 @@ class NcuReport(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
         """The report's kernels and counters; XspError where nothing here can read it."""
+        from xsp_ingest.formats.ncu.report.tool import raw_page
+
         return read_text(io.StringIO(raw_page(path)), path, "Nsight Compute")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["COMMAND_VARIABLE", "raw_page"]
+__all__ = ["raw_page"]
 
 COMMAND_VARIABLE = "XSP_NCU"
 _MODULE = "ncu_report"
@@ -30,7 +30,7 @@ def raw_page(path: Path) -> str:
     """The report's raw page as CSV; XspError where there is no Nsight Compute, or it cannot read the report."""
     command = _command(path)
     if command is not None:
-        return _printed(command, path)
+        return _run_ncu(command, path)
     if importlib.util.find_spec(_MODULE) is not None:
         return _from_module(path)
     raise XspError(
@@ -49,7 +49,7 @@ def _command(path: Path) -> str | None:
     return program
 
 
-def _printed(command: str, path: Path) -> str:
+def _run_ncu(command: str, path: Path) -> str:
     """What `ncu --import` prints; no shell is involved."""
     arguments = [command, "--import", str(path.absolute()), *_IMPORT]
     try:

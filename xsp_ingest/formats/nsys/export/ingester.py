@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys.export.files import ArrowFile, ParquetFile, streams_of
-from xsp_ingest.formats.nsys.export.frames import Frames
-from xsp_ingest.formats.nsys.export.json_lines import Collected, is_json_lines, read_json_lines
-from xsp_ingest.formats.nsys.tables.facts import META_TABLES
+from xsp_ingest.formats.nsys.tables.interface import META_TABLES
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -26,6 +24,10 @@ __all__ = ["NsysExport"]
 
 _STREAM_START = b"\xff\xff\xff\xff"
 _NAMED = b"table_name"
+_ENDINGS = (".parquet", ".arrow")
+_STRINGS = re.compile(rb'^\s*\{"data":\["\[Unknown\]"')
+_EVENT = re.compile(rb'^\s*\{"Type":\d+,"\w+Event\w*":\{', re.MULTILINE)
+_STRING = re.compile(rb'^\s*\{"type":"String","id":"\d+"', re.MULTILINE)
 
 
 class NsysExport(Ingester):
@@ -38,7 +40,7 @@ class NsysExport(Ingester):
         """Whether the file is an Arrow stream that names Nsight's tables, or Nsight's events line by line."""
         if probe.head.startswith(_STREAM_START):
             return Match.exact_if(_NAMED in probe.head and b"StringIds" in probe.head)
-        return Match.exact_if(is_json_lines(probe.text))
+        return Match.exact_if(any(start.match(probe.text) for start in (_STRINGS, _EVENT, _STRING)))
 
     def sniff_folder(self, folder: Path) -> bool:
         """Whether the folder holds Nsight's table of export data as Parquet or Arrow."""
@@ -48,19 +50,24 @@ class NsysExport(Ingester):
         """The export's rows; XspError where a table that is needed cannot be read."""
         from xsp_ingest.formats.nsys.tables.read import read_tables
 
-        export = _opened(path)
+        export = _open_export(path)
         raw = read_tables(export, options)
-        return replace(raw, findings=(*raw.findings, *_left_out(export)))
+        return replace(raw, findings=(*raw.findings, *_omitted_kinds(export)))
 
 
-def _left_out(export: Tables) -> Iterator[Finding]:
+def _omitted_kinds(export: Tables) -> Iterator[Finding]:
+    from xsp_ingest.formats.nsys.export.json_lines import Collected
+
     if isinstance(export, Collected) and export.left_out:
         kinds = ", ".join(sorted(export.left_out))
         detail = f"Events of kinds that are not read from JSON: {kinds}"
         yield Finding(LedgerKind.EVENTS_LEFT_OUT, detail, export.left_out.total())
 
 
-def _opened(path: Path) -> Tables:
+def _open_export(path: Path) -> Tables:
+    from xsp_ingest.formats.nsys.export.frames import Frames, streams_of
+    from xsp_ingest.formats.nsys.export.json_lines import read_json_lines
+
     if path.is_dir():
         return _folder(path)
     with path.open("rb") as file:
@@ -71,9 +78,11 @@ def _opened(path: Path) -> Tables:
 
 
 def _folder(path: Path) -> Tables:
+    from xsp_ingest.formats.nsys.export.frames import ArrowFile, Frames, ParquetFile
+
     stored: dict[str, Stored] = {}
     size = 0
-    for ending, kind in _ENDINGS.items():
+    for ending, kind in zip(_ENDINGS, (ParquetFile, ArrowFile), strict=True):
         for file in sorted(path.glob(f"*{ending}")):
             if file.is_file() and not file.is_symlink():
                 stored.setdefault(file.stem, kind(file))
@@ -89,6 +98,3 @@ def _with_known_tables(stored: Mapping[str, Stored], path: Path) -> Mapping[str,
             advice="Export the .nsys-rep file again; do not leave tables out",
         )
     return stored
-
-
-_ENDINGS: dict[str, type[ParquetFile | ArrowFile]] = {".parquet": ParquetFile, ".arrow": ArrowFile}

@@ -1,8 +1,7 @@
-"""Nsight's events as JSON, one a line, put back into the tables that the other exports have."""
+"""Events of Nsight in JSON lines: which table an event belongs to and under which columns, and the tables of them."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ import msgspec
 import pyarrow as pa
 
 from xsp_ingest.files.content import lines
-from xsp_ingest.formats.nsys.export.events import place_event
 from xsp_ingest.formats.nsys.export.frames import Frames
 from xsp_model import XspError
 
@@ -19,11 +17,108 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Collected", "is_json_lines", "read_json_lines"]
+__all__ = ["Collected", "read_json_lines"]
 
-_STRINGS = re.compile(rb'^\s*\{"data":\["\[Unknown\]"')
-_EVENT = re.compile(rb'^\s*\{"Type":\d+,"\w+Event\w*":\{', re.MULTILINE)
-_STRING = re.compile(rb'^\s*\{"type":"String","id":"\d+"', re.MULTILINE)
+_OF_CLASS: Mapping[int, str] = {
+    **dict.fromkeys((0, 1, 13), "CUPTI_ACTIVITY_KIND_RUNTIME"),
+    3: "PROFILER_OVERHEAD",
+    **dict.fromkeys((27, 31, 32), "OSRT_API"),
+    28: "CUDNN_EVENTS",
+    29: "CUBLAS_EVENTS",
+}
+_CALL = {
+    "startNs": "start",
+    "endNs": "end",
+    "correlationId": "correlationId",
+    "eventClass": "eventClass",
+    "globalTid": "globalTid",
+    "name": "nameId",
+    "returnValue": "returnValue",
+}
+_NVTX = {
+    "Timestamp": "start",
+    "EndTimestamp": "end",
+    "Type": "eventType",
+    "RangeId": "rangeId",
+    "Category": "category",
+    "GlobalTid": "globalTid",
+    "EndGlobalTid": "endGlobalTid",
+    "TextId": "textId",
+    "DomainId": "domainId",
+}
+_WORK = {
+    "startNs": "start",
+    "endNs": "end",
+    "deviceId": "deviceId",
+    "contextId": "contextId",
+    "greenContextId": "greenContextId",
+    "streamId": "streamId",
+    "correlationId": "correlationId",
+    "globalPid": "globalPid",
+}
+_KERNEL = (
+    "demangledName", "shortName", "mangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+    "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "graphId", "graphNodeId",
+)  # fmt: skip
+_ACTIVITIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "kernel": ("CUPTI_ACTIVITY_KIND_KERNEL", {name: name for name in _KERNEL}),
+    "memcpy": (
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        {"sizebytes": "bytes", "copyKind": "copyKind", "srcKind": "srcKind", "dstKind": "dstKind"},
+    ),
+    "memset": ("CUPTI_ACTIVITY_KIND_MEMSET", {"sizebytes": "bytes", "memKind": "memKind"}),
+    "sync": ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {"syncType": "syncType"}),
+    "graph": ("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {"graphId": "graphId", "graphExecId": "graphExecId"}),
+}
+# Protocol buffers leave out numbers that are 0; SQLite has them, and null means "not known" to the reader.
+_ZEROS = ("deviceId", "correlationId", "copyKind", "srcKind", "dstKind", "memKind", "eventClass", "domainId")
+_SEVERITIES = {"Info": 1, "Warning": 2, "Error": 3}
+
+
+def place_event(name: str, body: msgspec.Raw) -> tuple[str, dict[str, int | str | None]] | None:
+    """The table and row of an event; None where no table here takes its kind. ValueError where it is none at all."""
+    cells = msgspec.json.decode(body, type=dict[str, object])
+    if name == "TraceProcessEvent":
+        table = _OF_CLASS.get(_number(cells.get("eventClass")) or 0)
+        return (table, _our_cells(cells, _CALL)) if table else None
+    if name == "NvtxEvent":
+        text = cells.get("Text")
+        return "NVTX_EVENTS", {**_our_cells(cells, _NVTX), "text": text if isinstance(text, str) else None}
+    if name == "CudaEvent":
+        return _activity(cells)
+    if name == "DiagnosticEvent":
+        severity = _SEVERITIES.get(str(cells.get("Level")), 1)
+        return "DIAGNOSTIC_EVENT", {"severity": severity, "text": str(cells.get("Text", ""))}
+    return None
+
+
+def _activity(cells: Mapping[str, object]) -> tuple[str, dict[str, int | str | None]] | None:
+    for part, (table, columns) in _ACTIVITIES.items():
+        details = cells.get(part)
+        if isinstance(details, dict):
+            return table, {**_our_cells(cells, _WORK), **_our_cells(details, columns)}
+    return None
+
+
+def _our_cells(cells: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, int | str | None]:
+    return {
+        ours: _number(cells[theirs]) if theirs in cells else (0 if ours in _ZEROS else None)
+        for theirs, ours in columns.items()
+    }
+
+
+def _number(value: object) -> int | None:
+    """A number, which JSON has as text where it may need 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+# Nsight's events as JSON, one a line, put back into the tables that the other exports have.
+
 _MAX_BITS = 63
 
 
@@ -55,10 +150,10 @@ class Rows:
 def _column(cells: list[int | str | None]) -> pa.Array:
     if any(isinstance(cell, str) for cell in cells):
         return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
-    return pa.array([_signed(cell) for cell in cells], pa.int64())
+    return pa.array([_as_int64(cell) for cell in cells], pa.int64())
 
 
-def _signed(cell: int | str | None) -> int | None:
+def _as_int64(cell: int | str | None) -> int | None:
     """As SQLite has it: unsigned numbers beyond 2^63 are negative, and what 64 bits cannot hold is unknown."""
     if not isinstance(cell, int) or not -(1 << _MAX_BITS) <= cell < 1 << (_MAX_BITS + 1):
         return None
@@ -70,11 +165,6 @@ class Collected(Frames):
     """An export read from events; `left_out` counts those of kinds that no table here takes."""
 
     left_out: Counter[str] = field(default_factory=Counter, init=False)
-
-
-def is_json_lines(head: bytes) -> bool:
-    """Whether a file that begins so is Nsight's JSON: its strings first, or an event a line."""
-    return any(pattern.match(head) for pattern in (_STRINGS, _EVENT, _STRING))
 
 
 def read_json_lines(path: Path) -> Collected:

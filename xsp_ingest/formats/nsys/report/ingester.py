@@ -55,7 +55,7 @@ class NsysReport(Ingester):
                 advice=tool.command_elsewhere(path),
             )
         _check_age(nsys, head, path)
-        return _exported(nsys, path, options)
+        return _read_export(nsys, path, options)
 
 
 def _is_stream(head: bytes) -> bool:
@@ -78,7 +78,7 @@ def _check_age(nsys: str, head: bytes, path: Path) -> None:
         )
 
 
-def _exported(nsys: str, path: Path, options: Options) -> RawTrace:
+def _read_export(nsys: str, path: Path, options: Options) -> RawTrace:
     with tempfile.TemporaryDirectory(prefix="xsp-nsys-") as name:
         database = tool.export(nsys, path, Path(name), options.extra)
         raw = NSYS_SQLITE.read(database, options)

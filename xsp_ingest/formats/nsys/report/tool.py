@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["NSYS", "NSYS_TIMEOUT", "command_elsewhere", "export", "find", "version_of"]
+__all__ = ["command_elsewhere", "export", "find", "version_of"]
 
 NSYS = "nsys"
 """The key of `Options.extra` that says where nsys is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite.database import MAGIC, Database, check_header, table_names
-from xsp_ingest.formats.nsys.tables.facts import META_TABLES
+from xsp_ingest.formats.nsys.tables.interface import META_TABLES
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -46,14 +46,14 @@ class NsysSqlite(Ingester):
 
     def read_excerpt(self, path: Path, columns: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
-        from xsp_ingest.formats.nsys.sqlite.excerpt import read_excerpt
+        from xsp_ingest.formats.nsys.sqlite.parts import read_excerpt
 
         return read_excerpt(Database(path, _nsight_tables(path)), columns)
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The part that the options select; large tables are not read whole for it."""
-        from xsp_ingest.formats.nsys.sqlite.pushdown import pushdown
-        from xsp_ingest.formats.nsys.tables.os_runtime import OS_RUNTIME
+        from xsp_ingest.formats.nsys.sqlite.parts import pushdown
+        from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
         from xsp_ingest.formats.nsys.tables.read import read_tables
         from xsp_ingest.staging.selection import narrowed
 

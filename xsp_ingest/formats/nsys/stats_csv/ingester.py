@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section, known_in, report_of, sections
+from xsp_ingest.formats.nsys.stats_csv.sections import PARQUET, Report, Section, has_headings, report_of, sections
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, XspError
@@ -35,7 +35,7 @@ class NsysStatsCsv(Ingester):
         """Whether the file has the headings of a report, of single events or of sums."""
         if probe.head.startswith(PARQUET):
             return Match.exact_if(_is_recipe(probe.path))
-        return Match.exact_if(b"\0" not in probe.text and known_in(probe.text))
+        return Match.exact_if(b"\0" not in probe.text and has_headings(probe.text))
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
         """Files that nsys wrote of one report are one run: `NAME_cuda_gpu_trace.csv`, `NAME_cuda_api_trace.csv`."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.stats_csv.cells import integers, texts
+from xsp_ingest.files.json_values import nanoseconds
 from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import operator_details, plain_name
@@ -20,6 +20,28 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
 
 __all__ = ["api_calls", "executions", "gpu_work", "numbered_calls", "range_rows"]
+
+_FACTORS = {
+    "": 1, "ns": 1, "nsec": 1, "us": 10**3, "usec": 10**3, "ms": 10**6, "msec": 10**6, "s": 10**9, "sec": 10**9,
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
+}  # fmt: skip
+
+
+def integers(section: Section, heading: str) -> pl.Series:
+    """A column of numbers in ns, bytes or as they are; null where the cell is empty or no number."""
+    cells = section.columns.get(heading)
+    if cells is None:
+        return pl.Series(heading, [None] * section.height, dtype=pl.Int64)
+    factor = _FACTORS.get(section.units.get(heading, ""), 1)
+    return pl.Series(heading, [nanoseconds(cell, factor) for cell in cells], dtype=pl.Int64)
+
+
+def texts(section: Section, heading: str) -> pl.Series:
+    """A column of texts, empty where there is no such column."""
+    return pl.Series(heading, section.columns.get(heading) or [""] * section.height, dtype=pl.String)
+
+
+# Each report of single events as rows of a trace.
 
 _AXES = "xyz"
 _COPY = "[CUDA memcpy "
@@ -45,7 +67,7 @@ def _duration() -> pl.Expr:
     return pl.when(pl.col("duration_ns") >= 0).then("duration_ns").alias("duration_ns")
 
 
-def _placed(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+def _number_rows(frame: pl.DataFrame, what: str) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
     """The rows that have a start, numbered; the others are counted."""
     lost = frame["start_ns"].null_count()
     kept = frame.filter(pl.col("start_ns").is_not_null()).with_row_index("row")
@@ -99,7 +121,7 @@ def gpu_work(section: Section, calls: pl.DataFrame) -> ExportRows:
     several = owners.filter(pl.col("process_id").list.len() > 1)
     unclear = frame.join(several, on="correlation_id", how="semi").height
     frame = frame.join(one, on="correlation_id", how="left", maintain_order="left")
-    frame, findings = _placed(frame.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
+    frame, findings = _number_rows(frame.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
     kind = (
         pl.when(pl.col("name").str.starts_with(_COPY))
         .then(pl.lit(str(Kind.MEMCPY)))
@@ -145,7 +167,7 @@ def _copies(frame: pl.DataFrame, kinds: pl.Series) -> pl.DataFrame:
 
 def numbered_calls(calls: pl.DataFrame, what: str) -> ExportRows:
     """The calls as spans."""
-    frame, findings = _placed(calls, what)
+    frame, findings = _number_rows(calls, what)
     kind = pl.lit(str(Kind.CALL))
     return ExportRows({"spans": _spans(frame, Level.RUNTIME, kind, "thread_id", "correlation_id")}, findings)
 
@@ -173,7 +195,7 @@ def executions(section: Section) -> Iterator[ExportRows]:
     both = both.join(numbers, on=call, how="left", nulls_equal=True, maintain_order="left")
     renamed = {"call": "name", "call_start_ns": "start_ns", "call_ns": "duration_ns"}
     yield numbered_calls(numbers.rename(renamed), section.report)
-    frame, findings = _placed(both.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
+    frame, findings = _number_rows(both.with_columns(pl.col("duration_ns").clip(0).fill_null(0)), section.report)
     spans = _spans(frame, Level.KERNEL, pl.lit(str(Kind.KERNEL)), "device_id", "correlation_id")
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in _AXES]
     yield ExportRows({"spans": spans, "kernels": frame.select("row", *sizes)}, findings)
@@ -200,7 +222,7 @@ def range_rows(section: Section, options: Options, *, start: str, duration: str)
             "style": texts(section, "Style"),
         }
     )
-    frame, findings = _placed(frame, section.report)
+    frame, findings = _number_rows(frame, section.report)
     frame = frame.with_columns(
         plain_name(pl.col("text")).alias("name"),
         pl.lit(None, dtype=pl.String).alias("domain"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["PARQUET", "Report", "Section", "known_in", "report_of", "sections"]
+__all__ = ["PARQUET", "Report", "Section", "has_headings", "report_of", "sections"]
 
 PARQUET = b"PAR1"
 _MARK = "\ufeff"
@@ -82,7 +82,7 @@ def report_of(headings: Sequence[str]) -> Report | None:
     return Report.SUM if any(columns <= names for columns in _SUMS) else None
 
 
-def known_in(head: bytes) -> bool:
+def has_headings(head: bytes) -> bool:
     """Whether one of the lines that a file begins with is the headings of a report."""
     lines_of_it = head.splitlines()[:-1] or [head]
     return any(report_of(_cells(line)) for line in lines_of_it if b"," in line and _MAY_BE_HEADINGS.search(line))
@@ -115,7 +115,7 @@ def _of_csv(path: Path) -> Iterator[Section]:
                 yield current
             current = None
         elif current is None:
-            current = _begun(_cells(line))
+            current = _begin_section(_cells(line))
         else:
             _add(current, _cells(line), path)
     if current is not None:
@@ -136,7 +136,7 @@ def _records(path: Path) -> Iterator[bytes]:
         raise XspError("the file ends within a line", path=path, advice="Run nsys stats again")
 
 
-def _begun(headings: Sequence[str]) -> Section | None:
+def _begin_section(headings: Sequence[str]) -> Section | None:
     report = report_of(headings)
     if report is None:
         return None

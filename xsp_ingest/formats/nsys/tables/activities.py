@@ -1,4 +1,4 @@
-"""Work of the device: kernels, copies, fills and whole graph replays."""
+"""What the device did (kernels, copies, fills, whole graph replays), and the devices themselves."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.tables.identifiers import process_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, placed
+from xsp_ingest.formats.nsys.tables.interface import process_of
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model.peaks import FP32_LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
 
-__all__ = ["NAMES", "activities", "graph_traces", "memcpy", "memset", "repeated"]
+__all__ = ["NAMES", "activities", "devices", "graph_traces", "memcpy", "memset", "repeated_rows"]
 
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
 _TOLD_BY = ("start", "end", "deviceId", "streamId", "correlationId")
 NAMES = ("demangledName", "shortName", "mangledName")
 """A kernel's name is the first of these that is there."""
-
 _LAUNCH = {
     "gridX": "grid_x",
     "gridY": "grid_y",
@@ -36,7 +36,6 @@ _LAUNCH = {
 }
 MIGRATIONS = (11, 12, 13)
 """Kinds of copies by which unified memory moves."""
-
 _GRAPH = ("graphId", "graphNodeId")
 
 
@@ -105,11 +104,11 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     """The activities of one table, each once, `row` numbering them, with `duration_ns` that is never negative."""
     table = f"CUPTI_ACTIVITY_KIND_{which}"
     rows = database.integers(table, (*_COMMON, *columns))
-    again = repeated(database, table, rows)
+    again = repeated_rows(database, table, rows)
     rows = rows.filter(~pl.col("rowid").is_in(again)) if again else rows
     negative = int((rows["end"] < rows["start"]).sum())
     unplaced = int((rows["start"].is_null() | rows["end"].is_null()).sum())
-    rows = placed(rows).with_columns(
+    rows = rows_with_start(rows).with_columns(
         pl.max_horizontal(pl.col("end") - pl.col("start"), pl.lit(0)).fill_null(0).alias("duration_ns")
     )
     findings = (
@@ -132,7 +131,7 @@ def _read(database: Tables, which: str, columns: Sequence[str]) -> tuple[pl.Data
     return rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64)), tuple(f for f in findings if f.count)
 
 
-def repeated(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
+def repeated_rows(database: Tables, table: str, rows: pl.DataFrame) -> list[int]:
     """Row ids of activities (with `start` and `end`) that equal an earlier one in every column of the file."""
     if _rises(rows["start"]):
         return []
@@ -185,3 +184,71 @@ def _spans(rows: pl.DataFrame, kind: Kind) -> pl.DataFrame:
         pl.col("streamId").alias("stream_id"),
         correlation.alias("correlation_id"),
     )
+
+
+# The GPUs of the file and the peak rates that follow from what it says about them.
+
+_FLOP_PER_LANE = 2  # a fused multiply-add a cycle
+_GPU = ("id", "totalMemory", "memoryBandwidth", "clockRate", "smCount", "cuDevice", "computeMajor", "computeMinor")
+
+
+def devices(database: Tables) -> ExportRows:
+    """One row a device as the program numbers it; a process that sees a subset of the GPUs has rows of its own."""
+    gpus = database.integers("TARGET_INFO_GPU", _GPU)
+    if gpus.is_empty():
+        return ExportRows({})
+    gpus = gpus.with_columns(database.texts("TARGET_INFO_GPU", "name"))
+    return ExportRows({"devices": _with_device_ids(database, gpus).select(*_columns())})
+
+
+def _with_device_ids(database: Tables, gpus: pl.DataFrame) -> pl.DataFrame:
+    """Adds `device_id` (the CUDA ordinal) and `process_id`."""
+    seen = database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
+    seen = seen.drop_nulls(["gpuId", "cudaId"]).unique(["cudaId", "pid"], keep="first", maintain_order=True)
+    if not seen.is_empty():
+        return seen.join(gpus, left_on="gpuId", right_on="id", maintain_order="left").with_columns(
+            pl.col("cudaId").alias("device_id"), pl.col("pid").alias("process_id")
+        )
+    # Older files do not map; there the driver's own ordinal is the program's, unless it chose among the GPUs.
+    ordinal = pl.col("cuDevice") if gpus["cuDevice"].is_unique().all() else pl.col("id")
+    numbered = gpus.with_columns(
+        pl.coalesce(ordinal, "id").alias("device_id"), pl.lit(None, dtype=pl.Int64).alias("process_id")
+    )
+    return numbered.drop_nulls("device_id")
+
+
+def _columns() -> list[pl.Expr]:
+    capability = pl.when(pl.col("computeMajor") > 0).then(pl.format("{}.{}", "computeMajor", "computeMinor"))
+    lanes = pl.coalesce(
+        _lanes(pl.format("{}.{}", "computeMajor", "computeMinor")), _lanes(pl.col("computeMajor").cast(pl.String))
+    )
+    clock = pl.when(pl.col("clockRate") > 0).then(pl.col("clockRate"))
+    bandwidth = pl.when(pl.col("memoryBandwidth") > 0).then(pl.col("memoryBandwidth")).cast(pl.Float64)
+    flop_per_s = (pl.col("smCount") * lanes * _FLOP_PER_LANE).cast(pl.Float64) * clock
+    megahertz = (clock / 1e6).round().cast(pl.Int64)
+    text = pl.format(
+        "derived at {} MHz: {} multiprocessors x {} FP32 lanes x 2; bandwidth from the driver",
+        megahertz,
+        "smCount",
+        lanes,
+    )
+    return [
+        pl.col("device_id"),
+        pl.col("process_id"),
+        pl.col("name"),
+        pl.col("smCount").alias("multiprocessor_count"),
+        capability.alias("compute_capability"),
+        clock.alias("clock_hz"),
+        pl.col("totalMemory").alias("memory_bytes"),
+        bandwidth.alias("dram_byte_per_s"),
+        flop_per_s.alias("fp32_flop_per_s"),
+        pl.when(flop_per_s.is_not_null())
+        .then(text)
+        .when(bandwidth.is_not_null())
+        .then(pl.lit("bandwidth from the driver"))
+        .alias("peak_source"),
+    ]
+
+
+def _lanes(capability: pl.Expr) -> pl.Expr:
+    return capability.replace_strict(FP32_LANES, default=None, return_dtype=pl.Int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.host import closed_duration
-from xsp_ingest.formats.nsys.tables.identifiers import process_of
+from xsp_ingest.formats.nsys.tables.interface import process_of
 from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model import Finding, LedgerKind
 

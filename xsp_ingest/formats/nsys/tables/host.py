@@ -1,4 +1,4 @@
-"""What the host did: calls into CUDA and its libraries, waits, and the capture of graphs."""
+"""What the host did: calls into CUDA, its libraries, MPI and the system, waits, directives, the capture of graphs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, placed
+from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.formats.nsys.tables.interface import process_of, thread_of
+from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
 from xsp_ingest.staging.cuda_enums import SYNC_KINDS
+from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
+    from xsp_ingest.ingester import Options
 
-__all__ = ["closed_duration", "host_calls", "host_findings"]
+__all__ = [
+    "OS_RUNTIME",
+    "closed_duration",
+    "directive_tables",
+    "directives",
+    "host_calls",
+    "host_findings",
+    "messages",
+    "os_runtime",
+    "own_rank",
+]
 
 _CALLS = ("start", "end", "globalTid", "nameId", "correlationId")
 _LIBRARIES = ("CUDNN_EVENTS", "CUBLAS_EVENTS")
@@ -56,30 +69,36 @@ def host_findings(rows: pl.DataFrame, table: str) -> tuple[Finding, ...]:
 def _calls(database: Tables, table: str, level: Level) -> ExportRows:
     rows = database.integers(table, _CALLS)
     findings = host_findings(rows, table)
-    rows = _numbered(rows)
-    spans = rows.select(
+    rows = rows_with_start(rows)
+    # Names as recorded, version suffix included: nsys tells calls apart by it.
+    names = database.strings.of(rows["nameId"]).fill_null("[unnamed call]")
+    correlation = pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId")).alias("correlation_id")
+    return ExportRows({"spans": _call_spans(rows, level, names, correlation)}, findings)
+
+
+def _call_spans(rows: pl.DataFrame, level: Level, names: pl.Series, *further: pl.Expr) -> pl.DataFrame:
+    """Calls at the level, of rows that all have a start."""
+    return _number_rows(rows).select(
         "row",
         pl.lit(str(level)).alias("level"),
         pl.lit(str(Kind.CALL)).alias("kind"),
-        # As recorded, version suffix included: nsys tells calls apart by it.
-        database.strings.of(rows["nameId"]).fill_null("[unnamed call]").alias("name"),
+        names.alias("name"),
         pl.col("start").alias("start_ns"),
         closed_duration(),
         process_of(pl.col("globalTid")).alias("process_id"),
         thread_of(pl.col("globalTid")).alias("thread_id"),
-        pl.when(pl.col("correlationId") != 0).then(pl.col("correlationId")).alias("correlation_id"),
+        *further,
     )
-    return ExportRows({"spans": spans}, findings)
 
 
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    return placed(rows).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+def _number_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows_with_start(rows).with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
 
 
 def _waits(database: Tables) -> ExportRows:
     rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", _WAITS)
     findings = host_findings(rows, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
-    spans = _numbered(rows).select(
+    spans = _number_rows(rows).select(
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),
         pl.lit(str(Kind.SYNC)).alias("kind"),
@@ -116,3 +135,119 @@ def _graph_nodes(database: Tables) -> ExportRows:
             )
             return ExportRows({"graph_nodes": usable}, (lost,) if lost.count else ())
     return ExportRows({})
+
+
+# Calls of MPI (point to point, collectives, waits and the rest) and of UCX below it.
+
+MESSAGES = (
+    "MPI_P2P_EVENTS",
+    "MPI_COLLECTIVES_EVENTS",
+    "MPI_START_WAIT_EVENTS",
+    "MPI_OTHER_EVENTS",
+    "UCP_SUBMIT_EVENTS",
+    "UCP_PROGRESS_EVENTS",
+    "UCP_EVENTS",
+)
+"""The last three: UCX's transfers as they are submitted, their progress, and its other calls."""
+_MESSAGE_COLUMNS = ("start", "end", "globalTid", "textId")
+_COLLECTIVES = "MPI_COLLECTIVES_EVENTS"
+_DETAILS = ("size", "recvSize", "tag", "remoteRank", "rootRank")
+
+
+def messages(export: Tables) -> Iterator[ExportRows]:
+    """One part for each table of these calls: calls at the level of libraries, as a send is a library's doing."""
+    for table in MESSAGES:
+        rows = export.integers(table, (*_MESSAGE_COLUMNS, *_DETAILS))
+        findings = host_findings(rows, table)
+        rows = rows_with_start(rows).drop("rowid")
+        names = export.strings.of(rows["textId"]).fill_null(f"[unnamed {table[:3]} call]")
+        spans = _call_spans(rows, Level.LIBRARY, names)
+        yield ExportRows({"spans": spans, "messages": _details(export, rows, table)}, findings)
+
+
+def _details(export: Tables, rows: pl.DataFrame, table: str) -> pl.DataFrame:
+    """What MPI's calls say of their message; of UCX's nothing is read."""
+    if not table.startswith("MPI_") or rows.is_empty():
+        return frame_of("messages")
+    ranks = export.integers("MPI_RANKS", ("globalTid", "rank")).unique("globalTid", keep="first", maintain_order=True)
+    together = table == _COLLECTIVES
+    sizes = {"sent_bytes": "size", "received_bytes": "recvSize"} if together else {"bytes": "size"}
+    named = rows.with_row_index("row").join(ranks.drop("rowid"), on="globalTid", how="left", maintain_order="left")
+    return frame_of(
+        "messages",
+        named.select(
+            "row",
+            "rank",
+            "tag",
+            pl.col("remoteRank").alias("peer_rank"),
+            pl.col("rootRank").alias("root_rank"),
+            *(pl.col(theirs).alias(ours) for ours, theirs in sizes.items()),
+        ),
+    )
+
+
+def own_rank(export: Tables) -> int | None:
+    """The MPI rank of the report's only process that has one; null where none or several have."""
+    ranks = export.integers("MPI_RANKS", ("rank",))["rank"].drop_nulls().unique()
+    return int(ranks[0]) if len(ranks) == 1 else None
+
+
+# What the runtimes of OpenMP and OpenACC did for the directives of a program.
+
+_PREFIXES = {"OPENMP_EVENT_KIND_": "OpenMP", "CUPTI_ACTIVITY_KIND_OPENACC_": "OpenACC"}
+_DIRECTIVE_COLUMNS = ("start", "end", "globalTid", "nameId", "srcFile", "lineNo")
+
+
+def directive_tables(tables: Collection[str]) -> Sequence[str]:
+    """Those of a file that hold such events: one for each kind of event, newer versions have more."""
+    return sorted(table for table in tables if table.startswith(tuple(_PREFIXES)))
+
+
+def directives(export: Tables) -> Iterator[ExportRows]:
+    """One part for each of them: calls at the level of libraries, named as `OpenMP:Parallel`, `OpenACC:Wait@a.c:7`."""
+    for table in directive_tables(export.tables):
+        rows = export.integers(table, _DIRECTIVE_COLUMNS)
+        findings = host_findings(rows, table)
+        rows = rows_with_start(rows)
+        if not rows.is_empty():
+            yield ExportRows({"spans": _call_spans(rows, Level.LIBRARY, _names(export, table, rows))}, findings)
+
+
+def _names(export: Tables, table: str, rows: pl.DataFrame) -> pl.Series:
+    language = next(name for prefix, name in _PREFIXES.items() if table.startswith(prefix))
+    names = export.strings.of(rows["nameId"]).cast(pl.String).fill_null(f"[unnamed {language} event]")
+    files = export.strings.of(rows["srcFile"]).cast(pl.String)
+    texts = rows.select("lineNo").with_columns(names.alias("name"), files.alias("file"))
+    line = pl.format("@{}:{}", "file", "lineNo").fill_null("")
+    return texts.select(name=pl.concat_str(pl.lit(f"{language}:"), "name", line))["name"]
+
+
+# Calls of the operating system's runtime (pthread, read, poll): read only where the user asks for them.
+
+OS_RUNTIME = "os_runtime"
+"""The key of `Options.extra` that asks for these calls."""
+_TABLE = "OSRT_API"
+_OF_CALLS = Among("eventClass", (27,))  # the others mark where tracing of a process began and ended
+_OS_COLUMNS = ("start", "end", "globalTid", "nameId")
+
+
+def os_runtime(export: Tables, options: Options) -> ExportRows:
+    """The calls at the level of libraries, below no launch and above none; or their number, where not requested.
+
+    They are most of the rows of many reports, and at the level `runtime` they would count as calls of CUDA.
+    """
+    calls = _OF_CALLS if "eventClass" in export.columns(_TABLE) else None
+    if OS_RUNTIME not in options.extra:
+        return ExportRows({}, _omitted_calls(export.count(_TABLE, calls)))
+    rows = export.integers(_TABLE, _OS_COLUMNS, where=calls)
+    findings = host_findings(rows, _TABLE)
+    rows = rows_with_start(rows)
+    names = export.strings.of(rows["nameId"]).fill_null("[unnamed OS call]")
+    return ExportRows({"spans": _call_spans(rows, Level.LIBRARY, names)}, findings)
+
+
+def _omitted_calls(count: int) -> tuple[Finding, ...]:
+    if not count:
+        return ()
+    detail = "Calls of the operating system's runtime are not spans unless asked for"
+    return (Finding(LedgerKind.OS_RUNTIME_LEFT_OUT, detail, count),)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.nsys.tables.activities import activities
+from xsp_ingest.formats.nsys.tables.activities import activities, devices
+from xsp_ingest.formats.nsys.tables.capture import capture, complaints, run_facts, session_ns
 from xsp_ingest.formats.nsys.tables.counters import counters
-from xsp_ingest.formats.nsys.tables.devices import devices
-from xsp_ingest.formats.nsys.tables.directives import directives
-from xsp_ingest.formats.nsys.tables.facts import complaints, run_facts, session_ns
-from xsp_ingest.formats.nsys.tables.host import host_calls
-from xsp_ingest.formats.nsys.tables.messages import messages
+from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, os_runtime
+from xsp_ingest.formats.nsys.tables.interface import Noted, tables_not_read
 from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
-from xsp_ingest.formats.nsys.tables.os_runtime import os_runtime
-from xsp_ingest.formats.nsys.tables.overhead import capture
 from xsp_ingest.formats.nsys.tables.rows import Joined
 from xsp_ingest.formats.nsys.tables.sensors import sensors
-from xsp_ingest.formats.nsys.tables.unread import Noted, tables_not_read
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import Finding, LedgerKind
 
@@ -39,7 +34,7 @@ def read_tables(export: Tables, options: Options) -> RawTrace:
         del part  # while the next one is read
     for part in capture(export, joined.first_ns, joined.used):
         joined.add(part)
-    findings = (*joined.findings(), *complaints(export), *_left_out(export))
+    findings = (*joined.findings(), *complaints(export), *_unreadable_parts(export))
     facts = run_facts(export)
     return RawTrace(joined.tables(), facts, (*findings, *tables_not_read(export)))
 
@@ -56,7 +51,7 @@ def _parts(export: Tables, options: Options) -> Iterator[ExportRows]:
     yield sensors(export)
 
 
-def _left_out(export: Tables) -> Iterator[Finding]:
+def _unreadable_parts(export: Tables) -> Iterator[Finding]:
     if export.unreadable_texts:
         yield Finding(
             LedgerKind.NOT_UTF8, "Texts that are not UTF-8; their foreign bytes show as U+FFFD", export.unreadable_texts

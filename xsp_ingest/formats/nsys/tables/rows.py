@@ -16,7 +16,7 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ExportRows", "Joined", "join", "label", "placed"]
+__all__ = ["ExportRows", "Joined", "join", "label", "rows_with_start"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def label(values: pl.Expr, labels: Mapping[int, str], *, otherwise: str | None =
     )
 
 
-def placed(rows: pl.DataFrame) -> pl.DataFrame:
+def rows_with_start(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that have a start."""
     return rows.filter(pl.col("start").is_not_null()) if rows["start"].null_count() else rows
 
@@ -59,10 +59,10 @@ class Joined:
         """Adds the part; it is needed no longer then."""
         self._findings += part.findings
         for name, frame in part.tables.items():
-            self._put(name, self._looked_at(frame) if name == "spans" else frame)
+            self._put(name, self._take_note(frame) if name == "spans" else frame)
         self._rows += part.tables["spans"].height if "spans" in part.tables else 0
 
-    def _looked_at(self, spans: pl.DataFrame) -> pl.DataFrame:
+    def _take_note(self, spans: pl.DataFrame) -> pl.DataFrame:
         spans, absurd = without_absurd(spans, self._session_ns)
         self._absurd += absurd
         starts = [ns for ns in (self.first_ns, spans["start_ns"].min()) if isinstance(ns, int)]

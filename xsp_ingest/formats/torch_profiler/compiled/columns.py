@@ -256,11 +256,11 @@ class Tables:
         for number in numbers:
             if number not in seen:
                 at, length = spans[number].tolist()
-                seen[number] = _decoded(store[at : at + length].tobytes(), name, path)
+                seen[number] = _decode_text(store[at : at + length].tobytes(), name, path)
         return [seen[number] for number in numbers]
 
 
-def _decoded(raw: bytes, column: str, path: Path) -> str:
+def _decode_text(raw: bytes, column: str, path: Path) -> str:
     """The text as the plain scanner gives it."""
     if column in JSON_ARGS:
         return json.dumps(_parse(raw, path))

@@ -16,8 +16,8 @@ import msgspec
 from xsp_ingest.files.content_window import ContentWindow, Refusals
 from xsp_ingest.files.source import open_source
 from xsp_ingest.formats.torch_profiler import refusal
-from xsp_ingest.formats.torch_profiler.cannot_scan import CannotScan
 from xsp_ingest.formats.torch_profiler.events import Document
+from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.formats.torch_profiler.streamed.columns import INT64_MIN_DIGITS, Columns, Event
 from xsp_model import XspError
@@ -43,7 +43,7 @@ def documents(path: Path, max_rows: int, *, frames: bool = True) -> Iterator[Doc
 
     CannotScan where `scan_plain` should read the file.
     """
-    with open_source(path, refusal.truncated) as source:
+    with open_source(path, refusal.cut_off) as source:
         window = ContentWindow(
             source, limits().streamed_piece_bytes, _MAX_ENTRY_BYTES, Refusals(CannotScan, CannotScan)
         )
@@ -57,7 +57,7 @@ def _documents(window: ContentWindow, path: Path, max_rows: int, *, frames: bool
     before = _start(window)
     columns = Columns(frames=frames)
     while True:
-        with _uncollected():
+        with _without_collection():
             events, is_last = _events(window)
             columns.add(events)
             del events
@@ -70,7 +70,7 @@ def _documents(window: ContentWindow, path: Path, max_rows: int, *, frames: bool
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _without_collection() -> Iterator[None]:
     """Without looking for circles of objects, of which decoding makes none: that took a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -128,7 +128,7 @@ def _events(window: ContentWindow) -> tuple[Sequence[Event], bool]:
     while True:
         rest = window.rest
         for stop, start in _cuts(rest):
-            events, end = _decoded(rest[:stop])
+            events, end = _decode_events(rest[:stop])
             if end is not None:
                 return _last_events(window, end), True
             if events is not None and stop < start:
@@ -141,7 +141,7 @@ def _last_events(window: ContentWindow, end: int) -> Sequence[Event]:
     """Events before the list's own bracket, which is the last before the end; leaves the window behind it."""
     rest = window.rest
     bracket = bytes(rest[:end]).rfind(b"]")
-    events, _ = _decoded(rest[:bracket])
+    events, _ = _decode_events(rest[:bracket])
     if events is None:
         raise CannotScan
     window.offset += bracket + 1
@@ -157,7 +157,7 @@ def _cuts(text: memoryview) -> Iterator[tuple[int, int]]:
     yield len(text), len(text)
 
 
-def _decoded(entries: memoryview) -> tuple[Sequence[Event] | None, int | None]:
+def _decode_events(entries: memoryview) -> tuple[Sequence[Event] | None, int | None]:
     """The events, or None; then just behind which byte the list ended, where it did before the entries."""
     text = b"".join((b"[", entries, b"]"))
     if INT64_MIN_DIGITS in text:

@@ -10,8 +10,7 @@ import polars as pl
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds, text
 from xsp_ingest.files.trace_event import TraceEvent
-from xsp_ingest.formats.xplane.plane import Plane
-from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, READ, TEXTS
+from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, READ, TEXTS, Plane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
