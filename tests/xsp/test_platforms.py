@@ -19,7 +19,7 @@ from runners import guard
 from xsp import memory as of_the_command
 from xsp.batch import fork_server, pool, work
 from xsp_ingest.files.sqlite.bulk import INTEGER, paged
-from xsp_ingest.machine.sqlite import CannotRead, columns, reader
+from xsp_ingest.machine.sqlite import CannotRead, reader
 from xsp_model import memory
 from xsp_model.limits import limited
 
@@ -60,8 +60,8 @@ def test_processes_are_spawned_and_none_is_kept_to_fork(monkeypatch: pytest.Monk
 def test_the_c_library_is_asked_for_nothing_of_linux() -> None:
     of_the_command.be_frugal()
     guard._control(1, 9)
-    columns._touch(np.zeros(columns._MAPPED_BYTES, dtype=np.int8))
-    assert columns._zeros(columns._MAPPED_BYTES, np.int8).any() == np.False_
+    reader._touch(np.zeros(reader._MAPPED_BYTES, dtype=np.int8))
+    assert reader._zeros(reader._MAPPED_BYTES, np.int8).any() == np.False_
 
 
 @limited(page_reader_min_bytes=0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_ingest.machine.functions import CLIMB
+from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch, tree
 from xsp_model.arrays import no_refs
@@ -15,7 +15,9 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["innermost", "outermost"]
+__all__ = ["CLIMB", "innermost", "outermost"]
+
+CLIMB = CompiledFunction("climb", "_climb", ("int32", "uint8", *(NUMBER,) * 3, "int32", "int32"), (__name__,))
 
 _CYCLE = "the span tree has a cycle"
 

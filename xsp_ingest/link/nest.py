@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.machine.functions import NESTING
+from xsp_ingest.machine.functions import CompiledFunction
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
 from xsp_model.arrays import no_refs
@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
+__all__ = ["NESTING", "SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
 
 SLACK_NS = 1_000
 """Profilers round: an end may overhang its parent's by this much and still count as nested."""
+
+NESTING = CompiledFunction(
+    "nesting",
+    "_sweep",
+    ("int32", "int64", "int64", "int8", "int64", "int32", "int64", *("int32",) * 2, *("uint8",) * 2, *("int32",) * 2),
+    (__name__,),
+)
 
 _RELEASED = 1 << 20
 

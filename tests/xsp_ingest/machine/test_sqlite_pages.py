@@ -27,7 +27,7 @@ from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
-from xsp_ingest.machine.sqlite.columns import Room, RowRange
+from xsp_ingest.machine.sqlite.reader import Room, RowRange
 from xsp_model import XspError
 from xsp_model.limits import limited, limits
 

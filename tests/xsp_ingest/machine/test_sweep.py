@@ -52,7 +52,7 @@ def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_compiled_engine_agrees(*, frozen: bool) -> None:
     start: Ints = _START.copy()
     start.flags.writeable = not frozen
-    plain = _SWEEP.plain([_START, _END, 1], (np.zeros(6, np.int64), np.zeros(6, np.int64)))
+    plain = _SWEEP.run_plain([_START, _END, 1], (np.zeros(6, np.int64), np.zeros(6, np.int64)))
     compiled = _SWEEP(start, _END, 1, outputs=2, fill=0)
     assert [c.tolist() for c in compiled] == [c.tolist() for c in plain]
     assert compiled[0].dtype == np.int64
@@ -76,7 +76,7 @@ def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, t
 def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
-    (copied,) = _copying().compiled([_START], (np.zeros_like(_START),))
+    (copied,) = _copying().run_compiled([_START], (np.zeros_like(_START),))
     assert copied.tolist() == _START.tolist()
 
 
