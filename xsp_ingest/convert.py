@@ -14,7 +14,7 @@ from xsp_ingest.files.safe_files import check, inside, leaves
 from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units
 from xsp_ingest.link.captured_graphs import holds_capture
 from xsp_ingest.link.link import Source, link
-from xsp_ingest.registry import all_ingesters
+from xsp_ingest.registry import candidates
 from xsp_ingest.relayer import relayer
 from xsp_ingest.staged_runs import StagedRuns
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
@@ -72,13 +72,10 @@ def convert_run(
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
     """The trace of one described run from its files, each with its format's name (None: detected); or from a folder."""
-    ingesters = all_ingesters()
     claimed: list[tuple[Path, Ingester]] = []
     for path, format_name in files:
         check(path)
-        claimed += (
-            _inside(path, ingesters, format_name) if path.is_dir() else [(path, choose(path, ingesters, format_name))]
-        )
+        claimed += _inside(path, format_name) if path.is_dir() else [(path, _ingester_of(path, format_name))]
     return _linked(claimed, options, overrides, [], progress)
 
 
@@ -211,15 +208,14 @@ def _left_out(error: XspError) -> Finding:
 
 
 def _find(paths: Sequence[Path], format_name: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
-    ingesters = all_ingesters()
     claimed: list[tuple[Path, Ingester]] = []
     unknown = unsafe = 0
     for path in paths:
         check(path)
         if not path.is_dir():
-            claimed.append((path, choose(path, ingesters, format_name)))
+            claimed.append((path, _ingester_of(path, format_name)))
             continue
-        members = _inside(path, ingesters, format_name)
+        members = _inside(path, format_name)
         claimed += members
         read = {file for file, _ in members}
         files, others = inside(path)
@@ -233,8 +229,13 @@ def _find(paths: Sequence[Path], format_name: str | None) -> tuple[list[tuple[Pa
     ]
 
 
-def _inside(directory: Path, ingesters: Sequence[Ingester], format_name: str | None) -> list[tuple[Path, Ingester]]:
+def _ingester_of(path: Path, format_name: str | None) -> Ingester:
+    return choose(path, candidates(Probe(path), format_name), format_name)
+
+
+def _inside(directory: Path, format_name: str | None) -> list[tuple[Path, Ingester]]:
     """The directory itself where it is one input; else the known files and such directories in it, by name."""
+    ingesters = candidates(Probe(directory), format_name)
     if files := laid_out(directory, ingesters, format_name):
         return [(file, ingester) for file, ingester in files if not leaves(file, directory)]
     if owner := owner_of(directory, ingesters, format_name):
@@ -243,8 +244,11 @@ def _inside(directory: Path, ingesters: Sequence[Ingester], format_name: str | N
     for path in inside(directory)[0]:
         if path.is_dir():
             claimed += [(path, folder_owner)] if (folder_owner := owner_of(path, ingesters, format_name)) else []
-        elif path.is_file() and path.stat().st_size and (claimants := _claimants(path, ingesters)):
-            claimed.append((path, choose(path, ingesters, format_name, claimants=claimants)))
+        elif path.is_file() and path.stat().st_size and (claimants := _claimants(path)):
+            if format_name is None:
+                claimed.append((path, choose(path, claimants, claimants=claimants)))
+            else:
+                claimed.append((path, _ingester_of(path, format_name)))
     if not claimed:
         raise XspError(
             f"no file of a known profiler format is in the directory{_for_example(directory)}",
@@ -265,10 +269,11 @@ def _for_example(directory: Path) -> str:
     return ""
 
 
-def _claimants(path: Path, ingesters: Sequence[Ingester]) -> Sequence[Ingester]:
+def _claimants(path: Path) -> Sequence[Ingester]:
     """Who claims the file; nobody claims one that cannot be looked at."""
     try:
-        return claimants_of(Probe(path), ingesters)
+        probe = Probe(path)
+        return claimants_of(probe, candidates(probe))
     except XspError:
         return ()
 

@@ -82,9 +82,9 @@ class _Point:
 def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
     points: list[_Point] = []
     monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
-    registry._added.cache_clear()
+    registry._ingesters_of_others.cache_clear()
     yield points
-    registry._added.cache_clear()
+    registry._ingesters_of_others.cache_clear()
 
 
 def test_a_format_of_another_distribution_is_read(toy_file: Path, entry_points: list[_Point]) -> None:
@@ -109,4 +109,6 @@ def test_trace_events_are_kinetos_by_their_categories_and_a_tools_by_its_marks(t
     }
     for content, name in contents.items():
         (tmp_path / "file.json").write_text(content)
-        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), registry.INGESTERS)] == [name], content
+        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), registry.all_ingesters())] == [name], (
+            content
+        )
