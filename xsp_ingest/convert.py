@@ -7,11 +7,11 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.digests import Digests, files_of, sha256, unchanged
+from xsp_ingest.files.digests import Digests, check_unchanged, files_of, sha256
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
-from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units
+from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.captured_graphs import holds_capture
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.registry import candidates
@@ -19,7 +19,7 @@ from xsp_ingest.relayer import relayer
 from xsp_ingest.staged_runs import StagedRuns
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
-from xsp_ingest.staging.selection import EVERYTHING, narrowed
+from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
 from xsp_model.plain_text import readable
 
@@ -48,7 +48,7 @@ def convert(
     that was named cannot be used. Of a directory's files one that cannot be used is left out, and the ledger says so.
     """
     claimed, skipped = _find(paths, format_name)
-    return _linked(claimed, options, NOTHING, skipped, progress, named=paths)
+    return _read_and_link(claimed, options, NOTHING, skipped, progress, named=paths)
 
 
 def convert_levels(
@@ -61,7 +61,7 @@ def convert_levels(
     """The trace that `convert` gives; or, of a file with the same work at several levels, its runs."""
     claimed, skipped = _find(paths, format_name)
     runs = _read(claimed, options, NOTHING, skipped, progress, named=paths)
-    return runs.split(options) if runs.are_levels else runs.linked(options, NOTHING)
+    return runs.split(options) if runs.are_levels else runs.to_trace(options, NOTHING)
 
 
 def convert_run(
@@ -76,17 +76,17 @@ def convert_run(
     for path, format_name in files:
         check(path)
         claimed += _inside(path, format_name) if path.is_dir() else [(path, _ingester_of(path, format_name))]
-    return _linked(claimed, options, overrides, [], progress)
+    return _read_and_link(claimed, options, overrides, [], progress)
 
 
 def without_files(overrides: RunOverrides, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
-    source = Source("run_description", overrides.named(path.name), sha256(path), path.stat().st_size)
+    source = Source("run_description", overrides.shown_name(path.name), sha256(path), path.stat().st_size)
     return link([raw], [source], "auto", overrides=overrides)
 
 
-def _linked(
+def _read_and_link(
     claimed: Sequence[tuple[Path, Ingester]],
     options: Options,
     overrides: RunOverrides,
@@ -95,7 +95,7 @@ def _linked(
     *,
     named: Sequence[Path] | None = None,
 ) -> Trace:
-    return _read(claimed, options, overrides, noted, progress, named=named).linked(options, overrides)
+    return _read(claimed, options, overrides, noted, progress, named=named).to_trace(options, overrides)
 
 
 def _read(
@@ -121,10 +121,10 @@ def _read(
         path = paths[0]
         say(f"reading {path.name}")
         try:
-            with Digests() as digests, unchanged(paths), localcontext(_EXACT):
+            with Digests() as digests, check_unchanged(paths), localcontext(_EXACT):
                 digest = digests.of(path)
                 new_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
-                source = Source(ingester.name, overrides.named(path.name), digest.result(), _size(path))
+                source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
@@ -140,11 +140,15 @@ def _read(
         with localcontext(_EXACT):
             raws = list(ingester.supplement(path, raws))
     if part and supplements:
-        raws = [narrowed(raw, options.selection) for raw in raws]
+        raws = [narrow(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
-    noted = [*noted, *(_left_out(error) for error in unusable), *([] if part else _another_level(raws, overrides))]
+    noted = [
+        *noted,
+        *(_unreadable_file(error) for error in unusable),
+        *([] if part else _another_level(raws, overrides)),
+    ]
     return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
 
 
@@ -158,7 +162,7 @@ def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Fi
         return []
     content = "kernels are there" if holds else "no kernel is there"
     kind = LedgerKind.DEEPEST_LEVEL_DIFFERS
-    file = overrides.named("run.json")
+    file = overrides.shown_name("run.json")
     return [Finding(kind, f"{kind.sentence}: {file} says {overrides.deepest_level}, and {content}", 1)]
 
 
@@ -179,7 +183,7 @@ def _captures(
                 begun |= any(map(holds_capture, own))
                 continue
             say(f"reading {paths[0].name}")
-            with Digests() as digests, unchanged(paths), localcontext(_EXACT):
+            with Digests() as digests, check_unchanged(paths), localcontext(_EXACT):
                 digest = digests.of(paths[0])
                 runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
                 name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name
@@ -200,7 +204,7 @@ def _captures(
     return raws, sources
 
 
-def _left_out(error: XspError) -> Finding:
+def _unreadable_file(error: XspError) -> Finding:
     """Of many ranks one whose file is damaged does not keep the others from being read, but nobody may overlook it."""
     name = readable(Path(error.path).name) if error.path is not None else "a file"
     detail = f"{name} of the directory could not be read and is not in any number here: {error.what}"
@@ -236,7 +240,7 @@ def _ingester_of(path: Path, format_name: str | None) -> Ingester:
 def _inside(directory: Path, format_name: str | None) -> list[tuple[Path, Ingester]]:
     """The directory itself where it is one input; else the known files and such directories in it, by name."""
     ingesters = candidates(Probe(directory), format_name)
-    if files := laid_out(directory, ingesters, format_name):
+    if files := files_of_layout(directory, ingesters, format_name):
         return [(file, ingester) for file, ingester in files if not leaves(file, directory)]
     if owner := owner_of(directory, ingesters, format_name):
         return [(directory, owner)]

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import decoded
+from xsp_ingest.files.text import decode_head
 from xsp_ingest.ingester import Ingester
 from xsp_model import XspError
 
@@ -152,7 +152,7 @@ def candidates(probe: Probe, format_name: str | None = None) -> tuple[Ingester, 
     if probe.path.is_dir():
         own = [each for each in FORMATS if each.takes_folders]
     else:
-        text = decoded(probe.text).lstrip().replace('"', "")
+        text = decode_head(probe.text).lstrip().replace('"', "")
         own = [each for each in FORMATS if each.may_claim(text)]
     return (*(each.ingester() for each in own), *_ingesters_of_others())
 

@@ -9,7 +9,7 @@ import pytest
 
 from xsp_ingest import registry
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, laid_out, owner_of, units
+from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
 
@@ -63,7 +63,7 @@ def test_an_ingester_needs_no_more_than_to_sniff_and_to_read(toy_file: Path) -> 
     (run,) = toy.read_runs([toy_file], Options())
     assert run.facts.profiler == "toy"
     assert owner_of(toy_file.parent, [toy]) is None
-    assert not laid_out(toy_file.parent, [toy])
+    assert not files_of_layout(toy_file.parent, [toy])
     assert not toy.is_supplement
 
 

@@ -31,7 +31,7 @@ def _walk(
 ) -> Iterator[TraceInputs]:
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
-    from xsp_ingest.ingester import laid_out, owner_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.ingester import files_of_layout, owner_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.registry import candidates  # noqa: PLC0415
     from xsp_model import bundle  # noqa: PLC0415
 
@@ -41,7 +41,7 @@ def _walk(
     if bundle.is_bundle(folder) or _is_one_run_set(folder) or owner_of(folder, ingesters, format_name):
         yield _part([folder], root, named=folder == root)
         return
-    if laid_out(folder, ingesters, format_name):
+    if files_of_layout(folder, ingesters, format_name):
         yield _part([folder], root, named=folder == root)
         return
     files, _ = inside(folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model.intervals import covered_before, gaps, intersection, merge, union_length
+from xsp_model.intervals import coverage_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
@@ -78,4 +78,4 @@ def gaps_of(work: pl.DataFrame, windows: pl.DataFrame, run_id: int) -> Gaps:
 def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:
     """How much of each stretch lies in none of the others."""
     merged = merge(*others)
-    return np.asarray(last - first - (covered_before(merged, last) - covered_before(merged, first)), dtype=np.int64)
+    return np.asarray(last - first - (coverage_before(merged, last) - coverage_before(merged, first)), dtype=np.int64)

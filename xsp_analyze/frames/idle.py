@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
 from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks
-from xsp_model.intervals import covered_before, gaps
+from xsp_model.intervals import coverage_before, gaps
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Ints
@@ -143,7 +143,7 @@ def _explained(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:
     touched = np.zeros(len(pieces[0]), dtype=np.bool_)
     for blocks in by:
         union = (blocks.start, blocks.end)
-        touched |= covered_before(union, pieces[1]) > covered_before(union, pieces[0])
+        touched |= coverage_before(union, pieces[1]) > coverage_before(union, pieces[0])
     rest = tuple(column[~touched] for column in pieces)
     start, end, cause, call = _cut(tuple(column[touched] for column in pieces), by)
     for blocks in reversed(by):

@@ -12,7 +12,7 @@ from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
 from xsp_model.arrays import no_refs
 from xsp_model.limits import limits
-from xsp_model.order import tied
+from xsp_model.order import has_equal_neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ def moments_apart(start: Ints) -> Iterator[slice]:
 def _visits(piece: slice, start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Ints:
     """Rows of the piece from the outermost in: their own order but where several start together."""
     visit = np.arange(piece.start, piece.stop)
-    together = piece.start + np.flatnonzero(tied(start[piece]))
+    together = piece.start + np.flatnonzero(has_equal_neighbour(start[piece]))
     if len(together):
         last = [each[together] for each in reversed(ties)]
         by = np.lexsort((together, *last, -end[together], rank[together], start[together]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.sqlite.database import Database, check_header, table_names
-from xsp_ingest.files.stored_columns import interned
+from xsp_ingest.files.stored_columns import strings_by_id
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
 from xsp_ingest.staging.cupti.fields import KINDS
 from xsp_ingest.staging.cupti.records import Records
@@ -81,7 +81,7 @@ def _nvprof_tables(path: Path) -> frozenset[str]:
 
 def _records(database: _NvprofDatabase) -> Records:
     ids = database.integers(STRINGS, ("_id_",))["_id_"]
-    strings = interned(ids, database.texts(STRINGS, "value"))
+    strings = strings_by_id(ids, database.texts(STRINGS, "value"))
     kinds: dict[str, pl.DataFrame] = {}
     first = 0
     for kind in _USED:

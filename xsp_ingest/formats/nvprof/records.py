@@ -9,7 +9,7 @@ import polars as pl
 from xsp_ingest.formats.nvprof.database import read_records
 from xsp_ingest.staging.cupti import activities, host
 from xsp_ingest.staging.cupti.devices import devices
-from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -54,6 +54,6 @@ def read_database(path: Path, options: Options) -> RawTrace:
 
 
 def _overhead(records: Records) -> Finding:
-    rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
+    rows, _ = with_times(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     detail = "stretches in which the profiler itself worked; host times around them are longer for it"
     return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)

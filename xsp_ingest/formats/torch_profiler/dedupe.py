@@ -34,7 +34,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
         return spans, findings
     keep = np.ones(spans.height, dtype=np.bool_)
     keep[repeats] = False
-    return scratch.gathered(spans, np.flatnonzero(keep)), findings
+    return scratch.gather_rows(spans, np.flatnonzero(keep)), findings
 
 
 def _duplicated(marks: Ints) -> Ints:

@@ -178,7 +178,7 @@ def _binary(name: str, ends: Ints, content: NDArray[np.uint8], missing: NDArray[
     bitmap = pa.py_buffer(np.packbits(missing == 0, bitorder="little")) if missing.any() else None
     buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(content[: int(ends[-1])])]
     array = pa.Array.from_buffers(pa.large_binary(), len(missing), buffers, null_count=int(np.count_nonzero(missing)))
-    return scratch.lent(name, array)
+    return scratch.series_of_arrow(name, array)
 
 
 # Columns of a table: the pages of the file in pieces, by two threads, through the machine code.

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import decoded, open_text
+from xsp_ingest.files.text import decode_head, open_text
 from xsp_ingest.formats.ncu.csv.records import Log, is_header, records
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
@@ -36,7 +36,7 @@ class NcuCsv(Ingester):
         """Whether a header of kernels and counters stands in the head, or the log of a profiler that failed."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
             return Match.NONE
-        lines = decoded(probe.text).split("\n")
+        lines = decode_head(probe.text).split("\n")
         return Match.exact_if(any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR==")))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
