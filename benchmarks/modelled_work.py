@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from xsp_model import bundle
-from xsp_model.arrow import conformed, to_arrow
+from xsp_model.arrow import conform, to_arrow
 from xsp_model.schema import TABLES
 from xsp_model.trace import Trace
 
@@ -86,7 +86,7 @@ def _trace(kernels: int) -> Trace:
     )
     empty = pl.DataFrame()
     tables = {
-        name: to_arrow(conformed(frames[name], spec) if name in frames else conformed(empty, spec).clear(), spec)
+        name: to_arrow(conform(frames[name], spec) if name in frames else conform(empty, spec).clear(), spec)
         for name, spec in TABLES.items()
     }
     return Trace(tables)

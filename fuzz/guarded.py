@@ -16,7 +16,7 @@ import numpy as np
 from xsp_ingest.files import content_window
 from xsp_ingest.formats.torch_profiler.compiled import columns as scan_columns
 from xsp_ingest.formats.xplane import scan
-from xsp_ingest.machine.sqlite import columns, reader
+from xsp_ingest.machine.sqlite import reader
 from xsp_ingest.machine.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class _Numpy:
         return getattr(np, name)
 
 
-_compiled = Sweep.compiled
+_compiled = Sweep.run_compiled
 
 
 def _guarded_sweep(
@@ -94,8 +94,8 @@ def _guarded_sweep(
 def guarded_memory() -> Iterator[None]:
     """What the compiled readers and sweeps read and write is guarded."""
     with ExitStack() as patches:
-        for module in (columns, reader, scan_columns, content_window, scan):
+        for module in (reader, scan_columns, content_window, scan):
             patches.enter_context(mock.patch.object(module, "np", _Numpy()))
-        patches.enter_context(mock.patch.object(columns, "_zeros", guarded))
-        patches.enter_context(mock.patch.object(Sweep, "compiled", _guarded_sweep))
+        patches.enter_context(mock.patch.object(reader, "_zeros", guarded))
+        patches.enter_context(mock.patch.object(Sweep, "run_compiled", _guarded_sweep))
         yield

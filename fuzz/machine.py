@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from fuzz import sqlite_pages
 from fuzz.guarded import guarded_memory
 from fuzz.trial import compiled_readers
-from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, read_pages, select_list
 from xsp_ingest.machine.sqlite import CannotRead
 from xsp_model import XspError
 
@@ -110,14 +110,14 @@ def _value(kind: int, length: int, random: Random) -> object:
 def _outcome(path: Path, takes: dict[str, Take]) -> str:
     with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
         try:
-            ours = paged(path, connection, "t", takes, None).rows()
+            ours = read_pages(path, connection, "t", takes, None).rows()
         except CannotRead:
             return "left"
         except XspError:
             return "refused"
         except (sqlite3.Error, UnicodeDecodeError):
             return "damaged"
-        theirs = connection.execute(f'SELECT {listed(takes)} FROM "t" ORDER BY rowid').fetchall()
+        theirs = connection.execute(f'SELECT {select_list(takes)} FROM "t" ORDER BY rowid').fetchall()
     if repr(ours) != repr(theirs):
         message = f"another answer than SQLite's: {len(ours)} rows for {len(theirs)}"
         raise AssertionError(message)

@@ -16,7 +16,7 @@ from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError, integrity
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 __all__ = ["Failure", "Outcome", "compiled_readers", "prepare", "tried"]
 
@@ -64,7 +64,7 @@ def compiled_readers(number: int) -> Iterator[None]:
 
     Its memory then ends where nothing may be read or written.
     """
-    small_is_large = limited(
+    small_is_large = override_limits(
         compiled_compile_min_bytes=0,
         compiled_finish_min_bytes=0,
         compiled_min_bytes=0,

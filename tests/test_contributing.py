@@ -95,7 +95,7 @@ TOY = Toy()
 ''',
     "xsp_ingest/formats/toy/README.md": "# Toy traces\n\nDefined here; version 1 was seen.\n",
 }
-_FORMAT_LINES = (("from xsp_ingest.formats.", "from xsp_ingest.formats.toy import TOY"), ("    NVPROF,", "    TOY,"))
+_FORMAT_LINES = (("    Format(", '    Format("toy", "toy:TOY", (("toy", ""),)),'),)
 
 _CATALOG = "xsp_analyze/catalog.py"
 _ANALYSIS_FILES = {

@@ -19,7 +19,7 @@ from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase, e
 from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.ingester import Options, claimants_of
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError, bundle, integrity
 from xsp_model.schema import TABLES
 
@@ -45,7 +45,7 @@ def test_exactly_one_ingester_claims_each_file(case: FixtureCase) -> None:
     format_name = case.name.partition("/")[0]
     for file in case.raw_files:
         expected = case.about.get("formats", {}).get(file.name, format_name)
-        assert [i.name for i in claimants_of(Probe(file), INGESTERS)] == [expected], file.name
+        assert [i.name for i in claimants_of(Probe(file), all_ingesters())] == [expected], file.name
 
 
 @every(SOUND)

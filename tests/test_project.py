@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 
 _REPO = Path(__file__).resolve().parents[1]
 _DOCUMENTS = sorted([*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"])
@@ -35,7 +35,7 @@ def test_the_readme_marks_its_commands_for_ci(name: str) -> None:
     assert re.search(rf"<!-- command: {name} -->\n\n    python3 -m venv \S+ && .+\n", readme)
 
 
-@pytest.mark.parametrize("ingester", INGESTERS, ids=lambda ingester: ingester.name)
+@pytest.mark.parametrize("ingester", all_ingesters(), ids=lambda ingester: ingester.name)
 def test_every_format_has_a_fixture(ingester: object) -> None:
     name = getattr(ingester, "name", "")
     cases = DAMAGED if name in _NEEDS_A_TOOL else SOUND

@@ -8,19 +8,19 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.digests import Digests, files_of, sha256, unchanged
+from xsp_ingest.files.digests import Digests, check_unchanged, files_of, sha256
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
-from xsp_ingest.ingester import choose, claimants_of, laid_out, owner_of, units
+from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.captured_graphs import holds_capture
 from xsp_ingest.link.link import Source, link
-from xsp_ingest.registry import all_ingesters
+from xsp_ingest.registry import candidates
 from xsp_ingest.relayer import relayer
 from xsp_ingest.staged_runs import StagedRuns
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
-from xsp_ingest.staging.selection import EVERYTHING, narrowed
+from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
 from xsp_model.plain_text import readable
 
@@ -56,7 +56,7 @@ def convert(
     that was named cannot be used. Of a directory's files one that cannot be used is left out, and the ledger says so.
     """
     claimed, skipped = _find(paths, format_name)
-    return _linked(claimed, options, NOTHING, skipped, progress, named=paths)
+    return _read_and_link(claimed, options, NOTHING, skipped, progress, named=paths)
 
 
 def convert_levels(
@@ -69,7 +69,7 @@ def convert_levels(
     """The trace that `convert` gives; or, of a file with the same work at several levels, its runs."""
     claimed, skipped = _find(paths, format_name)
     runs = _read(claimed, options, NOTHING, skipped, progress, named=paths)
-    return runs.split(options) if runs.are_levels else runs.linked(options, NOTHING)
+    return runs.split(options) if runs.are_levels else runs.to_trace(options, NOTHING)
 
 
 def convert_run(
@@ -80,24 +80,21 @@ def convert_run(
     progress: Callable[[str], None] | None = None,
 ) -> Trace:
     """The trace of one described run from its files, each with its format's name (None: detected); or from a folder."""
-    ingesters = all_ingesters()
     claimed: list[tuple[Path, Ingester]] = []
     for path, format_name in files:
         check(path)
-        claimed += (
-            _inside(path, ingesters, format_name) if path.is_dir() else [(path, choose(path, ingesters, format_name))]
-        )
-    return _linked(claimed, options, overrides, [], progress)
+        claimed += _inside(path, format_name) if path.is_dir() else [(path, _ingester_of(path, format_name))]
+    return _read_and_link(claimed, options, overrides, [], progress)
 
 
 def without_files(overrides: RunOverrides, path: Path) -> Trace:
     """The trace of a run that left no file but its description: its step times and facts, and no span."""
     raw = RawTrace({name: frame_of(name) for name in RAW_TABLES}, RunFacts(profiler="wall clock"))
-    source = Source("run_description", overrides.named(path.name), sha256(path), path.stat().st_size)
+    source = Source("run_description", overrides.shown_name(path.name), sha256(path), path.stat().st_size)
     return link([raw], [source], "auto", overrides=overrides)
 
 
-def _linked(
+def _read_and_link(
     claimed: Sequence[tuple[Path, Ingester]],
     options: Options,
     overrides: RunOverrides,
@@ -106,7 +103,7 @@ def _linked(
     *,
     named: Sequence[Path] | None = None,
 ) -> Trace:
-    return _read(claimed, options, overrides, noted, progress, named=named).linked(options, overrides)
+    return _read(claimed, options, overrides, noted, progress, named=named).to_trace(options, overrides)
 
 
 @_own_decimals()
@@ -133,10 +130,10 @@ def _read(
         path = paths[0]
         say(f"reading {path.name}")
         try:
-            with Digests() as digests, unchanged(paths):
+            with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(path)
                 new_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
-                source = Source(ingester.name, overrides.named(path.name), digest.result(), _size(path))
+                source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
@@ -151,11 +148,15 @@ def _read(
         say(f"reading {path.name}")
         raws = list(ingester.supplement(path, raws))
     if part and supplements:
-        raws = [narrowed(raw, options.selection) for raw in raws]
+        raws = [narrow(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
     order = sorted(range(len(raws)), key=lambda n: (raws[n].facts.rank is None, raws[n].facts.rank or 0, n))
     say("linking")
-    noted = [*noted, *(_left_out(error) for error in unusable), *([] if part else _another_level(raws, overrides))]
+    noted = [
+        *noted,
+        *(_unreadable_file(error) for error in unusable),
+        *([] if part else _another_level(raws, overrides)),
+    ]
     return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
 
 
@@ -169,7 +170,7 @@ def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Fi
         return []
     content = "kernels are there" if holds else "no kernel is there"
     kind = LedgerKind.DEEPEST_LEVEL_DIFFERS
-    file = overrides.named("run.json")
+    file = overrides.shown_name("run.json")
     return [Finding(kind, f"{kind.sentence}: {file} says {overrides.deepest_level}, and {content}", 1)]
 
 
@@ -190,7 +191,7 @@ def _captures(
                 begun |= any(map(holds_capture, own))
                 continue
             say(f"reading {paths[0].name}")
-            with Digests() as digests, unchanged(paths):
+            with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(paths[0])
                 runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
                 name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name
@@ -211,7 +212,7 @@ def _captures(
     return raws, sources
 
 
-def _left_out(error: XspError) -> Finding:
+def _unreadable_file(error: XspError) -> Finding:
     """Of many ranks one whose file is damaged does not keep the others from being read, but nobody may overlook it."""
     name = readable(Path(error.path).name) if error.path is not None else "a file"
     detail = f"{name} of the directory could not be read and is not in any number here: {error.what}"
@@ -219,15 +220,14 @@ def _left_out(error: XspError) -> Finding:
 
 
 def _find(paths: Sequence[Path], format_name: str | None) -> tuple[list[tuple[Path, Ingester]], list[Finding]]:
-    ingesters = all_ingesters()
     claimed: list[tuple[Path, Ingester]] = []
     unknown = unsafe = 0
     for path in paths:
         check(path)
         if not path.is_dir():
-            claimed.append((path, choose(path, ingesters, format_name)))
+            claimed.append((path, _ingester_of(path, format_name)))
             continue
-        members = _inside(path, ingesters, format_name)
+        members = _inside(path, format_name)
         claimed += members
         read = {file for file, _ in members}
         files, others = inside(path)
@@ -241,9 +241,14 @@ def _find(paths: Sequence[Path], format_name: str | None) -> tuple[list[tuple[Pa
     ]
 
 
-def _inside(directory: Path, ingesters: Sequence[Ingester], format_name: str | None) -> list[tuple[Path, Ingester]]:
+def _ingester_of(path: Path, format_name: str | None) -> Ingester:
+    return choose(path, candidates(Probe(path), format_name), format_name)
+
+
+def _inside(directory: Path, format_name: str | None) -> list[tuple[Path, Ingester]]:
     """The directory itself where it is one input; else the known files and such directories in it, by name."""
-    if files := laid_out(directory, ingesters, format_name):
+    ingesters = candidates(Probe(directory), format_name)
+    if files := files_of_layout(directory, ingesters, format_name):
         return [(file, ingester) for file, ingester in files if not leaves(file, directory)]
     if owner := owner_of(directory, ingesters, format_name):
         return [(directory, owner)]
@@ -251,8 +256,11 @@ def _inside(directory: Path, ingesters: Sequence[Ingester], format_name: str | N
     for path in inside(directory)[0]:
         if path.is_dir():
             claimed += [(path, folder_owner)] if (folder_owner := owner_of(path, ingesters, format_name)) else []
-        elif path.is_file() and path.stat().st_size and (claimants := _claimants(path, ingesters)):
-            claimed.append((path, choose(path, ingesters, format_name, claimants=claimants)))
+        elif path.is_file() and path.stat().st_size and (claimants := _claimants(path)):
+            if format_name is None:
+                claimed.append((path, choose(path, claimants, claimants=claimants)))
+            else:
+                claimed.append((path, _ingester_of(path, format_name)))
     if not claimed:
         raise XspError(
             f"no file of a known profiler format is in the directory{_for_example(directory)}",
@@ -273,10 +281,11 @@ def _for_example(directory: Path) -> str:
     return ""
 
 
-def _claimants(path: Path, ingesters: Sequence[Ingester]) -> Sequence[Ingester]:
+def _claimants(path: Path) -> Sequence[Ingester]:
     """Who claims the file; nobody claims one that cannot be looked at."""
     try:
-        return claimants_of(Probe(path), ingesters)
+        probe = Probe(path)
+        return claimants_of(probe, candidates(probe))
     except XspError:
         return ()
 

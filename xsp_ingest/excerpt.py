@@ -14,7 +14,7 @@ from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_model import Trace, XspError
-from xsp_model.arrow import conformed
+from xsp_model.arrow import conform
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -53,6 +53,6 @@ def excerpt(
 def _table(name: str, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     if name in tables:
         return tables[name]
-    return conformed(_RUNS if name == "runs" else pl.DataFrame(), TABLES[name]).head(
+    return conform(_RUNS if name == "runs" else pl.DataFrame(), TABLES[name]).head(
         _RUNS.height if name == "runs" else 0
     )

@@ -6,7 +6,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.other_tools import named
+from xsp_ingest.files.other_tools import all_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def page(ingesters: Sequence[Ingester]) -> str:
     table = "\n".join(["| format | what it is, and what was seen |", "|---|---|", *rows])
     sections = [_section(title, i) for title, i in zip(titles, ingesters, strict=True)]
     others = "\n".join(
-        ["| a file that is | what to do |", "|---|---|", *(f"| {_cell(w)} | {_cell(a)} |" for w, a in named())]
+        ["| a file that is | what to do |", "|---|---|", *(f"| {_cell(w)} | {_cell(a)} |" for w, a in all_refusals())]
     )
     recognised = f"## Recognised, not read\n\nWhat is said of files that no reader claims.\n\n{others}\n"
     return "\n".join([_INTRODUCTION, table + "\n", *sections, recognised])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.staging.selection import EVERYTHING, Selection, narrowed
+from xsp_ingest.staging.selection import EVERYTHING, Selection, narrow
 from xsp_model import XspError
 from xsp_model.closest import closest
 
@@ -27,7 +27,7 @@ __all__ = [
     "Options",
     "choose",
     "claimants_of",
-    "laid_out",
+    "files_of_layout",
     "owner_of",
     "units",
 ]
@@ -113,8 +113,8 @@ class Ingester(ABC):
         return [self.read(path, options) for path in paths]
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-        """What `narrowed` makes of these runs for the selection of the options."""
-        return [narrowed(raw, options.selection) for raw in self.read_runs(paths, options)]
+        """What `narrow` makes of these runs for the selection of the options."""
+        return [narrow(raw, options.selection) for raw in self.read_runs(paths, options)]
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """As many runs, in the same order, with what the file says of them; XspError where it is of none of them."""
@@ -149,7 +149,7 @@ def owner_of(folder: Path, ingesters: Sequence[Ingester], format_name: str | Non
     return owners[0] if len(owners) == 1 else None
 
 
-def laid_out(
+def files_of_layout(
     folder: Path, ingesters: Sequence[Ingester], format_name: str | None = None
 ) -> list[tuple[Path, Ingester]]:
     """The files of a folder that one tool laid out, with the tool's ingester; none of any other folder."""

@@ -1,74 +1,135 @@
-"""Every format that XSP reads, in one place."""
+"""Every format that XSP reads, in one place; a format is imported when a file may be of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.chrome_trace import CHROME_TRACE
-from xsp_ingest.formats.compiled_code.log import TORCH_TRACE_LOG
-from xsp_ingest.formats.compiled_code.record import COMPILED_CODE
-from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
-from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
-from xsp_ingest.formats.fai_pep import FAI_PEP
-from xsp_ingest.formats.jaeger import JAEGER
-from xsp_ingest.formats.jaeger.otlp import OTLP
-from xsp_ingest.formats.loadgen import LOADGEN
-from xsp_ingest.formats.memory_snapshot import MEMORY_SNAPSHOT
-from xsp_ingest.formats.mxnet import MXNET
-from xsp_ingest.formats.ncu.csv import NCU_CSV
-from xsp_ingest.formats.ncu.report import NCU_REPORT
-from xsp_ingest.formats.nsys.export import NSYS_EXPORT
-from xsp_ingest.formats.nsys.report import NSYS_REPORT
-from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
-from xsp_ingest.formats.nsys.stats_csv import NSYS_STATS_CSV
-from xsp_ingest.formats.nvml_samples import NVML_SAMPLES
-from xsp_ingest.formats.nvprof import NVPROF
-from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
-from xsp_ingest.formats.onnxruntime import ONNXRUNTIME
-from xsp_ingest.formats.rocprofv3 import ROCPROFV3
-from xsp_ingest.formats.system_samples import SYSTEM_SAMPLES
-from xsp_ingest.formats.tensorrt import TENSORRT
-from xsp_ingest.formats.tf_timeline import TF_TIMELINE
-from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
-from xsp_ingest.formats.xplane import XPLANE
-from xsp_ingest.formats.xplane.trace_json import XLA_TRACE_JSON
+from xsp_ingest.files.text import decode_head
 from xsp_ingest.ingester import Ingester
 from xsp_model import XspError
 
-__all__ = ["ENTRY_POINTS", "INGESTERS", "all_ingesters"]
+if TYPE_CHECKING:
+    from xsp_ingest.files.probe import Probe
 
-INGESTERS: tuple[Ingester, ...] = (
-    TORCH_PROFILER,
-    NSYS_SQLITE,
-    NSYS_EXPORT,
-    NSYS_REPORT,
-    NSYS_STATS_CSV,
-    JAEGER,
-    OTLP,
-    NCU_CSV,
-    NCU_REPORT,
-    NVPROF_METRICS,
-    LOADGEN,
-    CUPTI_DUMP,
-    XPLANE,
-    XLA_TRACE_JSON,
-    TF_TIMELINE,
-    ROCPROFV3,
-    EXECUTION_TRACE,
-    COMPILED_CODE,
-    TORCH_TRACE_LOG,
-    MEMORY_SNAPSHOT,
-    NVML_SAMPLES,
-    SYSTEM_SAMPLES,
-    ONNXRUNTIME,
-    TENSORRT,
-    FAI_PEP,
-    MXNET,
-    NVPROF,
-    CHROME_TRACE,
+__all__ = ["ENTRY_POINTS", "FORMATS", "Format", "all_ingesters", "candidates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format by what can be said of it before it is imported.
+
+    `place` is where its ingester is, as entry points name it, below `xsp_ingest.formats`.
+    `marks` are pairs of what a file begins with, after blanks, and what stands somewhere in its first 64 KiB. Every
+    file that the ingester claims has one of them; others may too: whether a file is claimed, only `sniff` says.
+    Marks hold no double quotes, which CSV may set within a cell: they are looked for in the text without.
+    """
+
+    name: str
+    place: str
+    marks: tuple[tuple[str, str], ...]
+    takes_folders: bool = False
+
+    def ingester(self) -> Ingester:
+        """The format's one ingester, imported."""
+        module, _, name = self.place.partition(":")
+        ingester: Ingester = getattr(import_module(f"xsp_ingest.formats.{module}"), name)
+        return ingester
+
+    def may_claim(self, text: str) -> bool:
+        """Whether a file whose text begins so, without blanks before it and quotes in it, has one of the marks."""
+        return any(text.startswith(start) and part in text for start, part in self.marks)
+
+
+_SQLITE = ("SQLite format 3", "")
+_PARQUET = ("PAR1", "")
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "torch_profiler",
+        "torch_profiler.ingester:TORCH_PROFILER",
+        (("{", "schemaVersion"), ("{", "deviceProperties"), ("{", "traceEvents"), ("[", "")),
+    ),
+    Format("nsys_sqlite", "nsys.sqlite:NSYS_SQLITE", (_SQLITE,)),
+    Format(
+        "nsys_export",
+        "nsys.export:NSYS_EXPORT",
+        (("", "table_name"), ("{data:[[Unknown]", ""), ("{Type:", ""), ("{type:String", "")),
+        takes_folders=True,
+    ),
+    Format(
+        "nsys_report", "nsys.report:NSYS_REPORT", (("NVIDIA Tegra Profiler", ""), ("", "NVIDIA Nsight Systems Stream"))
+    ),
+    Format(
+        "nsys_stats_csv",
+        "nsys.stats_csv:NSYS_STATS_CSV",
+        (
+            _PARQUET,
+            *(("", one) for one in ("CorrId", "CorrID", "API Start", "DurNonChild", "Projected Start", "Total Time")),
+            *(("", one) for one in ("Operation", "TAvg", "Total Proj Time", "NVTX Range", "Mean")),
+        ),
+    ),
+    Format("jaeger", "jaeger:JAEGER", (("{", "traceID"), ("{", "spans"), ("{", "processes"), ("{", "data"))),
+    Format("otlp", "jaeger.otlp:OTLP", (("{", "resource"),)),
+    Format(
+        "ncu_csv",
+        "ncu.csv:NCU_CSV",
+        (*(("", f"{one} Name") for one in ("Kernel", "Function", "Demangled")), ("==PROF==", ""), ("==ERROR==", "")),
+    ),
+    Format("ncu_report", "ncu.report:NCU_REPORT", (("NVR", ""),)),
+    Format("nvprof_metrics", "nvprof_metrics:NVPROF_METRICS", (("", "Invocations"), ("", "Context"))),
+    Format(
+        "loadgen",
+        "loadgen:LOADGEN",
+        (
+            (":::MLLOG", ""),
+            ("=====", "MLPerf Results Summary"),
+            *(("{", one) for one in ("GenerateLoadableSets", "GenerateQueries", "SampleLoop", "IssueQuery")),
+            ("{", "IOThreadLoop"),
+        ),
+    ),
+    Format("cupti_dump", "cupti_dump:CUPTI_DUMP", (_PARQUET, ("{", "xsp cupti dump"))),
+    Format(
+        "xplane",
+        "xplane:XPLANE",
+        tuple(("", one) for one in ("/host:", "/device:", "Task Environment", "#Chip", "/megascale", "CUSTOM:")),
+        takes_folders=True,
+    ),
+    Format("xla_trace_json", "xplane.trace_json:XLA_TRACE_JSON", (("{", "highres-ticks"),)),
+    Format("tf_timeline", "tf_timeline:TF_TIMELINE", (("{", "Allocators"),)),
+    Format(
+        "rocprofv3",
+        "rocprofv3:ROCPROFV3",
+        (
+            _SQLITE,
+            ("{", "rocprofiler-sdk-tool"),
+            *(("", one) for one in ("Start_Timestamp", "Counter_Value", "Logical_Node_Id", "delta_ns")),
+        ),
+    ),
+    Format("execution_trace", "execution_trace:EXECUTION_TRACE", (("{", "schema"),)),
+    Format("compiled_code", "compiled_code.record:COMPILED_CODE", (("{", "xsp compiled code"),)),
+    Format("torch_trace_log", "compiled_code.log:TORCH_TRACE_LOG", tuple((one, "] {") for one in "VIWE")),
+    Format("memory_snapshot", "memory_snapshot:MEMORY_SNAPSHOT", (("", "segments"), ("[", ""))),
+    Format("nvml_samples", "nvml_samples:NVML_SAMPLES", (("{", "xsp nvml samples"),)),
+    Format("system_samples", "system_samples:SYSTEM_SAMPLES", (("{", "xsp system samples"),)),
+    Format("onnxruntime", "onnxruntime:ONNXRUNTIME", (("[", "cat"),)),
+    Format(
+        "tensorrt",
+        "tensorrt:TENSORRT",
+        tuple(
+            ("[", one)
+            for one in ("count", "startEnqMs", "startInMs", "startH2dMs", "startComputeMs", "latencyMs", "computeMs")
+        ),
+    ),
+    Format("fai_pep", "fai_pep:FAI_PEP", (("", "Observer {"), ("{", " latency"))),
+    Format("mxnet", "mxnet:MXNET", (("{", "cpu/0"),)),
+    Format("nvprof", "nvprof:NVPROF", (_SQLITE, ("", "<session"), ("", "Duration"), ("", "Time(%)"))),
+    Format("chrome_trace", "chrome_trace:CHROME_TRACE", (("{", "traceEvents"), ("[", "ph"))),
 )
-"""The project's own ingesters."""
+"""The project's own formats."""
 
 ENTRY_POINTS = "xsp.ingesters"
 """The entry point group through which other distributions add theirs: each names an Ingester object."""
@@ -76,11 +137,28 @@ ENTRY_POINTS = "xsp.ingesters"
 
 def all_ingesters() -> tuple[Ingester, ...]:
     """The project's own ingesters and those that installed distributions add."""
-    return INGESTERS + _added()
+    return (*(each.ingester() for each in FORMATS), *_ingesters_of_others())
+
+
+def candidates(probe: Probe, format_name: str | None = None) -> tuple[Ingester, ...]:
+    """The ingesters that may take the file or folder, in their order; to ask the others would change no answer.
+
+    With a format's name it is that format's alone; all, where no format is called so.
+    """
+    if format_name is not None:
+        formats = [each for each in FORMATS if each.name == format_name]
+        others = tuple(each for each in _ingesters_of_others() if each.name == format_name)
+        return (*(each.ingester() for each in formats), *others) or all_ingesters()
+    if probe.path.is_dir():
+        own = [each for each in FORMATS if each.takes_folders]
+    else:
+        text = decode_head(probe.text).lstrip().replace('"', "")
+        own = [each for each in FORMATS if each.may_claim(text)]
+    return (*(each.ingester() for each in own), *_ingesters_of_others())
 
 
 @cache
-def _added() -> tuple[Ingester, ...]:
+def _ingesters_of_others() -> tuple[Ingester, ...]:
     """Those of other distributions, looked up once: to look costs as much as to read a small trace."""
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name)
     ingesters = {point.name: point.load() for point in points}

@@ -33,7 +33,7 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     source = choose_source(forest, layer_source)
     layering = lay(forest, source)
     table = layer_table.with_recorded(
-        layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _recorded(trace)
+        layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _known_layers(trace)
     )
     calls = layer_table.with_index([table], source)[0]
     builder = TraceBuilder()
@@ -76,7 +76,7 @@ def _attributions(trace: Trace, forest: Forest, layer: pl.Series, layers: pl.Ser
     return pl.concat([again.select(columns), kept.with_columns(share).select(columns)])
 
 
-def _recorded(trace: Trace) -> pl.DataFrame:
+def _known_layers(trace: Trace) -> pl.DataFrame:
     """What is known of layers already: a file may have stated it, and then it cannot be worked out again."""
     layers = trace.frame("layers").select(
         pl.col("span_id").alias("row"),
@@ -104,8 +104,8 @@ def _forest(trace: Trace) -> Forest:
         parent=parent,
         ambiguous=spans["ambiguous"].fill_null(value=False).to_numpy(),
         backward=is_backward(spans, kinds, operators),
-        twin=_scattered(spans.height, operators.select("at", "forward_id")),
-        captured_in=_scattered(spans.height, kernels.select("at", "captured_in_id")),
+        twin=_scatter(spans.height, operators.select("at", "forward_id")),
+        captured_in=_scatter(spans.height, kernels.select("at", "captured_in_id")),
         replayed=replayed_work(spans, kinds, kernels, parent),
         orphans=category_indices(spans["attribution"], [str(x) for x in Attribution]),
         allocations=trace.frame("allocations").select(
@@ -114,7 +114,7 @@ def _forest(trace: Trace) -> Forest:
     )
 
 
-def _scattered(height: int, pairs: pl.DataFrame) -> Ints:
+def _scatter(height: int, pairs: pl.DataFrame) -> Ints:
     """A column over all spans from (span, value) pairs; -1 elsewhere."""
     parented = pairs.drop_nulls()
     out = np.full(height, -1, dtype=np.int64)

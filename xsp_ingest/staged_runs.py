@@ -37,7 +37,7 @@ class StagedRuns:
     capture_sources: Sequence[Source]
     noted: Sequence[Finding]
 
-    def linked(self, options: Options, overrides: RunOverrides) -> Trace:
+    def to_trace(self, options: Options, overrides: RunOverrides) -> Trace:
         """All of them as one trace."""
         leveled = sum(raw.facts.level is not None for raw in self.raws)
         mixed = Finding(LedgerKind.LEVELS_MIXED, count=leveled if len(self.raws) > 1 else 0)
@@ -58,7 +58,7 @@ class StagedRuns:
     def split(self, options: Options) -> LeveledRuns:
         """Each run that is of a level as a trace of its own."""
         traces = [
-            replace(self, raws=[raw], sources=[source], noted=()).linked(options, RunOverrides(role=level.role))
+            replace(self, raws=[raw], sources=[source], noted=()).to_trace(options, RunOverrides(role=level.role))
             for raw, source in zip(self.raws, self.sources, strict=True)
             if (level := raw.facts.level) is not None
         ]

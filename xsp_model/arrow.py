@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_model.schema import TableSpec
 
-__all__ = ["conformed", "read_parquet", "row_groups", "to_arrow", "write_parquet"]
+__all__ = ["conform", "read_parquet", "row_groups", "to_arrow", "write_parquet"]
 
 _RISING = (
     "span_id",
@@ -34,7 +34,7 @@ _RISING = (
 _SIMPLE = {pa.int64(): pl.Int64(), pa.float64(): pl.Float64(), pa.bool_(): pl.Boolean(), pa.string(): pl.String()}
 
 
-def conformed(rows: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
+def conform(rows: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
     """The rows in the declared columns and types; columns that are missing are null."""
     types = {c.name: pl.Categorical() if pa.types.is_dictionary(c.type) else _SIMPLE[c.type] for c in spec.columns}
     return rows.select(

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_model import integrity, ledger
 from xsp_model.arrays import lookup
-from xsp_model.arrow import conformed, to_arrow
+from xsp_model.arrow import conform, to_arrow
 from xsp_model.limits import limits
 from xsp_model.order import total_order
 from xsp_model.schema import REFERENCES, TABLES
@@ -63,7 +63,7 @@ class TraceBuilder:
         """The trace, every table in its declared order; raises ValueError where integrity is broken."""
         self._rows["ledger"].append(ledger.to_frame(self._findings))
         if self._spill is not None:
-            return self._spilled()
+            return self._spilled_trace()
         frames = {name: _gather(TABLES[name], rows) for name, rows in self._rows.items()}
         self._rows = {name: [] for name in TABLES}
         frames["spans"], numbers = _renumber(frames["spans"])
@@ -79,7 +79,7 @@ class TraceBuilder:
         integrity.check(trace)
         return trace
 
-    def _spilled(self) -> Trace:
+    def _spilled_trace(self) -> Trace:
         parts: dict[str, pa.Table | Path] = dict(self._written)
         for name, spec in TABLES.items():
             if name not in parts:
@@ -97,7 +97,7 @@ def _check_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gather(spec: TableSpec, rows: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat([conformed(part, spec) for part in rows] or [conformed(pl.DataFrame(), spec).clear()])
+    return pl.concat([conform(part, spec) for part in rows] or [conform(pl.DataFrame(), spec).clear()])
 
 
 def _renumber(spans: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:

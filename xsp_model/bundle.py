@@ -110,14 +110,14 @@ def _manifest(trace: Trace, folder: Path) -> dict[str, object]:
             {key: run[key] for key in ("run_id", "source_path", "source_sha256", "source_bytes", "format")}
             for run in runs
         ],
-        "tools": {name: installed for name in _TOOLS if (installed := _installed(name))},
+        "tools": {name: installed for name in _TOOLS if (installed := _version_of(name))},
         "rows": {name: trace.height(name) for name in TABLES},
         "files": {file.name: file_entry(file) for file in sorted(folder.glob("*.parquet"))},
     }
 
 
 @cache
-def _installed(name: str) -> str | None:
+def _version_of(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
@@ -162,12 +162,12 @@ def read(path: Path, *, is_own: bool = False, sound: Sound | None = None) -> Tra
     if is_current and is_own:
         return Trace(files, path)
     with readable(path):
-        unchecked = Trace(files if is_current else _upgraded(files, version), path)
+        unchecked = Trace(files if is_current else _upgrade_tables(files, version), path)
         if not is_current:
             refuse(path, integrity.broken_rules(unchecked))
     return replace(unchecked, check=RowsCheck(unchecked, set() if sound is None else sound))
 
 
-def _upgraded(files: Mapping[str, Path], version: int) -> dict[str, pa.Table]:
+def _upgrade_tables(files: Mapping[str, Path], version: int) -> dict[str, pa.Table]:
     tables = upgrade({name: read_parquet(file) for name, file in files.items()}, version, UPGRADES)
     return {name: tables[name].select(spec.schema.names).cast(spec.schema) for name, spec in TABLES.items()}

@@ -58,7 +58,7 @@ class RowsCheck:
         if self.trace.height(table) and table not in self._sound and what not in self._sound:
             path = self.trace.origin or Path()
             with readable(path):
-                refuse(path, integrity.broken_by(self.trace, table, self._runs, only))
+                refuse(path, integrity.violations_in(self.trace, table, self._runs, only))
             self._sound.add(what)
         self._done.add(what)
 

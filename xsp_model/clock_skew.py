@@ -46,11 +46,11 @@ def clock_skews(ends: pl.DataFrame) -> dict[int, ClockSkew]:
     for (rank, group), calls in ends.partition_by("rank", "group", as_dict=True).items():
         groups.setdefault(group, {})[rank] = calls
     reference = int(ends["rank"].min())  # type: ignore[arg-type]
-    skews = _linked(groups, reference)
+    skews = _skews_through_groups(groups, reference)
     return {rank: skews[rank] for rank in sorted(skews) if rank != reference}
 
 
-def _linked(groups: Mapping[str, Mapping[int, pl.DataFrame]], reference: int) -> dict[int, ClockSkew]:
+def _skews_through_groups(groups: Mapping[str, Mapping[int, pl.DataFrame]], reference: int) -> dict[int, ClockSkew]:
     skews = {reference: ClockSkew(0, 0, np.iinfo(np.int64).max)}
     largest_first = sorted(groups, key=lambda name: (-sum(calls.height for calls in groups[name].values()), name))
     reached = {reference}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_model.schema import TableSpec
     from xsp_model.trace import Trace
 
-__all__ = ["broken_by", "broken_rules", "check", "checked", "doubtful", "run_ids"]
+__all__ = ["broken_rules", "check", "check_pieces", "doubtful", "run_ids", "violations_in"]
 
 
 def check(trace: Trace) -> None:
@@ -35,11 +35,11 @@ def _raise(violations: Sequence[str]) -> None:
         raise ValueError(message)
 
 
-def checked(pieces: Iterable[pa.Table], spec: TableSpec, spans: int) -> Iterator[pa.Table]:
+def check_pieces(pieces: Iterable[pa.Table], spec: TableSpec, spans: int) -> Iterator[pa.Table]:
     """The pieces of one table of a trace of one run with so many spans, in order; ValueError as `check`."""
     rules = _Rules(spec, spans)
     for piece in pieces:
-        _raise([*_broken_columns(piece, spec), *rules.broken_by(piece)])
+        _raise([*_broken_columns(piece, spec), *rules.violations_in(piece)])
         yield piece
 
 
@@ -64,10 +64,10 @@ def broken_rules(trace: Trace) -> Iterator[str]:
         yield from violations
     runs = run_ids(trace)
     for name in TABLES:
-        yield from broken_by(trace, name, runs)
+        yield from violations_in(trace, name, runs)
 
 
-def broken_by(trace: Trace, name: str, runs: Ints, only: Collection[str] | None = None) -> Iterator[str]:
+def violations_in(trace: Trace, name: str, runs: Ints, only: Collection[str] | None = None) -> Iterator[str]:
     """A sentence for each rule that the rows of this table break, whose columns are the declared ones and not null.
 
     `runs`: their numbers. `only`: the columns that will be used; None: any. Other columns of these than rules are about
@@ -77,7 +77,7 @@ def broken_by(trace: Trace, name: str, runs: Ints, only: Collection[str] | None 
     columns = [c for c in TABLES[name].schema.names if only is None or c in only or c in rules.columns]
     violations: dict[str, None] = {}
     for piece in trace.row_groups(name, columns) if columns else ():
-        violations |= dict.fromkeys(rules.broken_by(piece))
+        violations |= dict.fromkeys(rules.violations_in(piece))
     if rules.has_late_parents and not violations and is_cyclic(_parents(trace)):
         violations["the span tree has a cycle"] = None
     yield from violations
@@ -132,7 +132,7 @@ class _Rules:
         self._read_labels = [column for column in labels if only is None or column in only]
         self.columns = [*self._read, *self._read_labels]
 
-    def broken_by(self, piece: pa.Table) -> Iterator[str]:
+    def violations_in(self, piece: pa.Table) -> Iterator[str]:
         """A sentence for each rule that these rows, of which only `columns` are looked at, break."""
         if not piece.num_rows:
             return
@@ -164,7 +164,7 @@ class _Rules:
     def _broken_order(self, by: _Integers) -> Iterator[str]:
         """The order by the first column that rows are ordered by, and whether a span has one row."""
         column, name = self._spec.order[0], self._spec.name
-        pieces = [by] if self._last is None else [self._last.followed_by(by.first()), by]
+        pieces = [by] if self._last is None else [self._last.append(by.first()), by]
         self._last = by.last()
         if column == "span_id" and all(each.are_rising() for each in pieces):
             return
@@ -258,7 +258,7 @@ class _Integers:
     def last(self) -> _Integers:
         return _Integers(self.values[-1:].copy(), self.is_valid()[-1:].copy())
 
-    def followed_by(self, other: _Integers) -> _Integers:
+    def append(self, other: _Integers) -> _Integers:
         valid = np.concatenate([self.is_valid(), other.is_valid()])
         return _Integers(np.concatenate([self.values, other.values]), None if valid.all() else valid)
 

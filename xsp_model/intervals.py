@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
-__all__ = ["LATEST_NS", "covered_before", "gaps", "intersection", "merge", "union_length"]
+__all__ = ["LATEST_NS", "coverage_before", "gaps", "intersection", "merge", "union_length"]
 
 LATEST_NS = 1 << 61
 """146 years; sums and differences of such times fit into 64 bits."""
@@ -60,7 +60,7 @@ def gaps(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return reach[:-1][hole], start[1:][hole]
 
 
-def covered_before(union: tuple[Ints, Ints], time: Ints) -> Ints:
+def coverage_before(union: tuple[Ints, Ints], time: Ints) -> Ints:
     """How much of a union, disjoint and sorted as `merge` returns it, lies before each time."""
     start, end = union
     if not len(start):

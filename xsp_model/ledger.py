@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp_model.vocabulary import Severity
 
-__all__ = ["Finding", "summed", "to_frame"]
+__all__ = ["Finding", "sum_counts", "to_frame"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -73,7 +73,7 @@ def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def summed(findings: Iterable[Finding]) -> list[Finding]:
+def sum_counts(findings: Iterable[Finding]) -> list[Finding]:
     """One finding for all that differ in nothing but their counts, which are added up; durations are not."""
     counts: dict[Finding, int] = {}
     for finding in findings:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Limits", "limited", "limits"]
+__all__ = ["Limits", "limits", "override_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def limits() -> Limits:
 
 
 @contextmanager
-def limited(**changes: int) -> Iterator[None]:
+def override_limits(**changes: int) -> Iterator[None]:
     """Within, these fields of `Limits` have other values; TypeError for a name that is no field."""
     token = _current.set(replace(limits(), **changes))
     try:

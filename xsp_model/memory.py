@@ -56,11 +56,11 @@ def _container_sizes() -> list[tuple[int, int]]:
                 limit_size = int((folder / limit).read_text(encoding="ascii"))
             except (OSError, ValueError):  # not there, or "max"
                 continue
-            sizes.append((limit_size, _used(folder, used)))
+            sizes.append((limit_size, _used_bytes(folder, used)))
     return sizes
 
 
-def _used(folder: Path, name: str) -> int:
+def _used_bytes(folder: Path, name: str) -> int:
     try:
         used = int((folder / name).read_text(encoding="ascii"))
         stat = (folder / "memory.stat").read_text(encoding="ascii").splitlines()

@@ -48,11 +48,11 @@ def vendor_of(device_name: str) -> Vendor:
 
 def multiprocessor_of(vendor: Vendor, capability: str) -> Multiprocessor | None:
     """That of devices of this compute capability; None: not listed."""
-    return _listed().get((vendor, capability))
+    return _multiprocessors().get((vendor, capability))
 
 
 @cache
-def _listed() -> Mapping[tuple[Vendor, str], Multiprocessor]:
+def _multiprocessors() -> Mapping[tuple[Vendor, str], Multiprocessor]:
     text = resources.files("xsp_model").joinpath("data", "multiprocessors.toml").read_text(encoding="utf-8")
     content = tomllib.loads(text)
     return {

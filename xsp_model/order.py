@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["is_sorted", "tied", "total_order"]
+__all__ = ["has_equal_neighbour", "is_sorted", "total_order"]
 
 _RANK = {str(level): rank for rank, level in enumerate(LEVELS)}
 _TIES = (
@@ -45,14 +45,14 @@ def total_order(spans: pl.DataFrame, details: Callable[[Positions], Sequence[Int
     """
     start = spans["start_ns"].to_numpy()
     order = None if is_sorted(start) else _by_start(start)
-    together = np.flatnonzero(tied(start) if order is None else _tied_in(start, order))
+    together = np.flatnonzero(has_equal_neighbour(start) if order is None else _has_equal_neighbour_in(start, order))
     ties = _Ties(spans, details)
     for few in _moments(start, order, together):
         rows = few if order is None else order[few]
-        sorted_places = ties.sorted(rows)
+        sorted_places = ties.sort(rows)
         if order is None and (sorted_places == rows).all():
             continue
-        order = _counted(len(start)) if order is None else order
+        order = _row_numbers(len(start)) if order is None else order
         order[few] = sorted_places
     return order
 
@@ -91,7 +91,7 @@ class _Ties:
         self._alphabets = {name: _alphabet(spans[name]) for name in self._columns if name in _TEXTS}
         self._alphabets["level"] = _outermost_first(spans["level"])
 
-    def sorted(self, rows: Positions) -> Positions:
+    def sort(self, rows: Positions) -> Positions:
         """These rows in order. Nearly all differ in start, level and length already."""
         start = self._spans["start_ns"].to_numpy()[rows]
         length = self._numbers("duration_ns", rows)
@@ -103,10 +103,10 @@ class _Ties:
         if alike.any():
             left = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
             group = np.append(0, np.cumsum(~alike))[left]
-            by[left] = by[left][self._compared(rows[by[left]], group)]
+            by[left] = by[left][self._order_by_others(rows[by[left]], group)]
         return rows[by]
 
-    def _compared(self, rows: Positions, group: Ints) -> Ints:
+    def _order_by_others(self, rows: Positions, group: Ints) -> Ints:
         """The order of rows by the other columns, within their groups, which are in order."""
         keys = [group, *(self._numbers(name, rows) for name in self._columns)]
         keys = [key for key in keys if (key != key[0]).any()] or [group]
@@ -132,14 +132,14 @@ class _Ties:
 
 def _alphabet(column: pl.Series) -> tuple[pl.Series, Ints]:
     """The column, and the places of its words in the order of the alphabet by what stands for the words."""
-    return _numbered(column, lambda texts: texts.rank("dense").to_list())
+    return _number_words(column, lambda texts: texts.rank("dense").to_list())
 
 
 def _outermost_first(column: pl.Series) -> tuple[pl.Series, Ints]:
-    return _numbered(column, lambda texts: [_RANK[text] for text in texts])
+    return _number_words(column, lambda texts: [_RANK[text] for text in texts])
 
 
-def _numbered(column: pl.Series, number: Callable[[pl.Series], Sequence[int]]) -> tuple[pl.Series, Ints]:
+def _number_words(column: pl.Series, number: Callable[[pl.Series], Sequence[int]]) -> tuple[pl.Series, Ints]:
     """The column of words, and a number for each of them by what stands for it; the last is that of null."""
     column = column if column.dtype in (pl.Categorical, pl.Enum) else column.cast(pl.Categorical)
     distinct = column.unique().drop_nulls()
@@ -155,23 +155,23 @@ def _by_start(start: Ints) -> Positions:
     return out
 
 
-def _counted(count: int) -> Positions:
+def _row_numbers(count: int) -> Positions:
     out = no_refs(count)
     for piece in scratch.pieces(count):
         out[piece] = np.arange(piece.start, piece.stop)
     return out
 
 
-def _tied_in(values: Ints, order: Positions) -> Bools:
-    """As `tied` of `values[order]`, a part of them at a time."""
+def _has_equal_neighbour_in(values: Ints, order: Positions) -> Bools:
+    """As `has_equal_neighbour` of `values[order]`, a part of them at a time."""
     out = np.zeros(len(order), dtype=np.bool_)
     for piece in scratch.pieces(len(order)):
         last = min(piece.stop + 1, len(order))  # one more, to be compared with
-        out[piece.start : last] |= tied(values[order[piece.start : last]])
+        out[piece.start : last] |= has_equal_neighbour(values[order[piece.start : last]])
     return out
 
 
-def tied(values: Ints) -> Bools:
+def has_equal_neighbour(values: Ints) -> Bools:
     """Which of the sorted values have an equal neighbour."""
     same = values[1:] == values[:-1]
     out: Bools = np.concatenate((same, [False]))

@@ -37,7 +37,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
             with path.open("wb") as device:
                 yield device
             return
-        with _unfinished(Path(os.path.realpath(path))) as file:
+        with _write_beside(Path(os.path.realpath(path))) as file:
             yield file
     except BrokenPipeError:
         raise unwritable(path, OSError(0, "whoever read it has gone")) from None
@@ -46,7 +46,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _unfinished(target: Path) -> Iterator[IO[bytes]]:
+def _write_beside(target: Path) -> Iterator[IO[bytes]]:
     beside = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

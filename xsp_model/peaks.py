@@ -90,7 +90,7 @@ def fill(
         )
         for p in sorted(peaks.values(), key=lambda p: list(QUANTITIES).index(p.quantity))
     ]
-    return _filled(devices, peaks_by_device), pl.DataFrame(rows, schema=dict(PEAK_COLUMNS), orient="row")
+    return _with_peaks(devices, peaks_by_device), pl.DataFrame(rows, schema=dict(PEAK_COLUMNS), orient="row")
 
 
 def _by_device(measured: pl.DataFrame | None) -> dict[_Device, dict[str, Peak]]:
@@ -150,7 +150,7 @@ def _user_peaks(rates: Mapping[str, float]) -> dict[str, Peak]:
     return out
 
 
-def _filled(devices: pl.DataFrame, peaks_by_device: Sequence[Mapping[str, Peak]]) -> pl.DataFrame:
+def _with_peaks(devices: pl.DataFrame, peaks_by_device: Sequence[Mapping[str, Peak]]) -> pl.DataFrame:
     columns: dict[str, list[object]] = {
         column: [peaks[q].value if q in peaks else None for peaks in peaks_by_device] for q, column in _COLUMN.items()
     }
@@ -215,7 +215,7 @@ def with_devices(trace: Trace, overrides: Sequence[DeviceSpec] = (), *, gpu: str
     if not parts:
         return trace
     tables = {name: pl.concat(part[at] for part in parts) for at, name in enumerate(("devices", "peaks"))}
-    return trace.replaced(tables)
+    return trace.with_tables(tables)
 
 
 def _of_run(

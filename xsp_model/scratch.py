@@ -35,14 +35,14 @@ __all__ = [
     "empty",
     "folder",
     "full",
-    "gathered",
+    "gather_rows",
     "in_folder",
-    "kept",
-    "lent",
     "no_room",
     "pieces",
     "release",
     "series",
+    "series_of_arrow",
+    "to_scratch",
 ]
 
 _RELEASED = 1 << 20  # rows after which a pass lets go of its pages: to fetch them again is not free
@@ -98,7 +98,7 @@ def empty(count: int, dtype: DTypeLike) -> NDArray[Any]:
         return np.empty(count, dtype=dtype)
     with _file() as file:
         _reserve(file, size)
-        return _mapped(file, size, dtype)
+        return _map_file(file, size, dtype)
 
 
 def full(count: int, fill: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -109,7 +109,7 @@ def full(count: int, fill: int, dtype: DTypeLike) -> NDArray[Any]:
     return out
 
 
-def kept(values: NDArray[Any]) -> NDArray[Any]:
+def to_scratch(values: NDArray[Any]) -> NDArray[Any]:
     """The column where large ones are: for what is held for long."""
     out = empty(len(values), values.dtype)
     out[:] = values
@@ -141,7 +141,7 @@ def no_room(error: OSError) -> XspError:
     return XspError(f"nothing can be kept in this folder: {what}", path=folder(), advice=advice)
 
 
-def _mapped(file: BinaryIO, size: int, dtype: DTypeLike) -> NDArray[Any]:
+def _map_file(file: BinaryIO, size: int, dtype: DTypeLike) -> NDArray[Any]:
     memory = _Map(file.fileno(), size)
     _MAPS.add(memory)
     return np.frombuffer(memory, dtype=dtype)
@@ -179,7 +179,7 @@ class Growing:
             return np.concatenate(self._pieces) if self._pieces else np.empty(0, dtype=self._dtype)
         with self._file as file:
             file.flush()
-            return _mapped(file, self.count * self._dtype.itemsize, self._dtype)
+            return _map_file(file, self.count * self._dtype.itemsize, self._dtype)
 
 
 def series(name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pl.Series:
@@ -193,10 +193,10 @@ def series(name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None = No
 def _of_parts(name: str, values: NDArray[Any], bitmap: NDArray[np.uint8] | None, absent: int) -> pl.Series:
     buffers = [None if bitmap is None else pa.py_buffer(bitmap), pa.py_buffer(values)]
     kind = pa.from_numpy_dtype(values.dtype)
-    return lent(name, pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))
+    return series_of_arrow(name, pa.Array.from_buffers(kind, len(values), buffers, null_count=absent))
 
 
-def lent(name: str, array: pa.Array) -> pl.Series:
+def series_of_arrow(name: str, array: pa.Array) -> pl.Series:
     """An Arrow array as a Series, the memory shared where polars can."""
     return pl.Series(_Lent(array)).alias(name)
 
@@ -212,16 +212,16 @@ class _Lent:
         return schema, array
 
 
-def gathered(frame: pl.DataFrame, rows: Rows | None) -> pl.DataFrame:
+def gather_rows(frame: pl.DataFrame, rows: Rows | None) -> pl.DataFrame:
     """These rows of the frame; None: all. Large whole-number and word columns of the result are on disk."""
     if rows is None:
         return frame
     if len(rows) * 8 < limits().mapped_column_min_bytes:
         return frame[rows]
-    return pl.DataFrame([_gathered(frame[name], rows) for name in frame.columns])
+    return pl.DataFrame([_gather_column(frame[name], rows) for name in frame.columns])
 
 
-def _gathered(column: pl.Series, rows: Rows) -> pl.Series:
+def _gather_column(column: pl.Series, rows: Rows) -> pl.Series:
     if column.null_count() == len(column):
         return pl.repeat(None, len(rows), dtype=column.dtype, eager=True).alias(column.name)
     if column.dtype == pl.Int64:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_model import integrity, scratch
-from xsp_model.arrow import conformed, to_arrow, write_parquet
+from xsp_model.arrow import conform, to_arrow, write_parquet
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ class Spill:
         """The file of a table given in its declared order, ids final; ValueError where it breaks the model's rules."""
         spec = TABLES[name]
         path = self._folder / f"{name}.parquet"
-        tables = (_finished(piece, spec) for piece in pieces)
+        tables = (_to_declared(piece, spec) for piece in pieces)
         try:
-            write_parquet(integrity.checked(tables, spec, self._spans), spec, path)
+            write_parquet(integrity.check_pieces(tables, spec, self._spans), spec, path)
         except OSError as error:
             raise scratch.no_room(error) from error
         return path
 
 
-def _finished(piece: pl.DataFrame, spec: TableSpec) -> pa.Table:
-    table = to_arrow(conformed(piece, spec), spec)
+def _to_declared(piece: pl.DataFrame, spec: TableSpec) -> pa.Table:
+    table = to_arrow(conform(piece, spec), spec)
     scratch.release()
     return table

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_model.arrow import conformed, read_parquet, row_groups, to_arrow
+from xsp_model.arrow import conform, read_parquet, row_groups, to_arrow
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 
@@ -31,7 +31,7 @@ class Trace:
     """Every table of `TABLES`, in memory or in the Parquet files of a bundle, read when asked for.
 
     Made by `TraceBuilder.build` and `bundle.read`, and of a few rows and columns, as frames, by `xsp_ingest.excerpt`;
-    nothing else should construct one: `replaced` gives one with other tables.
+    nothing else should construct one: `with_tables` gives one with other tables.
     """
 
     parts: Mapping[str, pa.Table | pl.DataFrame | Path]
@@ -61,7 +61,7 @@ class Trace:
             return part.to_arrow()
         return read_parquet(part).cast(TABLES[name].schema) if isinstance(part, Path) else part
 
-    def replaced(self, tables: Mapping[str, pl.DataFrame]) -> Trace:
+    def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Trace:
         """The same trace with these tables in place of its own, put into their declared order and schema."""
         parts = {name: _arrow(rows, TABLES[name]) for name, rows in tables.items()}
         return Trace({**self.parts, **parts}, self.origin, self.kept, self.check)
@@ -137,4 +137,4 @@ class Trace:
 
 
 def _arrow(rows: pl.DataFrame, spec: TableSpec) -> pa.Table:
-    return to_arrow(conformed(rows, spec).sort(spec.order, nulls_last=True, maintain_order=True), spec)
+    return to_arrow(conform(rows, spec).sort(spec.order, nulls_last=True, maintain_order=True), spec)

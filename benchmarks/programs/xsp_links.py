@@ -13,9 +13,9 @@ from benchmarks.programs.stopwatch import measured
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.forest import grow
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 plain = {"compiled_min_bytes": 1 << 62} if "--plain" in sys.argv else {}
-with limited(**plain), measured("load"):
+with override_limits(**plain), measured("load"):
     forest, _ = grow(TORCH_PROFILER.read(Path(sys.argv[1]), Options()))
 print(forest.spans.height, "spans,", forest.spans["step"].n_unique(), "steps,", (forest.parent >= 0).sum(), "links")

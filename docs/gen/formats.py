@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_ingest.format_page import about
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ and not read, and the limits that hold for every file.
 
 def format_pages() -> Mapping[str, str]:
     """Path below `docs` to Markdown: a page a format, and the list of them."""
-    rows = [f"| [`{i.name}`]({i.name}.md) | {_cell(i.title)} |" for i in INGESTERS]
+    rows = [f"| [`{i.name}`]({i.name}.md) | {_cell(i.title)} |" for i in all_ingesters()]
     index = "\n".join([_INDEX, "| `--format` | what |", "|---|---|", *rows]) + "\n"
-    return {"formats/index.md": index, **{f"formats/{i.name}.md": _page(i) for i in INGESTERS}}
+    return {"formats/index.md": index, **{f"formats/{i.name}.md": _page(i) for i in all_ingesters()}}
 
 
 def _page(ingester: Ingester) -> str:

@@ -17,7 +17,7 @@ from tests.docs.commands import ROOT
 from tests.helpers.looks import axe_issues, small_targets, too_wide
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.findings.registry import RULES
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ def test_nothing_is_loaded_from_elsewhere(pages: Mapping[Path, _Page], site: Pat
 
 def test_each_analysis_format_finding_and_module_has_a_page(site: Path) -> None:
     names = [f"analyses/{a.id}" for a in all_analyses()]
-    names += [f"formats/{i.name}" for i in INGESTERS]
+    names += [f"formats/{i.name}" for i in all_ingesters()]
     names += [f"findings/{r.id}" for r in RULES]
     names += [f"api/{m.name}" for m in PUBLIC]
     assert [name for name in names if not (site / f"{name}.html").is_file()] == []

@@ -7,7 +7,7 @@ import struct
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.machine.sqlite import cells, reader, records, scan_state, shapes
+from xsp_ingest.machine.sqlite import cells, reader, scan_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.machine.sqlite.columns import RowRange
-    from xsp_ingest.machine.sqlite.layout import Layout
+    from xsp_ingest.machine.sqlite.pages import Layout
+    from xsp_ingest.machine.sqlite.reader import RowRange
     from xsp_model.arrays import Ints
 
 __all__ = ["OutsideError", "fill"]
@@ -47,7 +47,7 @@ class _Memory:
 
 
 def _interpreted(memory: _Memory) -> Callable[..., int]:
-    machine = {**vars(records), **vars(shapes), **vars(cells)}
+    machine = dict(vars(cells))
     names: dict[str, Any] = {
         **machine,
         "byte": lambda address: memory.load(address, "B"),

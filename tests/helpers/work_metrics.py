@@ -43,7 +43,7 @@ def with_metrics(trace: Trace, name: str, values: Mapping[str, float], source: s
         for metric, value in values.items()
     ]
     before = trace.frame("metrics").with_columns(pl.col(pl.Categorical).cast(pl.String))
-    return trace.replaced({"metrics": pl.concat([before, pl.DataFrame(rows)], how="diagonal")})
+    return trace.with_tables({"metrics": pl.concat([before, pl.DataFrame(rows)], how="diagonal")})
 
 
 def work_of(trace: Trace) -> list[tuple[object, ...]]:

@@ -20,7 +20,7 @@ from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import CHIPS, PACKED, ncu_table
-from xsp_ingest.counters.tensor import chosen, partial
+from xsp_ingest.counters.tensor import choose_counters, partial
 from xsp_ingest.ingester import Options
 from xsp_model.counters import COUNTERS
 from xsp_runners import ncu as runner
@@ -80,7 +80,7 @@ def test_every_listed_counter_is_one_that_xsp_understands(architecture: Architec
 def test_tensor_counters_are_whole_and_none_is_counted_twice(architecture: Architecture) -> None:
     metrics = architecture.groups.get("tensor", ())
     assert not partial(metrics)
-    assert sorted(part.name for parts in chosen(metrics).values() for part in parts) == sorted(metrics)
+    assert sorted(part.name for parts in choose_counters(metrics).values() for part in parts) == sorted(metrics)
 
 
 def test_chips_with_packed_instructions_count_them() -> None:
@@ -115,7 +115,7 @@ def test_no_type_that_the_chip_multiplies_is_left_out(capability: str, real_dir:
             (real_dir / "reference" / "ncu_metrics" / f"metrics_cu{release}.json.gz").read_bytes()
         )
         listed.update(f"{name}.sum" for name in json.loads(content).get(chip, {}).get("counter", ()))
-    assert set(chosen(listed)) - set(chosen(architecture.groups["tensor"])) <= {"int1", "int4"}
+    assert set(choose_counters(listed)) - set(choose_counters(architecture.groups["tensor"])) <= {"int1", "int4"}
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ import pytest
 
 from xsp import memory as of_the_command
 from xsp.batch import fork_server, pool, work
-from xsp_ingest.files.sqlite.bulk import INTEGER, paged
-from xsp_ingest.machine.sqlite import CannotRead, columns, reader
+from xsp_ingest.files.sqlite.bulk import INTEGER, read_pages
+from xsp_ingest.machine.sqlite import CannotRead, reader
 from xsp_model import memory
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_runners.sets import guard
 
 
@@ -60,11 +60,11 @@ def test_processes_are_spawned_and_none_is_kept_to_fork(monkeypatch: pytest.Monk
 def test_the_c_library_is_asked_for_nothing_of_linux() -> None:
     of_the_command.be_frugal()
     guard._control(1, 9)
-    columns._touch(np.zeros(columns._MAPPED_BYTES, dtype=np.int8))
-    assert columns._zeros(columns._MAPPED_BYTES, np.int8).any() == np.False_
+    reader._touch(np.zeros(reader._MAPPED_BYTES, dtype=np.int8))
+    assert reader._zeros(reader._MAPPED_BYTES, np.int8).any() == np.False_
 
 
-@limited(page_reader_min_bytes=0)
+@override_limits(page_reader_min_bytes=0)
 def test_pages_are_left_to_sqlite_where_they_cannot_be_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +74,7 @@ def test_pages_are_left_to_sqlite_where_they_cannot_be_read_at_once(
         connection.execute("INSERT INTO t VALUES (1)")
         connection.commit()
         with pytest.raises(CannotRead):
-            paged(tmp_path / "t.db", connection, "t", {"i": INTEGER}, None)
+            read_pages(tmp_path / "t.db", connection, "t", {"i": INTEGER}, None)
 
 
 def _never(*_: object) -> NoReturn:

@@ -20,10 +20,10 @@ from fuzz.mutate import mutated
 from fuzz.seeds import formats, seeds
 from fuzz.trial import compiled_readers, prepare, tried
 from tests.helpers.examples import examples
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 
 _TRIALS = 12 if "XSP_THOROUGH" in os.environ else 5
-_FORMATS = sorted({i.name for i in INGESTERS} & set(formats()))
+_FORMATS = sorted({i.name for i in all_ingesters()} & set(formats()))
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from xsp_ingest import registry
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, laid_out, owner_of, units
+from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError
 
@@ -63,7 +63,7 @@ def test_an_ingester_needs_no_more_than_to_sniff_and_to_read(toy_file: Path) -> 
     (run,) = toy.read_runs([toy_file], Options())
     assert run.facts.profiler == "toy"
     assert owner_of(toy_file.parent, [toy]) is None
-    assert not laid_out(toy_file.parent, [toy])
+    assert not files_of_layout(toy_file.parent, [toy])
     assert not toy.is_supplement
 
 
@@ -82,9 +82,9 @@ class _Point:
 def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
     points: list[_Point] = []
     monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
-    registry._added.cache_clear()
+    registry._ingesters_of_others.cache_clear()
     yield points
-    registry._added.cache_clear()
+    registry._ingesters_of_others.cache_clear()
 
 
 def test_a_format_of_another_distribution_is_read(toy_file: Path, entry_points: list[_Point]) -> None:
@@ -109,4 +109,6 @@ def test_trace_events_are_kinetos_by_their_categories_and_a_tools_by_its_marks(t
     }
     for content, name in contents.items():
         (tmp_path / "file.json").write_text(content)
-        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), registry.INGESTERS)] == [name], content
+        assert [i.name for i in claimants_of(Probe(tmp_path / "file.json"), registry.all_ingesters())] == [name], (
+            content
+        )

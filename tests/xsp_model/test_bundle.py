@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.model_sample import sample_trace
 from xsp_model import XspError, arrow, bundle
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.upgrade import upgrade
 
@@ -51,7 +51,7 @@ def test_every_table_survives_the_round_trip(written: Path) -> None:
 def test_pieces_are_the_table_whether_it_is_on_disk_or_not(written: Path) -> None:
     columns = ["name", "duration_ns", "level", "attribution"]
     table = sample_trace().frame("spans").select(columns)
-    with limited(row_group_rows=2):
+    with override_limits(row_group_rows=2):
         bundle.write(sample_trace(), written)
     for trace, count in ((sample_trace(), 1), (bundle.read(written), (table.height + 1) // 2)):
         pieces = list(trace.pieces("spans", columns))

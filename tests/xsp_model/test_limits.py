@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_model.limits import Limits, limited, limits
+from xsp_model.limits import Limits, limits, override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,28 +27,28 @@ _PATCHES = ("setattr", "object")  # of monkeypatch, and of mock.patch
 
 
 def test_limits_hold_within_alone() -> None:
-    with limited(pass_rows=7, tied_spans=11):
+    with override_limits(pass_rows=7, tied_spans=11):
         assert limits() == replace(Limits(), pass_rows=7, tied_spans=11)
-        with limited(pass_rows=3):
+        with override_limits(pass_rows=3):
             assert limits() == replace(Limits(), pass_rows=3, tied_spans=11)
         assert limits().pass_rows == 7
     assert limits() == Limits()
 
 
 def test_they_are_as_before_after_an_error() -> None:
-    with pytest.raises(KeyError), limited(pass_rows=7):
+    with pytest.raises(KeyError), override_limits(pass_rows=7):
         raise KeyError
     assert limits() == Limits()
 
 
 def test_a_name_that_is_none_is_an_error() -> None:
-    with pytest.raises(TypeError, match="pass_columns"), limited(pass_columns=7):
+    with pytest.raises(TypeError, match="pass_columns"), override_limits(pass_columns=7):
         pytest.fail("entered")
     assert limits() == Limits()
 
 
 def test_a_thread_has_the_usual_ones_unless_it_runs_in_a_copy_of_the_context() -> None:
-    with limited(pass_rows=7), ThreadPoolExecutor(1) as thread:
+    with override_limits(pass_rows=7), ThreadPoolExecutor(1) as thread:
         assert thread.submit(limits).result() == Limits()
         assert thread.submit(copy_context().run, limits).result().pass_rows == 7
 
@@ -91,7 +91,7 @@ def test_no_test_sets_a_number_of_ours_by_its_name() -> None:
     ours = {name for _, module in _trees(*_PRODUCT) for name in _constants(module)}
     assert len(ours) > 100
     patches = {name: sorted(ours & set(_patched(tree))) for name, tree in _trees(*_FOLDERS)}
-    assert {name: patched for name, patched in patches.items() if patched} == {}, "set by xsp_model.limits.limited"
+    assert {name: patched for name, patched in patches.items() if patched} == {}, "set by limits.override_limits"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from xsp_model import order
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_model.vocabulary import LEVELS
 
 _NUMBERS = ("run_id", "process_id", "thread_id", "device_id", "stream_id", "correlation_id")
@@ -44,7 +44,7 @@ def _expected(spans: pl.DataFrame) -> list[int]:
     return keys.sort(by, nulls_last=True, maintain_order=True)["place"].to_list()
 
 
-@limited(pass_rows=7, tied_spans=11)
+@override_limits(pass_rows=7, tied_spans=11)
 @pytest.mark.parametrize("moments", [1, 20, 100_000])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_order_is_that_of_one_sort(seed: int, moments: int) -> None:

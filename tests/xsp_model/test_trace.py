@@ -17,7 +17,7 @@ def test_tables_are_replaced_in_their_order_and_schema_and_all_else_stays() -> N
     rows = [(4, "b", 2.0), (1, "a", 1.0)]
     columns = {"span_id": pl.Int32(), "metric": pl.String(), "value": pl.Float64()}
     metrics = pl.DataFrame(rows, schema=columns, orient="row").with_columns(unit=pl.lit("1"), source=pl.lit("modelled"))
-    after = before.replaced({"metrics": metrics})
+    after = before.with_tables({"metrics": metrics})
     assert after.table("metrics").schema == TABLES["metrics"].schema
     assert after.frame("metrics").select(pl.col("span_id"), pl.col("metric").cast(pl.String)).rows() == [
         (1, "a"),

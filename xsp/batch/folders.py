@@ -29,22 +29,23 @@ def parts(folder: Path, format_name: str | None, output: Path | None) -> tuple[l
 def _walk(
     folder: Path, root: Path, format_name: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
 ) -> Iterator[TraceInputs]:
+    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
-    from xsp_ingest.ingester import laid_out, owner_of  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+    from xsp_ingest.ingester import files_of_layout, owner_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.registry import candidates  # noqa: PLC0415
     from xsp_model import bundle  # noqa: PLC0415
 
-    ingesters = all_ingesters()
+    ingesters = candidates(Probe(folder), format_name)
     if folder == output or depth > _MAX_DEPTH:
         return
     if bundle.is_bundle(folder) or _is_one_run_set(folder) or owner_of(folder, ingesters, format_name):
         yield _part([folder], root, named=folder == root)
         return
-    if laid_out(folder, ingesters, format_name):
+    if files_of_layout(folder, ingesters, format_name):
         yield _part([folder], root, named=folder == root)
         return
     files, _ = inside(folder)
-    yield from _files([f for f in files if f.is_file()], root, ingesters, format_name, unknown)
+    yield from _files([f for f in files if f.is_file()], root, format_name, unknown)
     for each in files:
         if each.is_dir() and not each.name.startswith("."):
             yield from _walk(each, root, format_name, output, unknown, depth + 1)
@@ -69,17 +70,18 @@ def _is_one_run_set(folder: Path) -> bool:
     return len(work) == 1
 
 
-def _files(
-    files: Sequence[Path], root: Path, ingesters: Sequence[Ingester], format_name: str | None, unknown: _Unknown
-) -> Iterator[TraceInputs]:
+def _files(files: Sequence[Path], root: Path, format_name: str | None, unknown: _Unknown) -> Iterator[TraceInputs]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
+    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.ingester import choose, units  # noqa: PLC0415
+    from xsp_ingest.registry import candidates  # noqa: PLC0415
 
     claimed: list[tuple[Path, Ingester]] = []
     for path in files:
-        claimants = [] if format_name else _claimants(path, ingesters, unknown)
-        if format_name or claimants:
-            claimed.append((path, claimants[0] if len(claimants) == 1 else choose(path, ingesters, format_name)))
+        if format_name:
+            claimed.append((path, choose(path, candidates(Probe(path), format_name), format_name)))
+        elif claimants := _claimants(path, unknown):
+            claimed.append((path, choose(path, claimants, claimants=claimants)))
     traces = [one for one in claimed if not one[1].is_supplement]
     more = [path for path, ingester in claimed if ingester.is_supplement]
     groups = [list(paths) for paths, _ in units(traces)]
@@ -94,18 +96,20 @@ def _files(
         yield _part(group, root)
 
 
-def _claimants(path: Path, ingesters: Sequence[Ingester], unknown: _Unknown) -> list[Ingester]:
+def _claimants(path: Path, unknown: _Unknown) -> list[Ingester]:
     """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
     from xsp_ingest.files.other_tools import refusal  # noqa: PLC0415
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
+    from xsp_ingest.registry import candidates  # noqa: PLC0415
 
     if path.name.startswith(".") or not path.stat().st_size:
         return []
     try:
-        claimants = claimants_of(Probe(path), ingesters)
+        probe = Probe(path)
+        claimants = claimants_of(probe, candidates(probe))
         if not claimants:
-            unknown.append((str(path), refusal(Probe(path)).what))
+            unknown.append((str(path), refusal(probe).what))
     except XspError as error:
         unknown.append((str(path), error.what))
         return []

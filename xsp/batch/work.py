@@ -93,10 +93,11 @@ def _check_known(path: Path) -> None:
     from xsp_ingest.files.other_tools import refusal  # noqa: PLC0415
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (imports polars)
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415 (imports polars)
-    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+    from xsp_ingest.registry import candidates  # noqa: PLC0415
 
-    if path.is_file() and not claimants_of(Probe(path), all_ingesters()):
-        error = refusal(Probe(path))
+    probe = Probe(path)
+    if path.is_file() and not claimants_of(probe, candidates(probe)):
+        error = refusal(probe)
         raise _UnknownError(error.what, path=path, advice=error.advice)
 
 

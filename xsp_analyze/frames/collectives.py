@@ -11,7 +11,7 @@ from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_na
 from xsp_analyze.frames.rank_units import rank_units
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 from xsp_model import Kind
-from xsp_model.intervals import covered_before, merge
+from xsp_model.intervals import coverage_before, merge
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -131,5 +131,5 @@ def _exposed(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
         start = rows["start_ns"].to_numpy()
         end = start + rows["duration_ns"].to_numpy()
         busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
-        out[rows["row"].to_numpy()] = end - start - (covered_before(busy, end) - covered_before(busy, start))
+        out[rows["row"].to_numpy()] = end - start - (coverage_before(busy, end) - coverage_before(busy, start))
     return pl.Series("exposed_ns", out)

@@ -16,7 +16,7 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
 from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks, host_blocks
-from xsp_model.intervals import covered_before, gaps, intersection, merge, union_length
+from xsp_model.intervals import coverage_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,7 +223,7 @@ def _explained(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:
     touched = np.zeros(len(pieces[0]), dtype=np.bool_)
     for blocks in by:
         union = (blocks.start, blocks.end)
-        touched |= covered_before(union, pieces[1]) > covered_before(union, pieces[0])
+        touched |= coverage_before(union, pieces[1]) > coverage_before(union, pieces[0])
     rest = tuple(column[~touched] for column in pieces)
     start, end, cause, call = _cut(tuple(column[touched] for column in pieces), by)
     for blocks in reversed(by):
@@ -254,4 +254,4 @@ def _in_order(parts: list[_Pieces]) -> IdleTime:
 def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:
     """How much of each stretch lies in none of the others."""
     merged = merge(*others)
-    return np.asarray(last - first - (covered_before(merged, last) - covered_before(merged, first)), dtype=np.int64)
+    return np.asarray(last - first - (coverage_before(merged, last) - coverage_before(merged, first)), dtype=np.int64)

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
-from xsp_model.intervals import covered_before, intersection, merge
+from xsp_model.intervals import coverage_before, intersection, merge
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
@@ -46,7 +46,7 @@ def measured(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     start, end = work["start_ns"].to_numpy(), (work["start_ns"] + work["duration_ns"]).to_numpy()
     begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
     unions = _unions(start, end, _categories(work))
-    lengths = {name: covered_before(u, until) - covered_before(u, begin) for name, u in unions.items()}
+    lengths = {name: coverage_before(u, until) - coverage_before(u, begin) for name, u in unions.items()}
     own = _own_busy(work, start, end, windows)
     busy = lengths["working"] + lengths["memory"] - lengths["hidden"]
     columns = {

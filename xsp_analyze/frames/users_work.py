@@ -41,7 +41,7 @@ def with_work_models(trace: Trace, files: Sequence[Path]) -> Trace:
     calls = _calls(trace, by_name, holding)
     metrics = _metrics(calls, holding)
     findings = [*_unused(models, names), *_untold(calls, metrics, holding)]
-    return trace.replaced({"metrics": _joined(trace, metrics), "ledger": _noted(trace, findings)})
+    return trace.with_tables({"metrics": _joined(trace, metrics), "ledger": _noted(trace, findings)})
 
 
 def _operator_names(trace: Trace) -> list[str]:

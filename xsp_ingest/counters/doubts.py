@@ -31,7 +31,7 @@ _METRIC_OF_PRECISION = {"f": "flop_count_sp", "h": "flop_count_hp", "d": "flop_c
 def doubts(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
     """Findings on kernels (counters as columns, and `compute_capability`) whose flops are not, or not all, known."""
     yield from _half_collected(kernels, counters)
-    yield from _packed(kernels, counters)
+    yield from _uncollected_packed_terms(kernels, counters)
     for metric, names in partial(counters).items():
         detail = f"{metric} may miss work: it was added up from {', '.join(names)} alone"
         yield Finding(LedgerKind.TENSOR_COUNTS_PARTIAL, detail, kernels.height)
@@ -48,7 +48,7 @@ def _half_collected(kernels: pl.DataFrame, counters: Collection[str]) -> Iterato
             yield Finding(LedgerKind.FLOPS_HALF_COLLECTED, detail, kernels.height, advice=advice)
 
 
-def _packed(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
+def _uncollected_packed_terms(kernels: pl.DataFrame, counters: Collection[str]) -> Iterator[Finding]:
     names = list(flop_terms("f", packed=True))
     if all(name in counters for name in names) or any(name not in counters for name in flop_terms("f")):
         return

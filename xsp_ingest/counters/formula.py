@@ -75,7 +75,7 @@ def canonical(measured: Measured, table: Mapping[str, Sequence[Formula]]) -> pl.
     """
     wide, columns = measured.wide, set(measured.wide.columns)
     frames = [_one(measured, metric, formulas) for metric, formulas in table.items()]
-    renamed = {name for formulas in table.values() if (name := _renamed(formulas, columns)) is not None}
+    renamed = {name for formulas in table.values() if (name := _only_source(formulas, columns)) is not None}
     others = [name for name in wide.columns if name != "row" and name not in renamed]
     frames += [_rows(wide, name, pl.col(name), measured.units[name], pl.lit(measured.tool)) for name in others]
     types = pl.Schema(
@@ -84,7 +84,7 @@ def canonical(measured: Measured, table: Mapping[str, Sequence[Formula]]) -> pl.
     return pl.concat([pl.DataFrame(schema=types), *(f.select(*types).cast(types) for f in frames if f.height)])
 
 
-def _renamed(formulas: Sequence[Formula], columns: Collection[str]) -> str | None:
+def _only_source(formulas: Sequence[Formula], columns: Collection[str]) -> str | None:
     """The first counter that these formulas only give another name."""
     return next((next(iter(f.terms)) for f in formulas if f.is_same and f.value(columns) is not None), None)
 

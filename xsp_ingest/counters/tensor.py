@@ -12,7 +12,7 @@ from xsp_model.counters import COUNTERS, TENSOR_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["TensorCounter", "chosen", "partial", "split", "tensor_formulas"]
+__all__ = ["TensorCounter", "choose_counters", "partial", "split", "tensor_formulas"]
 
 _NAME = re.compile(
     r"sm__ops_path_tensor(?:_op_(?P<op>[a-z]+))?_src_(?P<source>[a-z0-9_]+?)"
@@ -51,7 +51,7 @@ def split(name: str) -> TensorCounter | None:
     return TensorCounter(name, source, match["op"], match["result"], match["sparsity"])
 
 
-def chosen(names: Iterable[str]) -> dict[str, list[TensorCounter]]:
+def choose_counters(names: Iterable[str]) -> dict[str, list[TensorCounter]]:
     """For each input type the counters to add: the coarsest that are there and do not overlap."""
     parts = [part for name in sorted(names) if (part := split(name)) is not None]
     out: dict[str, list[TensorCounter]] = {}
@@ -64,7 +64,7 @@ def chosen(names: Iterable[str]) -> dict[str, list[TensorCounter]]:
 
 def tensor_formulas(names: Iterable[str]) -> Mapping[str, Sequence[Formula]]:
     """One formula for each input type that the counters tell of and the vocabulary knows."""
-    parts_of = {f"{TENSOR_PREFIX}{source}": parts for source, parts in chosen(names).items()}
+    parts_of = {f"{TENSOR_PREFIX}{source}": parts for source, parts in choose_counters(names).items()}
     return {name: (Formula({p.name: 1 for p in parts}),) for name, parts in parts_of.items() if name in COUNTERS}
 
 
@@ -72,7 +72,7 @@ def partial(names: Iterable[str]) -> dict[str, list[str]]:
     """Canonical counters of which the file may hold a part only, each with the names it was added up from."""
     return {
         f"{TENSOR_PREFIX}{source}": [p.name for p in parts]
-        for source, parts in chosen(names).items()
+        for source, parts in choose_counters(names).items()
         if not _is_complete(parts)
     }
 

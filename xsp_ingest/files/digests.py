@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-__all__ = ["Digests", "files_of", "sha256", "unchanged"]
+__all__ = ["Digests", "check_unchanged", "files_of", "sha256"]
 
 _READ_BYTES = 1 << 20
 
@@ -55,7 +55,7 @@ def sha256(path: Path, left: Event | None = None) -> str:
 
 
 @contextmanager
-def unchanged(paths: Sequence[Path]) -> Iterator[None]:
+def check_unchanged(paths: Sequence[Path]) -> Iterator[None]:
     """XspError at the end of `with` where one of the files was written to meanwhile: rows and digest may not agree."""
     before = {path: _stamps(path) for path in paths}
     yield

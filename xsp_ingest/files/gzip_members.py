@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from xsp_model import XspError
 
-__all__ = ["MAGIC", "inflated", "inflated_head"]
+__all__ = ["MAGIC", "inflate_blocks", "inflated_head"]
 
 MAGIC = b"\x1f\x8b"
 _WINDOW_BITS = 16 + zlib.MAX_WBITS
 
 
-def inflated(file: BinaryIO, block_bytes: int, damaged: Callable[[str], XspError]) -> Iterator[bytes]:
+def inflate_blocks(file: BinaryIO, block_bytes: int, damaged: Callable[[str], XspError]) -> Iterator[bytes]:
     """The content in blocks of about so many bytes, none of them empty; `damaged` is what to raise, by reason."""
     try:
         has_end = yield from _blocks(file, block_bytes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from xsp_ingest.files.json_window import TOKEN, JsonWindow, check_depth, no_json, opened, stretch
+from xsp_ingest.files.json_window import TOKEN, JsonWindow, check_depth, no_json, open_json, stretch
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def entries(path: Path, kind: type[T], seen: Entries, *, key: bytes | None = Non
     no such list, it is cut off or nested too deeply, or is no JSON.
     """
     decoder = msgspec.json.Decoder(list[kind | list[Any] | str | int | float | bool | None])  # type: ignore[valid-type]
-    with opened(path) as window:
+    with open_json(path) as window:
         if key is None:
             window.expect(_LIST, "the file holds no JSON list")
         else:
@@ -48,7 +48,7 @@ def entries(path: Path, kind: type[T], seen: Entries, *, key: bytes | None = Non
         last = False
         while not last:
             text, last = stretch(window)
-            values = _decoded(decoder, text, window, seen)
+            values = _decode_entries(decoder, text, window, seen)
             objects = [entry for entry in values if isinstance(entry, kind)]
             seen.foreign += len(values) - len(objects)
             if objects:
@@ -78,7 +78,9 @@ def _find(window: JsonWindow, key: bytes) -> None:
             check_depth(depth, window)
 
 
-def _decoded(decoder: msgspec.json.Decoder[list[Any]], text: bytes, window: JsonWindow, seen: Entries) -> list[Any]:
+def _decode_entries(
+    decoder: msgspec.json.Decoder[list[Any]], text: bytes, window: JsonWindow, seen: Entries
+) -> list[Any]:
     try:
         return decoder.decode(text)
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from xsp_ingest.files.json_window import JsonWindow, no_json, opened, skip, stretch, value
+from xsp_ingest.files.json_window import JsonWindow, no_json, open_json, skip, stretch, value
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def walk(path: Path, targets: Targets) -> Iterator[JsonPart]:
     XspError where the file is cut off, nested too deeply, no JSON, or a part is not of its type. What stands twice
     comes twice.
     """
-    with opened(path) as window:
+    with open_json(path) as window:
         if window.next_byte() not in b"[{":
             raise no_json(window)
         yield from _at(window, (), (), targets)
@@ -71,7 +71,7 @@ def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], target
             path=window.path,
         )
     elif location in targets.values:
-        yield JsonPart(location, numbers, _decoded(value(window), targets.values[location], window, targets))
+        yield JsonPart(location, numbers, _decode_value(value(window), targets.values[location], window, targets))
     elif first in b"{":
         yield from _members(window, location, numbers, targets)
     elif first in b"[" and targets.leads((*location, EACH)):
@@ -83,7 +83,7 @@ def _at(window: JsonWindow, location: Location, numbers: tuple[int, ...], target
 def _members(window: JsonWindow, location: Location, numbers: tuple[int, ...], targets: Targets) -> Iterator[JsonPart]:
     window.offset += 1
     while window.next_byte(b" \t\r\n,") not in b"}":
-        key = _decoded(value(window), str, window, targets)
+        key = _decode_value(value(window), str, window, targets)
         if window.next_byte() not in b":":
             raise no_json(window)
         window.offset += 1
@@ -109,13 +109,13 @@ def _entries(window: JsonWindow, kind: Any, targets: Targets) -> Iterator[list[A
     last = False
     while not last:
         text, last = stretch(window)
-        yield _decoded(text, list[kind], window, targets)
+        yield _decode_value(text, list[kind], window, targets)
     window.offset += 1
 
 
-def _decoded(text: bytes, kind: type[_T], window: JsonWindow, targets: Targets) -> _T:
+def _decode_value(text: bytes, kind: type[_T], window: JsonWindow, targets: Targets) -> _T:
     try:
-        return _parsed(text, kind)
+        return _parse_json(text, kind)
     except msgspec.ValidationError as error:
         raise XspError(f"{targets.what} is not as its tool writes it ({error})", path=window.path) from error
     except msgspec.DecodeError as error:
@@ -124,7 +124,7 @@ def _decoded(text: bytes, kind: type[_T], window: JsonWindow, targets: Targets) 
         raise XspError(f"{targets.what} is nested too deeply", path=window.path) from error
 
 
-def _parsed(text: bytes, kind: type[_T]) -> _T:
+def _parse_json(text: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(text, type=kind)
     except UnicodeDecodeError:  # a second copy only where it must be

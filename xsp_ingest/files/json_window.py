@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.source import Source
 
-__all__ = ["TOKEN", "JsonWindow", "check_depth", "no_json", "opened", "skip", "stretch", "value"]
+__all__ = ["TOKEN", "JsonWindow", "check_depth", "no_json", "open_json", "skip", "stretch", "value"]
 
 _MAX_BYTES = 1 << 33
 _DEEPEST = 64
@@ -65,7 +65,7 @@ class JsonWindow(ContentWindow):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[JsonWindow]:
+def open_json(path: Path) -> Iterator[JsonWindow]:
     """A window over the file's content, behind a byte order mark."""
     with open_source(path, cut_off) as source:
         window = JsonWindow(path, source)
@@ -97,11 +97,11 @@ def stretch(window: JsonWindow) -> tuple[bytes, bool]:
             closed = closed[closed >= 0]
         if last or len(closed):
             behind = window.offset + (len(depth) if last else int(closed[-1]) + 1)
-            return b"".join((b"[", _taken(window, behind), b"]")), last
+            return b"".join((b"[", _take_text(window, behind), b"]")), last
         window.more()
 
 
-def _taken(window: JsonWindow, behind: int) -> memoryview:
+def _take_text(window: JsonWindow, behind: int) -> memoryview:
     """The window's bytes up to there, without what separates them from earlier ones; they are used then."""
     between = _BETWEEN.match(window.text, window.offset, behind)
     start = between.end() if between else window.offset
@@ -130,7 +130,7 @@ def value(window: JsonWindow) -> bytes:
         depth += (token[0] in b"[{") - (token[0] in b"]}")
         check_depth(depth, window)
         if depth <= 0:
-            return bytes(_taken(window, token.end()))
+            return bytes(_take_text(window, token.end()))
 
 
 def skip(window: JsonWindow) -> None:

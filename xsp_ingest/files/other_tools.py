@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.probe import Probe
 
-__all__ = ["named", "refusal"]
+__all__ = ["all_refusals", "refusal"]
 
 _LIST = "`xsp formats` lists what can be read"
 _UNPACK = "Unpack it and give the files, or their folder, to xsp"
@@ -52,7 +52,7 @@ def refusal(probe: Probe) -> XspError:
     )
 
 
-def named() -> Iterator[tuple[str, str]]:
+def all_refusals() -> Iterator[tuple[str, str]]:
     """What can be said of files that no ingester claims, and what to do with them."""
     yield from ((other.what, other.advice) for other in _OTHERS)
 

@@ -42,8 +42,8 @@ class Probe:
         """The first bytes of the content, decompressed where needed."""
         if not self.is_gzip:
             return self.head
-        return inflated_head(self.head, _HEAD_BYTES, self._damaged)
+        return inflated_head(self.head, _HEAD_BYTES, self._damage_error)
 
-    def _damaged(self, _: str) -> XspError:
+    def _damage_error(self, _: str) -> XspError:
         sentence = "the file says it is gzip but cannot be decompressed"
         return XspError(sentence, path=self.path, advice="Copy it again")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MAX_CONTENT_BYTES", "MAX_RATIO", "bounded", "check", "inside", "leaves"]
+__all__ = ["MAX_CONTENT_BYTES", "MAX_RATIO", "check", "inside", "leaves", "limit_content"]
 
 MAX_CONTENT_BYTES = 1 << 36
 """No compressed file's content may be longer: 64 GiB."""
@@ -96,13 +96,13 @@ def leaves(path: Path, folder: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def bounded(blocks: Iterator[bytes], packed_bytes: int, path: Path) -> Iterator[bytes]:
+def limit_content(blocks: Iterator[bytes], packed_bytes: int, path: Path) -> Iterator[bytes]:
     """The blocks of a decompressed file of `packed_bytes`; XspError once they are more than any trace has."""
     max_bytes = min(MAX_CONTENT_BYTES, max(limits().unpacked_ratio_min_bytes, MAX_RATIO * packed_bytes))
-    return _bounded(blocks, max_bytes, packed_bytes, path)
+    return _limit_blocks(blocks, max_bytes, packed_bytes, path)
 
 
-def _bounded(blocks: Iterator[bytes], max_bytes: int, packed_bytes: int, path: Path) -> Iterator[bytes]:
+def _limit_blocks(blocks: Iterator[bytes], max_bytes: int, packed_bytes: int, path: Path) -> Iterator[bytes]:
     total = 0
     for block in blocks:
         total += len(block)

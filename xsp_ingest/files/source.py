@@ -8,8 +8,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from xsp_ingest.files.gzip_members import MAGIC, inflated
-from xsp_ingest.files.safe_files import bounded
+from xsp_ingest.files.gzip_members import MAGIC, inflate_blocks
+from xsp_ingest.files.safe_files import limit_content
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def open_source(path: Path, damaged: Callable[[Path, str], XspError]) -> Iterato
         if not is_gzip:
             yield _Plain(file, size)
             return
-        blocks = inflated(file, limits().content_block_bytes, partial(damaged, path))
+        blocks = inflate_blocks(file, limits().content_block_bytes, partial(damaged, path))
         with ThreadPoolExecutor(1, "decompress") as pool:
-            yield _Gzip(bounded(blocks, path.stat().st_size, path), pool, size)
+            yield _Gzip(limit_content(blocks, path.stat().st_size, path), pool, size)
 
 
 def content_bytes(path: Path) -> int:
@@ -97,15 +97,15 @@ class _Gzip:
         self._rest = memoryview(b"")  # of the block that is being taken
         self._pool = pool
         self._context = copy_context()  # so that the thread has the caller's limits
-        self._next = self._begun()
+        self._next = self._begin_next()
 
-    def _begun(self) -> Future[bytes]:
+    def _begin_next(self) -> Future[bytes]:
         return self._pool.submit(self._context.run, _next, self._blocks)
 
     def block(self) -> bytes:
         block = self._next.result()
         if block:
-            self._next = self._begun()
+            self._next = self._begin_next()
         return block
 
     def fill(self, target: memoryview) -> int:

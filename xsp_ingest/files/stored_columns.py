@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints
 
-__all__ = ["Among", "Strings", "decoded", "interned", "with_sane_times"]
+__all__ = ["Among", "Strings", "decode_texts", "strings_by_id", "with_sane_times"]
 
 _TIMES = ("start", "end", "timestamp", "duration", "utcEpochNs")
 _DENSE, _SMALL = 4, 1 << 16  # numbers of which so large a part, or so few, are looked up in a table
@@ -65,7 +65,7 @@ class Strings:
         return int(self.ids[index]) if index is not None and self.values[index] == value else None
 
 
-def interned(ids: pl.Series, values: pl.Series) -> Strings:
+def strings_by_id(ids: pl.Series, values: pl.Series) -> Strings:
     """Strings by their ids, the first of those with the same id."""
     if len(ids) != len(values):  # one of the columns is missing, so no id has a string
         ids, values = ids.clear(), values.clear()
@@ -88,7 +88,7 @@ def _indices(keys: Ints, numbers: Ints) -> NDArray[np.int32]:
     return np.where(keys[index] == numbers, index, -1).astype(np.int32)
 
 
-def decoded(raw: pl.Series) -> tuple[pl.Series, int]:
+def decode_texts(raw: pl.Series) -> tuple[pl.Series, int]:
     """Bytes as text; foreign bytes show as U+FFFD, and the texts that had any are counted."""
     if raw.dtype != pl.Binary:
         return raw.cast(pl.String), 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.source import Source
 
-__all__ = ["MAX_LINE_CHARACTERS", "decoded", "open_text"]
+__all__ = ["MAX_LINE_CHARACTERS", "decode_head", "open_text"]
 
 MAX_LINE_CHARACTERS = 1 << 24
 """No line is longer in a file that is read by lines."""
@@ -69,6 +69,6 @@ class _Lines(io.TextIOWrapper):
         return line
 
 
-def decoded(head: bytes) -> str:
+def decode_head(head: bytes) -> str:
     """The first bytes of a file as text."""
     return head.decode("utf-16" if head[:2] in _UTF16 else "utf-8-sig", errors="ignore").replace("\r", "\n")

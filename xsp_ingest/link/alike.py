@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.arrays import Ints, Positions
 
-__all__ = ["called", "details_of"]
+__all__ = ["call_numbers", "details_of"]
 
 _DETAILS = ("operators", "ranges", "kernels", "copies", "collectives", "messages", "layers", "compiled_kernels")
 _LAST = (1 << 63) - 1
 
 
-def called(spans: pl.DataFrame, operators: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
+def call_numbers(spans: pl.DataFrame, operators: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
     """The source's number of each call: sources count them as they begin. That of a span without one is the greatest.
 
     `operators` have `at`, their position in `spans`.

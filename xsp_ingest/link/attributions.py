@@ -62,7 +62,7 @@ def attribute(
     replays: Sequence[PairedWork | None],
 ) -> list[Attributed]:
     """The attributions of the runs that `replays` is of; layerings are changed to what these say."""
-    recorded = [_recorded(run, raw, forests[run], source) for run, raw in enumerate(raws)]
+    recorded = [_recorded_rows(run, raw, forests[run], source) for run, raw in enumerate(raws)]
     out = []
     for run, paired in enumerate(replays):
         forest, layering = forests[run], layerings[run]
@@ -72,13 +72,13 @@ def attribute(
             _move_held(own, layering)
         if paired is not None:
             parts.append(_of_replays(paired, recorded))
-        attributed = Attributed(pl.concat(parts).sort("at", maintain_order=True), _captured(paired))
+        attributed = Attributed(pl.concat(parts).sort("at", maintain_order=True), _capture_columns(paired))
         _apply(run, layering, attributed, paired)
         out.append(attributed)
     return out
 
 
-def _recorded(run: int, raw: RawTrace, forest: Forest, source: LayerSource) -> _Recorded | None:
+def _recorded_rows(run: int, raw: RawTrace, forest: Forest, source: LayerSource) -> _Recorded | None:
     """None where the file says nothing; a layer within an attributed operator goes before what is said of that."""
     table = raw.tables["attributions"]
     if table.is_empty():
@@ -100,10 +100,10 @@ def _with_launched(recorded: _Recorded, forest: Forest) -> pl.DataFrame:
     """What is said, and the same of the device work that was launched there."""
     work = np.flatnonzero(forest.is_level(Level.KERNEL) & ~forest.replayed & (recorded.of_span >= 0))
     launched = work[recorded.of_span[work] != work]
-    return pl.concat([recorded.rows, _copied(launched, recorded.of_span[launched], recorded.rows)])
+    return pl.concat([recorded.rows, _copy_rows(launched, recorded.of_span[launched], recorded.rows)])
 
 
-def _copied(at: Positions, source: Positions, rows: pl.DataFrame) -> pl.DataFrame:
+def _copy_rows(at: Positions, source: Positions, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of the spans `source` as rows of the spans `at`."""
     pairs = pl.DataFrame({"to": pl.Series(at, dtype=pl.Int64), "at": pl.Series(source, dtype=pl.Int64)})
     return pairs.join(rows, on="at", how="inner", maintain_order="left").drop("at").rename({"to": "at"}).select(*_ROWS)
@@ -138,7 +138,7 @@ def _of_replays(paired: PairedWork, recorded: Sequence[_Recorded | None]) -> pl.
     for run in np.unique(paired.run):
         if (of_run := recorded[run]) is not None:
             source = np.where(paired.run == run, of_run.of_span[paired.launch], -1)
-            parts.append(_copied(paired.at[source >= 0], source[source >= 0], of_run.rows).with_columns(basis))
+            parts.append(_copy_rows(paired.at[source >= 0], source[source >= 0], of_run.rows).with_columns(basis))
             plain &= source < 0
     plain &= paired.layer >= 0
     columns = {"at": paired.at[plain], "layer_run": paired.layer_run[plain], "layer": paired.layer[plain]}
@@ -146,7 +146,7 @@ def _of_replays(paired: PairedWork, recorded: Sequence[_Recorded | None]) -> pl.
     return pl.concat([*parts, rows.with_columns(pl.lit(1.0).alias("weight"), basis)])
 
 
-def _captured(paired: PairedWork | None) -> pl.DataFrame:
+def _capture_columns(paired: PairedWork | None) -> pl.DataFrame:
     if paired is None:
         return pl.DataFrame(schema=_CAPTURED)
     return pl.DataFrame({"at": paired.at, "run": paired.run, "launch": paired.launch}, schema=_CAPTURED)

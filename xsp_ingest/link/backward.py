@@ -13,7 +13,7 @@ from xsp_ingest.link.forward_threads import numbering_domains
 from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import moments_apart
 from xsp_ingest.link.range_nesting import named_ranges
-from xsp_ingest.link.recorded_links import resolved
+from xsp_ingest.link.recorded_links import resolve_rows
 from xsp_model import Level, scratch
 from xsp_model.arrays import lookup, no_refs, true_indices
 
@@ -39,7 +39,7 @@ def twins(
 ) -> Positions:
     """For each span the position of its forward twin, or -1: as the file says, by flow, else by sequence number."""
     out = no_refs(spans.height)
-    recorded = resolved(spans, operators, "forward_row").select(backward_at="at", forward_at="position")
+    recorded = resolve_rows(spans, operators, "forward_row").select(backward_at="at", forward_at="position")
     by_flow = _by_flow(spans, kinds, flows)
     for pairs in (_by_sequence(spans, operators, backward, by_flow), by_flow, recorded):
         out[pairs["backward_at"].to_numpy()] = pairs["forward_at"].to_numpy()
@@ -76,8 +76,8 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools, 
     """
     is_ours, is_theirs = _numbered_alike(operators, backward)
     domains = numbering_domains(spans, operators, is_ours, is_theirs, flows)
-    have, at = _keyed(domains, operators, true_indices(is_theirs)[::-1])  # the last one first
-    want, of = _keyed(domains, operators, true_indices(is_ours))
+    have, at = _keys_and_positions(domains, operators, true_indices(is_theirs)[::-1])  # the last one first
+    want, of = _keys_and_positions(domains, operators, true_indices(is_ours))
     twin = lookup(*pair_keys(have, want))
     scratch.release()
     ours: Positions = of[twin >= 0]
@@ -105,11 +105,11 @@ def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bo
     return ours, others
 
 
-def _keyed(domains: pl.Series, operators: pl.DataFrame, rows: Positions) -> tuple[pl.DataFrame, Positions]:
+def _keys_and_positions(domains: pl.Series, operators: pl.DataFrame, rows: Positions) -> tuple[pl.DataFrame, Positions]:
     """Numbering domain and sequence number of the operators in these rows, and their positions."""
     at: Positions = operators["at"].to_numpy()[rows]
     keys = operators.select(domains.alias("domain"), "sequence_number")
-    return scratch.gathered(keys, rows), at
+    return scratch.gather_rows(keys, rows), at
 
 
 def _by_flow(spans: pl.DataFrame, kinds: SpanKinds, flows: pl.DataFrame) -> pl.DataFrame:

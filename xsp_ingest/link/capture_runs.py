@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from xsp_ingest.link.forest import Forest
     from xsp_model.arrays import Bools
 
-__all__ = ["kept_of_capture", "replayed_first"]
+__all__ = ["replayed_first", "spans_of_capture"]
 
 
-def kept_of_capture(forest: Forest) -> Bools:
+def spans_of_capture(forest: Forest) -> Bools:
     """Which spans are kept; steps are not, as nothing is timed from such a run."""
     start = forest.spans["start_ns"].to_numpy()
     thread = forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_ingest.machine.functions import CLIMB
+from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch, tree
 from xsp_model.arrays import no_refs
@@ -15,26 +15,28 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["innermost", "outermost"]
+__all__ = ["CLIMB", "innermost", "outermost"]
+
+CLIMB = CompiledFunction("climb", "_climb", ("int32", "uint8", *(NUMBER,) * 3, "int32", "int32"), (__name__,))
 
 _CYCLE = "the span tree has a cycle"
 
 
 def innermost(parent: Positions, mask: Bools) -> Positions:
     """As `tree.innermost`."""
-    return _climbed(parent, mask, farthest=0) if _is_worth_it(parent) else tree.innermost(parent, mask)
+    return _climb_all(parent, mask, farthest=0) if _is_worth_it(parent) else tree.innermost(parent, mask)
 
 
 def outermost(parent: Positions, mask: Bools) -> Positions:
     """As `tree.outermost`."""
-    return _climbed(parent, mask, farthest=1) if _is_worth_it(parent) else tree.outermost(parent, mask)
+    return _climb_all(parent, mask, farthest=1) if _is_worth_it(parent) else tree.outermost(parent, mask)
 
 
 def _is_worth_it(parent: Positions) -> bool:
     return len(parent) >= limits().climb_min_spans
 
 
-def _climbed(parent: Positions, mask: Bools, farthest: int) -> Positions:
+def _climb_all(parent: Positions, mask: Bools, farthest: int) -> Positions:
     nearest, cycle = no_refs(len(parent)), np.full(1, -1, dtype=parent.dtype)
     spans = limits().climb_piece_spans
     for first in range(0, len(parent), spans):

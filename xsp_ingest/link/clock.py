@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.clock_skew import ClockSkew
 
-__all__ = ["Zero", "alone", "compared", "still_true", "zeros"]
+__all__ = ["Zero", "alone", "compare_clocks", "still_true", "zeros"]
 
 _COLLECTIVE = r"(?i)^(void )?(nccl|rccl|msccl)"
 _END_OF_TIME = 2**63  # ns: the year 2262
@@ -80,7 +80,7 @@ def _first_start(raw: RawTrace) -> int:
     return first if isinstance(first, int) else 0
 
 
-def compared(
+def compare_clocks(
     raws: Sequence[RawTrace], forests: Sequence[Forest], zeros: Sequence[Zero], *, align: bool
 ) -> tuple[list[Zero], list[Finding]]:
     """Where time 0 of each run is, and how far its clock is off the first's as far as collectives tell (`clock_skews`).
@@ -97,7 +97,7 @@ def compared(
     sure = {run: skew.offset_ns for run, skew in skews.items() if skew.count >= ENOUGH}
     kinds = {run: LedgerKind.CLOCKS_ALIGNED if run in sure else LedgerKind.CLOCKS_NOT_ALIGNED for run in others}
     findings = [_finding(kind, run, skews.get(run)) for run, kind in kinds.items()]
-    return _moved(zeros, [_first_start(raw) for raw in raws], sure), findings
+    return _move_runs(zeros, [_first_start(raw) for raw in raws], sure), findings
 
 
 def _finding(kind: LedgerKind, run: int, skew: ClockSkew | None) -> Finding:
@@ -115,7 +115,7 @@ def _finding(kind: LedgerKind, run: int, skew: ClockSkew | None) -> Finding:
     return Finding(kind, texts[kind], skew.count, run_id=run)
 
 
-def _moved(zeros: Sequence[Zero], starts: Sequence[int], ahead: Mapping[int, int]) -> list[Zero]:
+def _move_runs(zeros: Sequence[Zero], starts: Sequence[int], ahead: Mapping[int, int]) -> list[Zero]:
     """Runs moved back by what their clock is ahead, and time 0 to the start that is now the earliest."""
     origins = [zero.origin_ns + ahead.get(run, 0) for run, zero in enumerate(zeros)]
     first = min(start - origin for start, origin in zip(starts, origins, strict=True))

@@ -58,13 +58,13 @@ def correlate(spans: pl.DataFrame, kinds: SpanKinds) -> Launches:
 
 
 def _facts(spans: pl.DataFrame, at: Positions) -> pl.DataFrame:
-    return scratch.gathered(spans.select("process_id", "correlation_id", "start_ns"), at)
+    return scratch.gather_rows(spans.select("process_id", "correlation_id", "start_ns"), at)
 
 
 def _launches(spans: pl.DataFrame, calls: Positions, work: Positions) -> Ints:
     """For each piece of work the first call with its process and id: the outermost, as spans are in order."""
     ids = spans.select("process_id", "correlation_id")
-    launches = lookup(*pair_keys(scratch.gathered(ids, calls), scratch.gathered(ids, work)))
+    launches = lookup(*pair_keys(scratch.gather_rows(ids, calls), scratch.gather_rows(ids, work)))
     for piece in scratch.pieces(len(launches)):
         some = launches[piece]
         some[some >= 0] = calls[some[some >= 0]]

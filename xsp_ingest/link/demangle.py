@@ -36,7 +36,7 @@ def demangle(name: str) -> str:
     plain = name.removesuffix(".kd")
     if not plain.startswith("_Z") or len(plain) > _MAX_CHARACTERS or not plain.isascii() or "\0" in plain:
         return plain
-    if _expanded(plain) > _MAX_EXPANDED:
+    if _expanded_length(plain) > _MAX_EXPANDED:
         return plain
     try:
         return _demangler()(plain)
@@ -55,7 +55,7 @@ def demangle_column(names: pl.Series) -> pl.Series:
     return text.replace(list(changed), list(changed.values()))
 
 
-def _expanded(name: str) -> int:
+def _expanded_length(name: str) -> int:
     """About how long the name becomes: a reference counts as the largest group closed before it."""
     at, largest, groups = len("_Z"), 0, [0]
     while at < len(name) and groups[-1] <= _MAX_EXPANDED:

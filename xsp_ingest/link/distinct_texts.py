@@ -21,18 +21,20 @@ __all__ = ["as_categorical", "category_indices", "matches"]
 
 def matches(column: pl.Series, pattern: str) -> Bools:
     """For each row of a Categorical column whether the regex is found in its text; null: no."""
-    mask: Bools = _looked_up(column, lambda texts: texts.str.contains(pattern), np.bool_, fill=False)
+    mask: Bools = _answer_by_text(column, lambda texts: texts.str.contains(pattern), np.bool_, fill=False)
     return mask
 
 
 def category_indices(column: pl.Series, categories: Sequence[str]) -> NDArray[np.int8]:
     """For each row of a Categorical column the index of its text among the categories; null or another text: -1."""
     index_of = {category: index for index, category in enumerate(categories)}
-    indices: NDArray[np.int8] = _looked_up(column, lambda texts: [index_of.get(t, -1) for t in texts], np.int8, fill=-1)
+    indices: NDArray[np.int8] = _answer_by_text(
+        column, lambda texts: [index_of.get(t, -1) for t in texts], np.int8, fill=-1
+    )
     return indices
 
 
-def _looked_up(column: pl.Series, answer: Callable[[pl.Series], Any], kind: Any, *, fill: int) -> Any:  # noqa: ANN401
+def _answer_by_text(column: pl.Series, answer: Callable[[pl.Series], Any], kind: Any, *, fill: int) -> Any:  # noqa: ANN401
     """The answer for each distinct text, given to all rows that have it; `fill` for null."""
     distinct = column.unique().drop_nulls()
     physical = distinct.to_physical().to_numpy()

@@ -32,13 +32,13 @@ def expected_tokens(
 
     The n-th launch of a call of an operator, with inputs of these shapes, is of one kernel wherever it was seen.
     """
-    seen = pl.concat([_executed(forests[run], numbers) for run in runs])
+    seen = pl.concat([_launched_kernels(forests[run], numbers) for run in runs])
     certain = seen.group_by(_KEY).agg(pl.col("token").first(), pl.col("token").n_unique().alias("tokens"))
     unique = certain.filter(pl.col("tokens") == 1).drop("tokens")
-    return [_completed(graph, forests[graph.run], unique, numbers) for graph in graphs]
+    return [_complete_tokens(graph, forests[graph.run], unique, numbers) for graph in graphs]
 
 
-def _executed(forest: Forest, numbers: KernelNumbers) -> pl.DataFrame:
+def _launched_kernels(forest: Forest, numbers: KernelNumbers) -> pl.DataFrame:
     """Kernels that were launched one by one, by operator: the columns of _KEY and the token."""
     at = np.flatnonzero(forest.is_kind(Kind.KERNEL) & ~forest.replayed & (forest.parent >= 0))
     launch = forest.parent[at]
@@ -60,7 +60,7 @@ def _of_operators(forest: Forest, launches: Positions) -> pl.DataFrame:
     ).select("operator", "shapes", pl.int_range(pl.len()).over("at").alias("nth"))
 
 
-def _completed(graph: CapturedGraph, forest: Forest, launched: pl.DataFrame, numbers: KernelNumbers) -> Ints:
+def _complete_tokens(graph: CapturedGraph, forest: Forest, launched: pl.DataFrame, numbers: KernelNumbers) -> Ints:
     if graph.is_named:
         return graph.tokens
     is_kernel = graph.tokens >= UNKNOWN

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link import graphs, steps
-from xsp_ingest.link.alike import called, details_of
+from xsp_ingest.link.alike import call_numbers, details_of
 from xsp_ingest.link.backward import is_backward, twins, with_engine
 from xsp_ingest.link.correlate import correlate
 from xsp_ingest.link.deep_nesting import with_limited_depth
@@ -72,11 +72,11 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     spans = raw.tables["spans"]
     rows_nest = raw.facts.rows_nest
     order = total_order(spans) if rows_nest else total_order(spans, partial(details_of, raw))
-    spans = scratch.gathered(spans, order)
+    spans = scratch.gather_rows(spans, order)
     kinds = span_kinds(spans)
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
-    number = order if rows_nest else called(spans, operators, raw.tables["ranges"])
+    number = order if rows_nest else call_numbers(spans, operators, raw.tables["ranges"])
     nesting = _nest_host(spans, kinds, moments, raw.tables["ranges"], number)
     scratch.release()
     launches = correlate(spans, kinds)
@@ -89,18 +89,18 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     kernels = at_spans(spans, raw.tables["kernels"])
     captured_in, replayed = graphs.captures(spans, kinds, kernels, parent, moments, nesting.owner)
     scratch.release()
-    backward = scratch.kept(is_backward(spans, kinds, operators))
+    backward = scratch.to_scratch(is_backward(spans, kinds, operators))
     forest = Forest(
         numbered,
         kinds,
         operators,
         parent,
-        scratch.kept(nesting.ambiguous),
+        scratch.to_scratch(nesting.ambiguous),
         backward,
         with_engine(spans, kinds, parent, twins(spans, kinds, operators, raw.tables["flows"], backward)),
         captured_in,
-        scratch.kept(replayed),
-        scratch.kept(launches.orphans),
+        scratch.to_scratch(replayed),
+        scratch.to_scratch(launches.orphans),
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     scratch.release()
@@ -114,7 +114,7 @@ def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         return facts.with_columns(pl.Series("at", at))
     order = np.argsort(at, kind="stable")
     order = order[at[order] >= 0]
-    return scratch.gathered(facts, order).with_columns(pl.Series("at", at[order]))
+    return scratch.gather_rows(facts, order).with_columns(pl.Series("at", at[order]))
 
 
 def _moments(raw: RawTrace) -> pl.DataFrame:

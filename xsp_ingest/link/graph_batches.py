@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.forest import Forest
     from xsp_model.arrays import Positions
 
-__all__ = ["Batch", "allowed", "graph_batches", "replay_batches"]
+__all__ = ["Batch", "graph_batches", "graphs_for_step", "replay_batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _around(forest: Forest, at: Positions, *, captures: bool) -> list[Batch | No
     return [batches[name] if held >= 0 else None for name, held in zip(names, holder, strict=True)]
 
 
-def allowed(graphs: Sequence[int], captured: Sequence[int | None], step: Batch | None) -> list[int]:
+def graphs_for_step(graphs: Sequence[int], captured: Sequence[int | None], step: Batch | None) -> list[int]:
     """Those of the graphs that a step of this batch replays: of its padded size, else the smallest that holds it."""
     if step is None:
         return list(graphs)

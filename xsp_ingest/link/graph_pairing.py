@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_ingest.link.captured_graphs import UNKNOWN
-from xsp_ingest.link.graph_batches import allowed
+from xsp_ingest.link.graph_batches import graphs_for_step
 from xsp_ingest.link.graph_rounds import rounds
 from xsp_ingest.link.graph_streams import Ambiguous, order_on_streams
 from xsp_ingest.link.graph_surroundings import of_layer
@@ -155,12 +155,12 @@ def pair(
         if key not in matches:
             matches[key] = candidates.of(tokens, stream)
         numbers, otherwise = matches[key]
-        fitting = allowed(numbers, around.captured_batches, around.batches[replay])
+        fitting = graphs_for_step(numbers, around.captured_batches, around.batches[replay])
         possible.append(of_layer(fitting, around.captured_layers, around.layers[replay]))
         if not numbers:
             outcomes[replay] = otherwise
     set_of = [(graph.run, batch) for graph, batch in zip(graphs, around.captured_batches, strict=True)]
-    chosen = _chosen(possible, set_of, meaning)
+    chosen = _choose_graphs(possible, set_of, meaning)
     doubtful = _incomplete(chosen, possible, around.steps)
     for replay, graph in enumerate(chosen):
         if doubtful[replay]:
@@ -185,7 +185,9 @@ def _incomplete(chosen: Ints, possible: Sequence[Sequence[int]], steps: Ints) ->
     return several & open_steps & (chosen >= 0)
 
 
-def _chosen(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], int]) -> Ints:
+def _choose_graphs(
+    possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], int]
+) -> Ints:
     """The only graph possible; else by the order in which graphs are replayed; else any, where all say the same."""
     chosen = np.array([each[0] if len(each) == 1 else -1 for each in possible], dtype=np.int64)
     undecided = [replay for replay, each in enumerate(possible) if len(each) > 1]

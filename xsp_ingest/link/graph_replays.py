@@ -78,7 +78,7 @@ def pair_replays(
         return None, []
     stream = forest.spans["stream_id"].fill_null(-1).gather(work).to_numpy()
     replays = replays_of(work, forest.parent[work], replay_tokens(forest, work, numbers), stream)
-    expected, chosen, outcomes = _paired(replays, run, graphs, forests, layerings, names, numbers)
+    expected, chosen, outcomes = _pair_replays(replays, run, graphs, forests, layerings, names, numbers)
     findings = _findings(forest, replays, outcomes, len(graphs))
     paired = chosen >= 0
     lost = np.array([len(graphs[n].launches) for n in chosen[paired]]).sum() - np.diff(replays.first)[paired].sum()
@@ -93,7 +93,7 @@ def _captures_of(raws: Sequence[RawTrace], run: int) -> list[int]:
     return own or captures
 
 
-def _paired(
+def _pair_replays(
     replays: Replays,
     run: int,
     graphs: Sequence[CapturedGraph],
@@ -159,10 +159,10 @@ def _work(
     order = np.argsort(at)
     runs = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])[order].astype(np.int64)
     launch = (np.concatenate([part[2] for part in parts]) if parts else no_refs(0))[order].astype(np.int64)
-    return _placed(at[order], runs, launch, run, forests, layerings)
+    return _place_in_layers(at[order], runs, launch, run, forests, layerings)
 
 
-def _placed(
+def _place_in_layers(
     at: Positions, runs: Ints, launch: Ints, run: int, forests: Sequence[Forest], layerings: Sequence[Layering]
 ) -> PairedWork:
     """With the layers of the captured launches; where the replay ran in a call of that very layer, with this call."""

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.distinct_texts import matches
-from xsp_ingest.link.recorded_links import resolved
+from xsp_ingest.link.recorded_links import resolve_rows
 from xsp_model import Kind, Level
 from xsp_model.arrays import no_refs
 
@@ -36,11 +36,11 @@ def captures(
     """
     captured_in = no_refs(spans.height)
     nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
-    made = _captured(moments, owner)
+    made = _capture_owners(moments, owner)
     if made.height:
         captured = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
         captured_in[captured["at"].to_numpy()] = captured["owner"].to_numpy()
-    recorded = resolved(spans, kernels, "captured_in_row")
+    recorded = resolve_rows(spans, kernels, "captured_in_row")
     captured_in[recorded["at"].to_numpy()] = recorded["position"].to_numpy()
     return captured_in, replayed_work(spans, kinds, kernels, parent)
 
@@ -53,7 +53,7 @@ def replayed_work(spans: pl.DataFrame, kinds: SpanKinds, kernels: pl.DataFrame, 
     return replayed
 
 
-def _captured(moments: pl.DataFrame, owner: Positions) -> pl.DataFrame:
+def _capture_owners(moments: pl.DataFrame, owner: Positions) -> pl.DataFrame:
     """graph_node_id and owner: the span a node, or the node it was cloned from, was created in."""
     created = moments.with_columns(pl.Series("owner", owner)).filter(pl.col("graph_node_id").is_not_null())
     first = created.sort("start_ns").unique("graph_node_id", keep="first", maintain_order=True)

@@ -43,11 +43,11 @@ def _numbers(rows: pl.DataFrame, firsts: Ints, distinct: Ints | None, low: int, 
 def _some_numbers(rows: pl.DataFrame, firsts: Ints, distinct: Ints | None, low: int, width: int, none: int) -> Ints:
     first, second = (rows[column] for column in rows.columns)
     a, b = first.fill_null(0).to_numpy(), second.fill_null(0).to_numpy()
-    index, is_known = _looked_up(firsts, a)
+    index, is_known = _search_sorted(firsts, a)
     if distinct is None:
         is_known &= (b >= low) & (b < low + width)
     else:
-        b, also = _looked_up(distinct, b)
+        b, also = _search_sorted(distinct, b)
         is_known &= also
     for each in (first, second):
         if each.null_count():
@@ -55,7 +55,7 @@ def _some_numbers(rows: pl.DataFrame, firsts: Ints, distinct: Ints | None, low: 
     return np.where(is_known, index * width + (b - low), none)
 
 
-def _looked_up(sorted_values: Ints, values: Ints) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _search_sorted(sorted_values: Ints, values: Ints) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     if len(sorted_values) == 1:
         return np.zeros(len(values), dtype=np.int64), values == sorted_values[0]
     if not len(sorted_values):

@@ -64,7 +64,7 @@ def _of_source(forest: Forest, source: LayerSource) -> pl.DataFrame:
         pl.Series("is_container", np.isin(at, above[bounds.inside])),
         pl.Series("self_host_ns", bounds.self_time(at, np.where(bounds.inside, above, -1))),
     )
-    named = _named(own, source)
+    named = _with_names(own, source)
     del own, spans, bounds, above, up  # of as many calls as there are, what is in `named` by now
     for facts_of in (_first_operator, _own_work, _memory):
         named = _beside(named, facts_of(forest, holder))
@@ -116,7 +116,7 @@ class _Bounds:
         return own
 
 
-def _named(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
+def _with_names(own: pl.DataFrame, source: LayerSource) -> pl.DataFrame:
     """Adds layer_name, layer_type and path, from the outermost calls inwards.
 
     A module's instance has one name. A range or operator that comes more than once in one call of a step is

@@ -13,7 +13,7 @@ import polars as pl
 from xsp_ingest.link import clock, layer_table
 from xsp_ingest.link.attributions import attribute
 from xsp_ingest.link.backward_lines import with_forward_lines
-from xsp_ingest.link.capture_runs import kept_of_capture, replayed_first
+from xsp_ingest.link.capture_runs import replayed_first, spans_of_capture
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
@@ -72,7 +72,7 @@ def link(
         forests.append(forest)
         doubted = (f for f in (*raw.findings, *doubts) if run < count or f.severity is not Severity.INFO)
         findings += [_of_run(f, run) for f in doubted]
-    zeros[:count], of_clocks = clock.compared(raws[:count], forests[:count], zeros[:count], align=align_clocks)
+    zeros[:count], of_clocks = clock.compare_clocks(raws[:count], forests[:count], zeros[:count], align=align_clocks)
     findings = [*clock.still_true(findings, of_clocks), *of_clocks]
     source = _common_source([*forests[count:], *forests[:count]], layer_source)
     layerings = [lay(forest, source) for forest in forests]
@@ -82,7 +82,7 @@ def link(
         replays.append(paired)
         findings += [_of_run(f, run) for f in doubts]
     attributed = attribute(raws, forests, layerings, source, replays)
-    kept = {run: kept_of_capture(forests[run]) for run in range(count, len(raws))}
+    kept = {run: spans_of_capture(forests[run]) for run in range(count, len(raws))}
     calls = layer_table.with_index(
         [_calls(run, raw, forests, layerings[run], kept.get(run), attributed) for run, raw in enumerate(raws)], source
     )

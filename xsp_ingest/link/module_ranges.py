@@ -33,7 +33,7 @@ def module_ranges(ranges: pl.DataFrame) -> _Named:
         return ranges, pl.DataFrame(schema=_LAYERS), ()
     texts = marked["text"].unique(maintain_order=True)
     modules = marked.select("row", "text", "start_ns", *_THREAD).join(_read(texts), on="text", maintain_order="left")
-    modules = modules.with_columns(_returned(modules))
+    modules = modules.with_columns(_is_return(modules))
     mark = pl.when("returned").then(pl.lit(_RETURNED)).otherwise(pl.lit(_MODULE))
     names = modules.select("row", (mark + pl.col("path")).alias("module_name"))
     named = ranges.join(names, on="row", how="left", maintain_order="left")
@@ -51,7 +51,7 @@ def _read(texts: Iterable[str]) -> pl.DataFrame:
     return pl.DataFrame(read, schema={**columns, "returned": pl.Boolean}, orient="row")
 
 
-def _returned(modules: pl.DataFrame) -> pl.Series:
+def _is_return(modules: pl.DataFrame) -> pl.Series:
     """Whether each range only says what a call returned; where its text does not tell, by what stands before it.
 
     vLLM writes such a range behind every call, SGLang and TensorRT-LLM behind none. So of one module on one thread

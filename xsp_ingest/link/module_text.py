@@ -52,7 +52,7 @@ class ModuleText:
 
 def module_text(text: str) -> ModuleText | None:
     """What the text says; None where it is too long or not of this form."""
-    facts = _parsed(text) if len(text) <= MAX_LENGTH else {}
+    facts = _parse_dict(text) if len(text) <= MAX_LENGTH else {}
     path = facts.get("Module")
     if not isinstance(path, str) or not path.strip("' "):
         return None
@@ -65,7 +65,7 @@ def module_text(text: str) -> ModuleText | None:
     return ModuleText(path, _type(path, facts.get("StaticParams")), json.dumps(inputs) if inputs else None, returned)
 
 
-def _parsed(text: str) -> Mapping[str, object]:
+def _parse_dict(text: str) -> Mapping[str, object]:
     """The dict that Python wrote, read as the JSON that it nearly is; empty where it is none."""
     try:
         facts = json.loads(_TOKEN.sub(_as_json, text))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.machine.functions import NESTING
+from xsp_ingest.machine.functions import CompiledFunction
 from xsp_ingest.machine.sweep import dual
 from xsp_model import scratch
 from xsp_model.arrays import no_refs
 from xsp_model.limits import limits
-from xsp_model.order import tied
+from xsp_model.order import has_equal_neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
+__all__ = ["NESTING", "SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
 
 SLACK_NS = 1_000
 """Profilers round: an end may overhang its parent's by this much and still count as nested."""
+
+NESTING = CompiledFunction(
+    "nesting",
+    "_sweep",
+    ("int32", "int64", "int64", "int8", "int64", "int32", "int64", *("int32",) * 2, *("uint8",) * 2, *("int32",) * 2),
+    (__name__,),
+)
 
 _RELEASED = 1 << 20
 
@@ -108,7 +115,7 @@ def moments_apart(start: Ints) -> Iterator[slice]:
 def _visits(piece: slice, start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Ints:
     """Rows of the piece from the outermost in: their own order but where several start together."""
     visit = np.arange(piece.start, piece.stop)
-    together = piece.start + np.flatnonzero(tied(start[piece]))
+    together = piece.start + np.flatnonzero(has_equal_neighbour(start[piece]))
     if len(together):
         last = [each[together] for each in reversed(ties)]
         by = np.lexsort((together, *last, -end[together], rank[together], start[together]))

@@ -45,7 +45,7 @@ def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.i
         above = nearest[piece]
         phase[piece][(above >= 0) & optimizer[above]] = _OPTIMIZING
         phase[piece][(above >= 0) & backward[above]] = _BACKWARD
-    again = _called_again(forest, module, backward)
+    again = _is_recomputed(forest, module, backward)
     if again.any():
         nearest = innermost(forest.parent, backward | module)
         for piece in scratch.pieces(len(phase)):
@@ -83,7 +83,7 @@ def _forward_ranges(forest: Forest, layer: Bools, backward: Bools) -> Bools:
     return out
 
 
-def _called_again(forest: Forest, module: Bools, backward: Bools) -> Bools:
+def _is_recomputed(forest: Forest, module: Bools, backward: Bools) -> Bools:
     """Module calls that a backward operator on their own thread holds: activation checkpointing.
 
     The tree does not show it, since there an operator is never above a module.
@@ -93,7 +93,7 @@ def _called_again(forest: Forest, module: Bools, backward: Bools) -> Bools:
     if not module.any() or not backward.any():
         return again
     at = true_indices(both)
-    spans = scratch.gathered(forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns"), at)
+    spans = scratch.gather_rows(forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns"), at)
     threads = Threads.of(spans)
     start, end = spans["start_ns"].to_numpy(), scratch.empty(len(at), np.int64)
     for piece in scratch.pieces(len(at)):

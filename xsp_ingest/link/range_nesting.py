@@ -11,7 +11,7 @@ from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
 from xsp_model.limits import limits
-from xsp_model.order import tied
+from xsp_model.order import has_equal_neighbour
 from xsp_model.tree import innermost, jumps
 from xsp_model.vocabulary import LEVELS
 
@@ -54,7 +54,7 @@ def nest_with_ranges(
         return nest(thread, start, end, level, threads=threads, moments=moments, ties=ties)
     rank = np.where(is_range & (level < _LIBRARY), level.dtype.type(_OUTERMOST), level)
     opening = _opening(thread, start, end, level, is_range)
-    first = _nested(start, end, (thread, rank, opening, level, *ties), threads, moments)
+    first = _nest_any_order(start, end, (thread, rank, opening, level, *ties), threads, moments)
     ranges = true_indices(is_range)
     begin, until = _within(ranges, start, end, is_range, first.around)
     outlasts = begin > start[ranges]
@@ -63,7 +63,7 @@ def nest_with_ranges(
         starts, ends = start.copy(), end.copy()
         starts[ranges], ends[ranges] = begin, until
         opening[ranges[outlasts]] = -1  # what begins when such a range may hold begins in it
-        nesting = _nested(starts, ends, (thread, rank, opening, level, *ties), threads, moments)
+        nesting = _nest_any_order(starts, ends, (thread, rank, opening, level, *ties), threads, moments)
     parent, overhangs = nesting.parent.copy(), nesting.overhangs.copy()
     parent[ranges] = _holders(ranges, nesting.around, start)
     overhangs[ranges] |= outlasts
@@ -71,7 +71,9 @@ def nest_with_ranges(
     return Nesting(parent, nesting.around, overhangs, doubtful, nesting.owner)
 
 
-def _nested(start: Ints, end: Ints, columns: tuple[NDArray[Any], ...], threads: int, moments: Moments) -> Nesting:
+def _nest_any_order(
+    start: Ints, end: Ints, columns: tuple[NDArray[Any], ...], threads: int, moments: Moments
+) -> Nesting:
     """`nest` of spans in any order of start; columns are thread, rank, opening and ties."""
     in_order = bool((start[1:] >= start[:-1]).all())
     if in_order:
@@ -96,7 +98,7 @@ def _opening(
 ) -> NDArray[np.int8]:
     """In which order spans that start together open: by level, and a range just before those that end by its end."""
     out = level.copy()
-    at = true_indices(tied(start))
+    at = true_indices(has_equal_neighbour(start))
     if not is_range[at].any():
         return out
     group = np.unique(np.stack([start[at], thread[at].astype(np.int64)]), axis=1, return_inverse=True)[1].ravel()

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from xsp_ingest.link.span_kinds import SpanKinds
     from xsp_model.arrays import Positions
 
-__all__ = ["in_generated_code", "resolved", "with_callers", "with_holders"]
+__all__ = ["in_generated_code", "resolve_rows", "with_callers", "with_holders"]
 
 
-def resolved(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
+def resolve_rows(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
     """The facts in which `column` names a span by its row, with that span's `position`."""
     referring = facts.filter(pl.col(column).is_not_null())
     position = lookup(spans["row"].to_numpy(), referring[column].to_numpy())

@@ -93,7 +93,7 @@ def _under_steps(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))
     inside = (
-        scratch.gathered(at.select("process_id", "start_ns"), roots)
+        scratch.gather_rows(at.select("process_id", "start_ns"), roots)
         .with_columns(pl.Series("root_at", roots))
         .join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
     )

@@ -1,6 +1,7 @@
-"""Every function that comes compiled, listed once: what it takes, and the modules that its machine code is made of.
+"""What a function that comes compiled declares, where it is called: its types, and what its machine code is made of.
 
-Named by text, so that neither numba nor a format's reader is imported before one of them is compiled.
+Its modules are named by text, so that neither numba nor they are imported before it is compiled.
+`xsp_ingest.compiled_functions` lists all for the build; nothing else here knows which there are.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["CLIMB", "FUNCTIONS", "NESTING", "READ_LEAVES", "SCAN_EVENTS", "SCAN_LINES", "CompiledFunction"]
+__all__ = ["NUMBER", "CompiledFunction", "source_file"]
 
-_PACKAGE = Path(__file__).parents[1]
-_NUMBER = ""
+NUMBER = ""
+"""The kind of a parameter that is a number, not a column."""
+
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
     """A function of columns and int64 numbers that returns an int64 or nothing, raises nothing and allocates nothing.
 
-    `kinds` says of each parameter the numpy type of its column's numbers, of a number "".
+    `kinds` says of each parameter the numpy type of its column's numbers, of a number NUMBER.
     `sources` are the modules that hold the function and all that it calls or takes constants from, the first its own.
     `helpers` are functions of that module which numba must be told of, as they are plain Python.
     """
@@ -48,7 +51,7 @@ class CompiledFunction:
 
     def load(self) -> Callable[..., Any]:
         """The function in Python, for numba to compile."""
-        module = import_module("xsp_ingest." + self.sources[0].replace("/", "."))
+        module = import_module(self.sources[0])
         if self.helpers:
             from numba.extending import register_jitable  # noqa: PLC0415 (only who compiles needs it)
 
@@ -60,59 +63,13 @@ class CompiledFunction:
         return function  # type: ignore[no-any-return]
 
 
-_SCANNER = "formats/torch_profiler/compiled"
-SCAN_EVENTS = CompiledFunction(
-    "scan_events",
-    "scan_events",
-    (_NUMBER,),
-    (
-        f"{_SCANNER}/machine_code",
-        f"{_SCANNER}/grammar",
-        f"{_SCANNER}/numbers",
-        f"{_SCANNER}/row",
-        f"{_SCANNER}/scan_state",
-        f"{_SCANNER}/template_match",
-        f"{_SCANNER}/template_segments",
-        f"{_SCANNER}/texts",
-        "formats/torch_profiler/events",  # its constants
-        "machine/intrinsics",
-    ),
-)
-READ_LEAVES = CompiledFunction(
-    "read_leaves",
-    "read_leaves",
-    (_NUMBER,) * 5,
-    (
-        "machine/sqlite/cells",
-        "machine/sqlite/records",
-        "machine/sqlite/scan_state",
-        "machine/sqlite/shapes",
-        "machine/byte_order",
-        "machine/intrinsics",
-    ),
-)
-NESTING = CompiledFunction(
-    "nesting",
-    "_sweep",
-    ("int32", "int64", "int64", "int8", "int64", "int32", "int64", *("int32",) * 2, *("uint8",) * 2, *("int32",) * 2),
-    ("link/nest",),
-)
-CLIMB = CompiledFunction(
-    "climb", "_climb", ("int32", "uint8", _NUMBER, _NUMBER, _NUMBER, "int32", "int32"), ("link/climb",)
-)
-SCAN_LINES = CompiledFunction(
-    "scan_lines",
-    "sweep",
-    ("uint8", *("int64",) * 4, _NUMBER, *("int64",) * 4),
-    ("formats/xplane/sweep",),
-    ("_varint", "_past", "_eight_bytes", "_stat", "_is_in", "_event"),
-)
-
-FUNCTIONS = (SCAN_EVENTS, READ_LEAVES, NESTING, CLIMB, SCAN_LINES)
+def source_file(module: str) -> Path:
+    """The file of a module of ours, found without importing it."""
+    return _ROOT / f"{module.replace('.', '/')}.py"
 
 
 def _contents(sources: Sequence[str]) -> Iterator[bytes]:
-    return ((_PACKAGE / f"{source}.py").read_bytes() for source in sources)
+    return (source_file(source).read_bytes() for source in sources)
 
 
 @cache
@@ -122,20 +79,20 @@ def _texts_digest(sources: Sequence[str]) -> str:
 
 @cache
 def _stamp(sources: Sequence[str], kinds: Sequence[str]) -> str:
-    trees = [_described(ast.parse(content)) for content in _contents(sources)]
+    trees = [_syntax_of(ast.parse(content)) for content in _contents(sources)]
     return hashlib.sha256(repr((tuple(kinds), trees)).encode()).hexdigest()[:16]
 
 
-def _described(node: object) -> object:
+def _syntax_of(node: object) -> object:
     """A syntax tree as nested tuples, without places, texts that stand alone, and fields that hold nothing.
 
     `ast.dump` differs between versions of Python.
     """
     if isinstance(node, list):
-        return [_described(each) for each in node if not _is_text(each)]
+        return [_syntax_of(each) for each in node if not _is_text(each)]
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = [(name, _described(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
+    fields = [(name, _syntax_of(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
     return (type(node).__name__, *(field for field in fields if field[1]))
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.machine import library, shipped
+from xsp_ingest.machine import shipped
+from xsp_ingest.machine.shipped import library_address
 from xsp_model.private_files import is_own, make_private
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def native(function: CompiledFunction) -> Native:
     RuntimeError where none of these can be had: nothing shipped is of these sources and for this system, and what would
     make it (llvmlite, numba) is not installed or cannot.
     """
-    if (address := library.address(function)) is not None:
+    if (address := library_address(function)) is not None:
         return Native(address, function.kinds)
     if not _has_llvm():
         message = f"{function.name} is not shipped for this system, and llvmlite is not installed"
@@ -59,7 +60,7 @@ def native(function: CompiledFunction) -> Native:
 
 def is_ready(function: CompiledFunction) -> bool:
     """Whether machine code of the present sources is there: to load it takes 25 ms at most."""
-    return library.address(function) is not None or (_has_llvm() and _Kept(function).read() is not None)
+    return library_address(function) is not None or (_has_llvm() and _Kept(function).read() is not None)
 
 
 def is_at_hand(function: CompiledFunction) -> bool:

@@ -1,14 +1,19 @@
-"""Our compiled functions as they come with the package: LLVM bitcode, and a library linked of it (`library`).
+"""Our compiled functions as they come with the package: LLVM bitcode, and a library linked of it.
 
-Where the library is not for the system, LLVM makes machine code of the bitcode in a third of a second; numba takes more
-than ten to compile the sources.
+The library is for Linux on x86-64, whose loader takes it without LLVM. It is made for any such processor: on what these
+functions do, code for a newer one is no faster (ADR 0019). It calls nothing, not even the C library. Elsewhere LLVM
+makes machine code of the bitcode in a third of a second (`native`); numba takes more than ten to compile the sources.
 `python -m xsp_ingest.machine.build` makes the files anew from the sources, and MANIFEST.json, which says of which
 sources each is.
 """
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import json
+import platform
+import sys
 import zlib
 from contextlib import suppress
 from functools import cache
@@ -18,10 +23,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xsp_ingest.machine.functions import CompiledFunction
 
-__all__ = ["FOLDER", "MANIFEST", "file_of", "is_shipped", "library_digest", "read", "stamp_of", "symbol_of"]
+__all__ = [
+    "FOLDER",
+    "LIBRARY",
+    "MANIFEST",
+    "file_of",
+    "is_for_this_system",
+    "is_shipped",
+    "library_address",
+    "library_digest",
+    "read",
+    "stamp_of",
+    "symbol_of",
+]
 
 FOLDER = Path(__file__).parent / "bitcode"
 MANIFEST = "MANIFEST.json"
+LIBRARY = "linux_x86_64.so"
 
 
 def file_of(function: CompiledFunction) -> Path:
@@ -76,3 +94,29 @@ def _manifest(folder: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
         return manifest
     return {}
+
+
+def library_address(function: CompiledFunction) -> int | None:
+    """Where the function is, loaded; None where there is no library for this system or it is not of these sources."""
+    if not is_for_this_system() or not is_shipped(function):
+        return None
+    library = _loaded_library(FOLDER)
+    try:
+        return ctypes.cast(library[symbol_of(function)], ctypes.c_void_p).value if library else None
+    except AttributeError:
+        return None
+
+
+def is_for_this_system() -> bool:
+    """Whether the library that comes along is for this system and processor."""
+    return sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 1 << 32
+
+
+@cache
+def _loaded_library(folder: Path) -> ctypes.CDLL | None:
+    """None where it is not the file that the manifest names, or may not be loaded from there."""
+    with suppress(OSError):
+        content = (folder / LIBRARY).read_bytes()
+        if hashlib.sha256(content).hexdigest() == library_digest(folder):
+            return ctypes.CDLL(str(folder / LIBRARY))
+    return None

@@ -59,16 +59,16 @@ class Sweep:
                 target[:] = filled
 
     def _run(self, columns: Sequence[Column | int], results: Sequence[Column], rows: int) -> Sequence[Column]:
-        engine = self.compiled if self._is_worth_it(rows, columns, results) else self.plain
+        engine = self.run_compiled if self._is_worth_it(rows, columns, results) else self.run_plain
         return engine(columns, results)
 
-    def plain(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[Column, ...]:
+    def run_plain(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[Column, ...]:
         """The sweep in the interpreter, on lists: indexing those is several times faster than indexing arrays."""
         lists = [result.tolist() for result in results]
         self.function(*(each.tolist() if isinstance(each, np.ndarray) else each for each in columns), *lists)
         return tuple(np.array(each, dtype=result.dtype) for each, result in zip(lists, results, strict=True))
 
-    def compiled(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[Column, ...]:
+    def run_compiled(self, columns: Sequence[Column | int], results: Sequence[Column]) -> tuple[Column, ...]:
         """The sweep as machine code; the results must be of the types that it is compiled for."""
         if self._machine_code is None:
             from xsp_ingest.machine.native import native  # noqa: PLC0415 (small traces need no compiler)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import polars as pl
 
-from xsp_model.arrow import conformed
+from xsp_model.arrow import conform
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def results(
     distances: Sequence[OutputDistance],
 ) -> Mapping[str, pl.DataFrame]:
     """The rows by table, without the run's number; tables without rows are left out."""
-    measured = [*(_measured(each) for each in accuracies), *(_measured(p, p.time_s) for p in curve)]
+    measured = [*(_accuracy_row(each) for each in accuracies), *(_accuracy_row(p, p.time_s) for p in curve)]
     rows = {
         "accuracies": measured,
         "tensors": [_tensor(each) for each in tensors],
@@ -98,10 +98,10 @@ def results(
 def _frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     columns = [c for c in TABLES[name].columns if c.name != "run_id"]
     values = {c.name: [row[c.name] for row in rows] for c in columns}
-    return conformed(pl.DataFrame(values, strict=False), TABLES[name]).select([c.name for c in columns])
+    return conform(pl.DataFrame(values, strict=False), TABLES[name]).select([c.name for c in columns])
 
 
-def _measured(point: Accuracy | CurvePoint, time_s: float | None = None) -> dict[str, Any]:
+def _accuracy_row(point: Accuracy | CurvePoint, time_s: float | None = None) -> dict[str, Any]:
     return {
         "metric": point.metric,
         "dataset": point.dataset or None,

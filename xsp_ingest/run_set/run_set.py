@@ -161,7 +161,7 @@ def _files(path: Path, description: RunDescription, root: Path) -> list[tuple[Pa
     for file, _ in sorted(files, key=lambda each: len(each[0].resolve().parts)):  # a folder before what is in it
         own, *around = (_identity(each) for each in (file, *file.resolve().parents))
         if own in seen or not seen.isdisjoint(around):
-            raise XspError(f"the file {_shown(os.path.relpath(file, path.parent))} is listed twice", path=path)
+            raise XspError(f"the file {_short_repr(os.path.relpath(file, path.parent))} is listed twice", path=path)
         seen.add(own)
     return files
 
@@ -172,14 +172,14 @@ def _identity(file: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _shown(name: str) -> str:
+def _short_repr(name: str) -> str:
     return repr(name if len(name) <= _LONGEST else f"{name[:_LONGEST]}...")
 
 
 def _inside(path: Path, name: str, root: Path) -> Path:
     """The file or folder that the description at `path` names; XspError unless it is there and inside of `root`."""
     file = path.parent / name
-    shown = _shown(name)
+    shown = _short_repr(name)
     try:
         is_inside, is_there = file.resolve().is_relative_to(root.resolve()), file.exists()
     except (OSError, ValueError, RuntimeError) as error:

@@ -7,13 +7,13 @@ import polars as pl
 from xsp_model import Finding, LedgerKind
 from xsp_model.intervals import LATEST_NS
 
-__all__ = ["MAX_DURATION_NS", "timed"]
+__all__ = ["MAX_DURATION_NS", "with_times"]
 
 MAX_DURATION_NS = 24 * 3600 * 10**9
 """A day: no capture is longer, nor anything in one."""
 
 
-def timed(
+def with_times(
     rows: pl.DataFrame, what: str, *, device: bool, zeros_unknown: bool = False
 ) -> tuple[pl.DataFrame, list[Finding]]:
     """The rows that have a `start`, with `start_ns` and `duration_ns`, and findings on the times of the others.

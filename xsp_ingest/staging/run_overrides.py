@@ -34,7 +34,7 @@ class RunOverrides:
     results: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # accuracies, tensors, output_distances
     folder: str | None = None  # of the run within its run set: tells files of one name apart
 
-    def named(self, file: str) -> str:
+    def shown_name(self, file: str) -> str:
         """The file's name as messages and provenance show it."""
         return f"{self.folder}/{file}" if self.folder else file
 

@@ -48,7 +48,7 @@ def read_lines(path: Path, name: str, header: type[_Header], sample: type[_Sampl
     """The file's header and samples; XspError where it is of no format of that name, of a later version, or cut off."""
     records = (line for block in lines(path) for line in block.splitlines(keepends=True) if line.strip())
     first = _header(next(records, b""), name, header, path)
-    samples, bad, ended = _decoded(records, sample, path)
+    samples, bad, ended = _decode_samples(records, sample, path)
     findings = (
         Finding(LedgerKind.BAD_LINE, "lines that are no samples", bad),
         Finding(LedgerKind.NO_END, "the samples have no closing line: what took them was stopped", 0 if ended else 1),
@@ -72,7 +72,7 @@ def _header(line: bytes, name: str, kind: type[_Header], path: Path) -> _Header:
     return header
 
 
-def _decoded(records: Iterable[bytes], kind: type[_Sample], path: Path) -> tuple[list[_Sample], int, bool]:
+def _decode_samples(records: Iterable[bytes], kind: type[_Sample], path: Path) -> tuple[list[_Sample], int, bool]:
     """Samples, how many lines are none, and whether the closing line is there."""
     sample, end = msgspec.json.Decoder(kind), msgspec.json.Decoder(_End)
     samples: list[_Sample] = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model import LedgerKind
 
-__all__ = ["joined", "overlapping"]
+__all__ = ["add_samples", "overlapping"]
 
 
 def overlapping(runs: Sequence[RawTrace], rows: pl.DataFrame, path: Path) -> dict[int, tuple[int, int]]:
@@ -47,7 +47,7 @@ def _window(run: RawTrace, epoch: int) -> tuple[int, int]:
     return _number(spans["start_ns"].min()) + epoch, _number(ends) + epoch
 
 
-def joined(run: RawTrace, rows: pl.DataFrame, window: tuple[int, int], kind: LedgerKind) -> RawTrace:
+def add_samples(run: RawTrace, rows: pl.DataFrame, window: tuple[int, int], kind: LedgerKind) -> RawTrace:
     """The run with the samples of its time, and of each series the last before and the first after it."""
     start, end = window
     series = ["counter", "device_id"]

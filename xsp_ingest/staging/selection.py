@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["EVERYTHING", "Selection", "Skipped", "narrowed", "range_of"]
+__all__ = ["EVERYTHING", "Selection", "Skipped", "narrow", "range_of"]
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "\u00b5s": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _TIME = r"(\d{1,18})(?:\.(\d{1,18}))?(ns|us|\u00b5s|ms|s|min)"
@@ -98,7 +98,7 @@ def _ns(parts: Sequence[str | None]) -> int | None:
     return int(integer) * scale + (int(decimals) * scale // 10 ** len(decimals) if decimals else 0)
 
 
-def narrowed(
+def narrow(
     raw: RawTrace, selection: Selection, *, zero_ns: int | None = None, skipped: Skipped | None = None
 ) -> RawTrace:
     """The part of the run; its ledger says what was left out.

@@ -131,7 +131,7 @@ def tensorflow_work(
     recorded = _Tensor(tuple(json.loads(output_shape)), output_kind or "") if output_shape else None
     if not taken or not all(each.is_sound for each in (*taken, recorded or taken[0])):
         return TensorflowWork()
-    made = recorded or _made(kind, taken)
+    made = recorded or _result_of(kind, taken)
     read = _known_sum([_part_read(kind, taken, made), *(each.bytes for each in taken[1:])])
     written = made.bytes if made else None
     if kind in _WITHOUT_PRODUCTS:
@@ -159,13 +159,13 @@ def _part_read(kind: str, taken: Sequence[_Tensor], made: _Tensor | None) -> int
     return _Tensor(made.sizes, taken[0].kind).bytes if made else None
 
 
-def _made(kind: str, taken: Sequence[_Tensor]) -> _Tensor | None:
+def _result_of(kind: str, taken: Sequence[_Tensor]) -> _Tensor | None:
     """The result, where it follows from what is taken."""
     if kind in _ARITHMETIC:
         return _Tensor(_broadcast([each.sizes for each in taken]), taken[-1].kind)
     if kind in _TRUTHS:
         return _Tensor(_broadcast([each.sizes for each in taken]), "bool")
-    if kind in _PRODUCTS and (common := _contracted(taken)):
+    if kind in _PRODUCTS and (common := _contraction_size(taken)):
         left, right = taken
         batch = _broadcast([left.sizes[:-2], right.sizes[:-2]])
         matrix = prod(left.sizes[-2:]) // common, prod(right.sizes[-2:]) // common
@@ -179,7 +179,7 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(max(sizes) for sizes in zip(*padded, strict=True))
 
 
-def _contracted(taken: Sequence[_Tensor]) -> int | None:
+def _contraction_size(taken: Sequence[_Tensor]) -> int | None:
     """The size that two matrices are contracted over, whichever is transposed; None where it could be either of two."""
     if len(taken) != 2 or min(len(each.sizes) for each in taken) < 2:  # noqa: PLR2004 (two matrices)
         return None

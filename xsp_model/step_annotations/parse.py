@@ -47,7 +47,7 @@ def _read(form: Form, groups: Mapping[str, str | None]) -> StepAnnotation | None
     if mode is None:
         return None
     counts = {name: int(text) for name, text in groups.items() if text and name not in {"mode", "keyed"}}
-    counts |= _keyed({**form.keys, **mode.keys}, groups.get("keyed") or "")
+    counts |= _counts_by_key({**form.keys, **mode.keys}, groups.get("keyed") or "")
     _split(counts, mode)
     _sum(counts)
     return StepAnnotation(
@@ -68,7 +68,7 @@ def _mode_of(form: Form, written: str | None) -> Mode | None:
     return form.modes.get(written) or form.modes.get(written.upper())
 
 
-def _keyed(keys: Mapping[str, str], text: str) -> _Counts:
+def _counts_by_key(keys: Mapping[str, str], text: str) -> _Counts:
     counts: _Counts = {}
     for key, number, padded in _KEYED.findall(text):
         name = keys.get(key)

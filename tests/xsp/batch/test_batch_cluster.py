@@ -20,7 +20,7 @@ from xsp.batch.unit import Outcome, Settings, Status, Unit
 from xsp.batch.version import own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ def test_a_trace_that_kills_its_workers_is_one_failed_trace(
     assert "its worker died or was lost (KilledWorker" in by_name["killed"].reason
 
 
-@limited(cluster_timeout_s=1)
+@override_limits(cluster_timeout_s=1)
 def test_a_scheduler_that_does_not_answer_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("distributed")
     address = f"tcp://127.0.0.1:{_free_port()}"

@@ -18,7 +18,7 @@ from xsp import opening
 from xsp.batch import pool, work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def test_results_are_the_same_from_memory_and_from_the_bundle(tmp_path: Path) ->
     grow(path, 500_000, steps=2)
     unit = Unit("trace", (str(path),))
     assert work.process(unit, Settings(str(tmp_path / "memory"))).status is Status.DONE
-    with limited(small_trace_max_spans=-1):
+    with override_limits(small_trace_max_spans=-1):
         assert work.process(unit, Settings(str(tmp_path / "bundle"))).status is Status.DONE
     one, other = (sorted((tmp_path / name).rglob("*.*")) for name in ("memory", "bundle"))
     files = [path.name for path in one]

@@ -27,7 +27,7 @@ from xsp.reading import Reading, reading_of
 from xsp_ingest import convert as conversion
 from xsp_ingest.registry import ENTRY_POINTS
 from xsp_model import Trace, XspError, bundle, integrity
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def fixture_raw(tmp_path: Path) -> Path:
 def fixture_cache_in_use(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Other tests keep nothing; and nobody waits for two seconds: tests about that undo it."""
     monkeypatch.delenv(caching.LIMIT_VARIABLE, raising=False)
-    with limited(settled_after_ns=-3_600_000_000_000):
+    with override_limits(settled_after_ns=-3_600_000_000_000):
         yield
 
 
@@ -212,7 +212,7 @@ def test_a_folder_with_a_pipe_is_not_waited_for(tmp_path: Path, raw: Path, conve
     assert len(converted) == 1
 
 
-@limited(settled_after_ns=2_000_000_000)
+@override_limits(settled_after_ns=2_000_000_000)
 def test_a_digest_is_remembered_of_a_file_at_rest_only(
     tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +231,7 @@ def test_a_digest_is_remembered_of_a_file_at_rest_only(
     assert len(read) == 3  # twice while it might still be written, once at rest
 
 
-@limited(settled_after_ns=3_600_000_000_000)
+@override_limits(settled_after_ns=3_600_000_000_000)
 def test_a_new_folder_is_not_kept_yet(tmp_path: Path, raw: Path, converted: list[str]) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -509,17 +509,17 @@ def test_what_is_kept_is_for_the_user_alone(tmp_path: Path, raw: Path) -> None:
 def _looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose rows are looked at, from now on."""
     looks: list[str] = []
-    before = integrity.broken_by
+    before = integrity.violations_in
 
     def counted(trace: Trace, name: str, runs: Ints, only: Collection[str] | None = None) -> Iterator[str]:
         looks.append(name)
         return before(trace, name, runs, only)
 
-    monkeypatch.setattr(integrity, "broken_by", counted)
+    monkeypatch.setattr(integrity, "violations_in", counted)
     return looks
 
 
-@limited(checked_table_min_bytes=0, settled_after_ns=0)
+@override_limits(checked_table_min_bytes=0, settled_after_ns=0)
 def test_a_bundle_that_was_checked_is_not_looked_at_row_by_row_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

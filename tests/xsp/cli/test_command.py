@@ -24,7 +24,7 @@ from xsp.cli.output import print_bytes
 from xsp.cli.table import COMMANDS
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.render import FORMATS
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_model import bundle
 
 _REPO = Path(__file__).resolve().parents[3]
@@ -163,7 +163,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_formats_and_analyses_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     formats = _printed(capsys, "formats")
-    assert all(i.name in formats for i in INGESTERS)
+    assert all(i.name in formats for i in all_ingesters())
     analyses = _printed(capsys, "analyses")
     assert all(a.id in analyses for a in all_analyses())
 

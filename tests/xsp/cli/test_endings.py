@@ -15,7 +15,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_ingest.files.digests import Digests, sha256
 from xsp_ingest.link import link
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def _trace(folder: Path) -> Path:
     return trace.write(folder / "trace.json")
 
 
-@limited(mapped_column_min_bytes=0, spilled_min_spans=0)
+@override_limits(mapped_column_min_bytes=0, spilled_min_spans=0)
 def test_a_request_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out").mkdir()
     source = _trace(tmp_path)
@@ -43,7 +43,7 @@ def test_a_request_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@limited(spilled_min_spans=0)
+@override_limits(spilled_min_spans=0)
 def test_a_large_bundle_is_all_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out").mkdir()
     monkeypatch.delenv("TMPDIR", raising=False)

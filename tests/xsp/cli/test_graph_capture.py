@@ -18,7 +18,7 @@ from xsp.cli.main import main
 from xsp.opening import load
 from xsp.reading import Reading
 from xsp_model import Trace, XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +149,7 @@ def test_runs_of_a_set_pair_with_it(pair: tuple[str, str], tmp_path: Path) -> No
     assert _layers(trace) == ["Linear_0", "ReLU_0"]
 
 
-@limited(settled_after_ns=-3_600_000_000_000)  # as for the other tests of the cache
+@override_limits(settled_after_ns=-3_600_000_000_000)  # as for the other tests of the cache
 def test_a_changed_capture_is_converted_anew(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

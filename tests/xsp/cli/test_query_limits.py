@@ -16,7 +16,7 @@ from xsp_analyze.sql import query
 from xsp_analyze.sql.query import check_query
 from xsp_analyze.sql.query_limits import QueryLimits, within
 from xsp_model import Trace, XspError, bundle
-from xsp_model.limits import limited, limits
+from xsp_model.limits import limits, override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,5 +154,5 @@ def test_time_may_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_query_is_computed_with_the_thresholds_of_whoever_asks() -> None:
-    with limited(pass_rows=7):
+    with override_limits(pass_rows=7):
         assert within(QueryLimits(), lambda: limits().pass_rows) == 7

@@ -144,7 +144,7 @@ def measured(**counters: float) -> Trace:
         schema=["span_id", "metric", "value", "unit", "source"],
         orient="row",
     )
-    return trace.replaced({"metrics": metrics})
+    return trace.with_tables({"metrics": metrics})
 
 
 def test_what_was_measured_goes_before_what_is_modelled() -> None:

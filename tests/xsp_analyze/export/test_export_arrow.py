@@ -12,7 +12,7 @@ from tests.helpers.exported import small
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
 from xsp_analyze.export import export, find
 from xsp_model import XspError, bundle
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_every_table_of_any_format_comes_back_exactly(case: FixtureCase, tmp_pat
 
 def test_pieces_of_a_bundle_share_one_dictionary(tmp_path: Path) -> None:
     trace = small(tmp_path)
-    with limited(row_group_rows=4):
+    with override_limits(row_group_rows=4):
         bundle.write(trace, tmp_path / "small.xsp")
     opened = bundle.read(tmp_path / "small.xsp")
     assert len(list(opened.pieces("spans", ["name"]))) > 2

@@ -19,7 +19,7 @@ from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import TraceBuilder
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -175,5 +175,5 @@ def test_names_and_arguments_of_any_kind_are_escaped(tmp_path: Path) -> None:
 def test_pieces_do_not_show(tmp_path: Path) -> None:
     trace = small(tmp_path)
     at_once = {target: written(trace, target, tmp_path).read_bytes() for target in ("chrome", "jaeger")}
-    with limited(exported_piece_spans=3):
+    with override_limits(exported_piece_spans=3):
         assert {target: written(trace, target, tmp_path).read_bytes() for target in at_once} == at_once

@@ -11,7 +11,7 @@ from tests.helpers.exported import small, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from xsp_analyze.export import part_of
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,5 +68,5 @@ def test_a_part_keeps_its_tree(tmp_path: Path) -> None:
 def test_too_many_nodes_are_refused_with_advice(tmp_path: Path) -> None:
     trace = small(tmp_path)
     refused = pytest.raises(XspError, match=r"too many for GraphML, which takes up to 5\. Choose a step with --steps")
-    with limited(graphml_max_spans=5), refused:
+    with override_limits(graphml_max_spans=5), refused:
         written(trace, "graphml", tmp_path)

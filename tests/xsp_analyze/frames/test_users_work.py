@@ -115,7 +115,7 @@ def test_calls_that_a_model_does_not_fit_are_noted_and_counted_as_before(tmp_pat
 
 def test_a_trace_without_operators_only_notes(tmp_path: Path) -> None:
     trace = two_operators(tmp_path)
-    none = trace.replaced({"spans": trace.frame("spans").filter(pl.col("level") != "operator")})
+    none = trace.with_tables({"spans": trace.frame("spans").filter(pl.col("level") != "operator")})
     assert [note[0] for note in notes_of(with_work_models(none, [file_of(tmp_path, _MINE)]))] == ["work_model_unused"]
 
 

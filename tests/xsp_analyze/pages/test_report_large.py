@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.browser import Browser, opened
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.report.page import render
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def test_what_is_left_out_is_said(page: str) -> None:
     assert "The 3\u202f000 rows of 4\u202f000 with most layer latency" in page
 
 
-@limited(viewer_page_box_bytes=30_000)
+@override_limits(viewer_page_box_bytes=30_000)
 def test_a_page_of_more_spans_than_it_holds_says_where_they_are_drawn_merged() -> None:
     page = render(large_trace(20_000, layers=40, names=40))
     assert re.search(r"Every span is drawn as it is from [^;\"]* to [^;\"]*; elsewhere spans shorter than", page)

@@ -10,7 +10,7 @@ import pytest
 
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.render.xlsx import book, sheet_names
-from xsp_model.limits import limited, limits
+from xsp_model.limits import limits, override_limits
 
 openpyxl = pytest.importorskip("openpyxl")
 pytest.importorskip("xlsxwriter")
@@ -85,7 +85,7 @@ def test_texts_that_no_cell_holds_are_cut_and_it_is_told() -> None:
 
 def test_rows_that_no_sheet_holds_are_left_out_and_it_is_told() -> None:
     assert limits().sheet_max_rows == 1_048_576
-    with limited(sheet_max_rows=3):
+    with override_limits(sheet_max_rows=3):
         workbook = _read([_names("a", "b", "c")])
     assert [row[0].value for row in workbook["A10 kernels by name"].iter_rows()] == ["kernel name", "a", "b"]
     cut = next(row for row in workbook["about"].iter_rows(values_only=True) if row[0] == "cut")

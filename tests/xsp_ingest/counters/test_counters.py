@@ -247,6 +247,8 @@ def test_every_tensor_counter_of_the_chip_is_understood(chip: str, real_dir: Pat
     assert all(tensor.split(name) is not None for name in kept)
     assert all(tensor.split(name) is None for name in set(names) - set(kept))
     formulas = tensor.tensor_formulas(names)
-    assert set(formulas) == {f"flop_count_tensor_{source}" for source in tensor.chosen(names)}, "all in the vocabulary"
+    assert set(formulas) == {f"flop_count_tensor_{source}" for source in tensor.choose_counters(names)}, (
+        "all in the vocabulary"
+    )
     assert tensor.partial(names) == {}, "all counters of the chip together tell all work"
     assert all(not tensor.split(term).op for (f,) in formulas.values() for term in f.terms)  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import pytest
 from xsp_ingest.files.content import cut_off
 from xsp_ingest.files.content_window import ContentWindow, Refusals
 from xsp_ingest.files.source import open_source
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_what_is_used_leaves_and_the_rest_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_it_grows_up_to_its_limit_with_zeros_behind(tmp_path: Path, block: int) -> None:
     content = bytes(range(1, 101))
-    with limited(content_block_bytes=block), _window(tmp_path, content, 1, 64) as window:
+    with override_limits(content_block_bytes=block), _window(tmp_path, content, 1, 64) as window:
         while len(window.text) < 64:
             assert window.fill()
             assert bytes(window.text) == content[: len(window.text)]

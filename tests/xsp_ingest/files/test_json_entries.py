@@ -15,7 +15,7 @@ from tests.helpers.examples import examples
 from xsp_ingest.files.json_entries import Entries, entries
 from xsp_ingest.files.json_values import integer, nanoseconds
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def test_pieces_of_any_size_give_the_same(tmp_path: Path, size: int) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(document, indent=1).encode())
     seen = Entries()
-    with limited(content_block_bytes=size):
+    with override_limits(content_block_bytes=size):
         assert _names(path, seen, b"traceEvents") == ['a"]', "b"]
     assert seen.foreign == 1
 

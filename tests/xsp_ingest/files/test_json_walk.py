@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from xsp_ingest.files.json_walk import EACH, JsonPart, Targets, walk
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ _TARGETS = Targets("the document", lists={_LIST: Any}, values={_VALUE: Any, ("en
 @pytest.fixture(params=[1, 3, 1 << 20])
 def piece_bytes(request: pytest.FixtureRequest) -> Iterator[int]:
     """Files come in pieces of so many bytes: every border falls everywhere."""
-    with limited(content_block_bytes=request.param):
+    with override_limits(content_block_bytes=request.param):
         yield request.param
 
 
@@ -82,7 +82,7 @@ def test_a_long_list_of_bare_numbers_comes_in_parts(tmp_path: Path) -> None:
 
 def test_what_is_not_wanted_may_be_longer_than_a_window(tmp_path: Path) -> None:
     content = json.dumps({"other": [{"text": "x" * 50}] * 1000, "runs": [{"rows": [1]}]})
-    with limited(json_entry_max_bytes=1000, content_block_bytes=100):
+    with override_limits(json_entry_max_bytes=1000, content_block_bytes=100):
         assert _gathered(_walked(content, tmp_path)) == ({(0,): [1]}, {})
 
 

@@ -20,7 +20,7 @@ from xsp_ingest.files import safe_files
 from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -152,7 +152,7 @@ def test_a_bomb_of_one_endless_text_is_stopped_within_1_gb(tmp_path: Path, forma
     assert peak < 1000
 
 
-@limited(unpacked_ratio_min_bytes=32 * _MIB)
+@override_limits(unpacked_ratio_min_bytes=32 * _MIB)
 def test_a_bomb_of_blanks_is_stopped_by_its_ratio(tmp_path: Path) -> None:
     _bomb(tmp_path / "bomb.gz", b'{"schemaVersion": 1, "traceEvents": [', b" ", 48)
     assert "which no trace does" in _refusal(tmp_path / "bomb.gz")

@@ -14,7 +14,7 @@ from xsp_ingest.files.content import cut_off, pieces
 from xsp_ingest.files.json_walk import Targets, walk
 from xsp_ingest.files.source import open_source
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def _filled(path: Path, room: int) -> Iterator[bytes]:
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 @pytest.mark.parametrize("room", [1, 7, 1 << 20])
 def test_blocks_and_memory_get_the_same(file: Path, block: int, room: int) -> None:
-    with limited(content_block_bytes=block, gzip_read_bytes=11):
+    with override_limits(content_block_bytes=block, gzip_read_bytes=11):
         blocks, filled = list(pieces(file)), list(_filled(file, room))
     assert b"".join(blocks) == b"".join(filled) == _CONTENT
     assert max(map(len, blocks)) <= block
@@ -54,7 +54,7 @@ def _held(path: Path) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="sees what is open as Linux tells")
 def test_who_stops_early_leaves_no_thread_and_no_open_file(file: Path) -> None:
-    with limited(content_block_bytes=5, gzip_read_bytes=11):
+    with override_limits(content_block_bytes=5, gzip_read_bytes=11):
         reader = pieces(file)
         assert next(reader) == _CONTENT[:5]
         assert _held(file) > 0
@@ -66,7 +66,7 @@ def test_who_stops_early_leaves_no_thread_and_no_open_file(file: Path) -> None:
 def test_a_walk_that_stops_early_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b'{"rows": [' + b"[1], " * 1000 + b"2]}"))
-    with limited(content_block_bytes=50, gzip_read_bytes=11):
+    with override_limits(content_block_bytes=50, gzip_read_bytes=11):
         parts = walk(path, Targets("it", lists={("rows",): list[int]}))
         assert next(parts).content[0] == [1]
         assert _held(path) == 2

@@ -30,7 +30,7 @@ from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
 from xsp_ingest.formats.torch_profiler.compiled.scanner import CannotScan
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _compare(path: Path, data: bytes) -> Document:
 
 @pytest.fixture(autouse=True)
 def _compiled_whatever_the_size() -> Iterator[None]:
-    with limited(compiled_compile_min_bytes=0, compiled_finish_min_bytes=0):
+    with override_limits(compiled_compile_min_bytes=0, compiled_finish_min_bytes=0):
         yield
 
 
@@ -61,7 +61,7 @@ def test_small_files_do_not_wait_for_the_compiler(
 ) -> None:
     monkeypatch.setattr(columns, "readiness", lambda: ready)
     file.write_bytes(SMALL)
-    with limited(**{threshold: 1 << 20}), pytest.raises(CannotScan):
+    with override_limits(**{threshold: 1 << 20}), pytest.raises(CannotScan):
         scanner.scan(file)
 
 
@@ -69,7 +69,7 @@ def test_small_files_do_not_wait_for_the_compiler(
 def test_an_event_of_more_categories_than_there_is_room_for_texts(file: Path, names: int) -> None:
     one_text = [b'{"name": "n%d"}' % n for n in range(names)]
     many = b",".join(b'"cat":"%x","ph":"%x"' % (n, n) for n in range(100))
-    with limited(compiled_first_texts=128), guarded_memory():
+    with override_limits(compiled_first_texts=128), guarded_memory():
         _compare(file, event_list(*one_text, b"{" + many + b',"name":"x"}', *one_text, EVENT))
 
 
@@ -293,14 +293,14 @@ def test_the_rare_is_left_to_the_plain_scanner(file: Path, data: bytes) -> None:
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
 @pytest.mark.parametrize("threshold", ["compiled_buffer_bytes", "content_block_bytes"])
 def test_pieces_of_any_size(file: Path, threshold: str, size: int) -> None:
-    with limited(**{threshold: size}):
+    with override_limits(**{threshold: size}):
         _compare(file, SMALL)
         _compare(file, event_list(b"1234567", EVENT, b" null ", OPERATOR, b"12 "))
 
 
 @pytest.fixture
 def _small_tables() -> Iterator[None]:
-    with limited(
+    with override_limits(
         compiled_first_rows=2, compiled_first_texts=64, compiled_first_text_bytes=256, compiled_first_frames=2
     ):
         yield
@@ -361,7 +361,7 @@ class TestGzip:
         _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
 
     def test_blocks(self, file: Path) -> None:
-        with limited(gzip_read_bytes=11, content_block_bytes=5):
+        with override_limits(gzip_read_bytes=11, content_block_bytes=5):
             _compare(file, gzip.compress(SMALL))
 
     @pytest.mark.slow

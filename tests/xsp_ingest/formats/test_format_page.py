@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest.format_page import about, page
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Ingester
@@ -18,10 +18,10 @@ _REPO = Path(__file__).resolve().parents[3]
 
 def test_the_page_is_up_to_date() -> None:
     """Make it anew with `xsp formats --markdown > docs/formats.md`."""
-    assert (_REPO / "docs" / "formats.md").read_text(encoding="utf-8") == page(INGESTERS)
+    assert (_REPO / "docs" / "formats.md").read_text(encoding="utf-8") == page(all_ingesters())
 
 
-@pytest.mark.parametrize("ingester", INGESTERS, ids=lambda ingester: ingester.name)
+@pytest.mark.parametrize("ingester", all_ingesters(), ids=lambda ingester: ingester.name)
 def test_a_format_tells_about_itself_in_its_package(ingester: Ingester) -> None:
     text = about(ingester)
     assert text.startswith("# ")
@@ -29,4 +29,4 @@ def test_a_format_tells_about_itself_in_its_package(ingester: Ingester) -> None:
 
 
 def test_names_of_formats_are_unique() -> None:
-    assert len({i.name for i in INGESTERS}) == len(INGESTERS)
+    assert len({i.name for i in all_ingesters()}) == len(all_ingesters())

@@ -22,7 +22,7 @@ from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 from xsp_ingest.ingester import Options
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,7 +139,7 @@ def test_all_scanners_read_the_same(tmp_path: Path, value: object, annotation: s
     events = [{**event, "args": {"graph node id": 5, key: value}} for key in ("str", "module_fqn", "annotation")]
     events.append({**event, "args": {"annotation": "no", "str": "no", "module_fqn": value}})
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    with limited(compiled_finish_min_bytes=0):
+    with override_limits(compiled_finish_min_bytes=0):
         scanned = [scan_plain.scan(path), *(next(iter(each.documents(path, 100))) for each in (scanner, streamed))]
     for document in scanned:
         assert document.events["annotation"].cast(pl.String).to_list() == [annotation] * 4

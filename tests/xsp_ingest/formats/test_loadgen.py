@@ -13,7 +13,7 @@ from xsp_ingest.formats.loadgen import LOADGEN
 from xsp_ingest.formats.loadgen.run import Outcome, percentiles, read_queries
 from xsp_ingest.formats.loadgen.statements import read_detail, read_summary
 from xsp_ingest.ingester import Options, claimants_of
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_ingest.run_set.run_set import read_single
 from xsp_model import XspError, integrity
 
@@ -316,6 +316,6 @@ def test_nobody_else_claims_these_files(real_dir: Path) -> None:
         if not path.is_file() or path.stat().st_size == 0:
             continue
         if "loadgen" in path.parts:
-            assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["loadgen"]
+            assert [i.name for i in claimants_of(Probe(path), all_ingesters())] == ["loadgen"]
         else:
             assert not LOADGEN.sniff(Probe(path)), path

@@ -15,7 +15,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.ncu.report import NCU_REPORT
 from xsp_ingest.ingester import Options, claimants_of
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _program(folder: Path, body: str) -> str:
 
 
 def test_a_report_is_known_by_its_first_bytes(report: Path) -> None:
-    assert [i.name for i in claimants_of(Probe(report), INGESTERS)] == ["ncu_report"]
+    assert [i.name for i in claimants_of(Probe(report), all_ingesters())] == ["ncu_report"]
 
 
 def test_the_users_own_ncu_is_asked_for_the_raw_page(

@@ -16,7 +16,7 @@ from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.raw import RAW_TABLES
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,7 +187,7 @@ def test_without_the_fast_driver_the_rows_are_the_same(tmp_path: Path, monkeypat
     monkeypatch.setattr(database, "find_spec", lambda _: None)
     monkeypatch.setattr(database.Database, "_bulk_arrow", lambda *_: pytest.fail("the driver was used"))
     (tmp_path / "again").mkdir()
-    with limited(fetched_rows=2):
+    with override_limits(fetched_rows=2):
         without = _read(file, tmp_path / "again")
     assert {name: table.schema for name, table in without.tables.items()} == {
         name: table.schema for name, table in with_driver.tables.items()

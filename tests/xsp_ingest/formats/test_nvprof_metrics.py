@@ -13,7 +13,7 @@ from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.formats.nvprof_metrics.rows import value_of
 from xsp_ingest.ingester import Options, claimants_of
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_a_table_of_copies_over_time_is_not_claimed(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_a_real_summary(real_dir: Path) -> None:
     path = real_dir / "nvprof" / "metrics_10000.gtx950.csv"
-    assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["nvprof_metrics"]
+    assert [i.name for i in claimants_of(Probe(path), all_ingesters())] == ["nvprof_metrics"]
     trace = convert([path], Options())
     rows = trace.frame("metrics").with_columns(pl.col(pl.Categorical).cast(pl.String))
     metrics = {row["metric"]: (row["value"], row["unit"], row["source"]) for row in rows.to_dicts()}

@@ -13,7 +13,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.ingester import Options, claimants_of
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path, content: b
 @pytest.mark.real
 def test_real_dispatches(real_dir: Path) -> None:
     path = real_dir / "rocprof" / "dispatches.mi350x.rocprofv3.json.gz"
-    assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["rocprofv3"]
+    assert [i.name for i in claimants_of(Probe(path), all_ingesters())] == ["rocprofv3"]
     trace = convert([path], Options())
     spans = trace.frame("spans")
     assert (spans.height, spans["duration_ns"].sum()) == (43_915, 4_441_741_378)

@@ -19,7 +19,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.ingester import Options, claimants_of
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def test_the_files_are_known_by_their_content(tmp_path: Path) -> None:
     for name, content in {"a": rocpd(_run()), "b": pftrace(_run()), "c": gzip.compress(pftrace(_run()))}.items():
         path = tmp_path / name
         path.write_bytes(content)
-        assert [i.name for i in claimants_of(Probe(path), INGESTERS)] == ["rocprofv3"]
+        assert [i.name for i in claimants_of(Probe(path), all_ingesters())] == ["rocprofv3"]
 
 
 def test_perfetto_traces_of_other_tools_are_refused_as_before(tmp_path: Path) -> None:

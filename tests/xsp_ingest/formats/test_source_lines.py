@@ -26,7 +26,7 @@ from xsp_ingest.formats.torch_profiler.source_lines import lines_of_stack, user_
 from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 from xsp_ingest.ingester import Options
 from xsp_model import LedgerKind
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,7 +79,7 @@ def _lines(path: Path, options: Options | None = None) -> dict[str, str | None]:
 
 @pytest.fixture(autouse=True)
 def _compiled_whatever_the_size() -> Iterator[None]:
-    with limited(compiled_compile_min_bytes=0, compiled_finish_min_bytes=0):
+    with override_limits(compiled_compile_min_bytes=0, compiled_finish_min_bytes=0):
         yield
 
 

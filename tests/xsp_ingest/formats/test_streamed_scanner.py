@@ -25,7 +25,7 @@ from xsp_ingest.formats.torch_profiler.events import Document
 from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.streamed import scanner
 from xsp_model import XspError
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,7 @@ def test_documents_of_every_shape(file: Path, data: bytes) -> None:
 @pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
 @pytest.mark.parametrize("block", [3, 1 << 20])
 def test_pieces_of_any_size(file: Path, size: int, block: int) -> None:
-    with limited(streamed_piece_bytes=size, streamed_cut_bytes=10, content_block_bytes=block):
+    with override_limits(streamed_piece_bytes=size, streamed_cut_bytes=10, content_block_bytes=block):
         _compare(file, event_list(*[EVENT, OPERATOR, b'{"a": [{"b": 1}, {"c": 2}]}'] * 5))
         if min(size, block) < 20:
             return
@@ -130,7 +130,7 @@ def test_pieces_of_any_size(file: Path, size: int, block: int) -> None:
 
 def test_documents_of_a_few_rows(file: Path) -> None:
     file.write_bytes(event_list(*[EVENT, OPERATOR] * 500))
-    with limited(streamed_piece_bytes=4000):
+    with override_limits(streamed_piece_bytes=4000):
         assert len(list(scanner.documents(file, 100))) > 5
         assert_same(_scan(file, 100), scan_plain.scan(file))
 
@@ -159,7 +159,7 @@ def test_whole_numbers(file: Path, text: str) -> None:
 
 def test_the_least_number_across_pieces(file: Path) -> None:
     file.write_bytes(event_list(b'{"pid": 1}', b'{"pid": -9223372036854775808}', b'{"pid": 2}'))
-    with limited(streamed_piece_bytes=20), pytest.raises(CannotScan):
+    with override_limits(streamed_piece_bytes=20), pytest.raises(CannotScan):
         _scan(file)
 
 

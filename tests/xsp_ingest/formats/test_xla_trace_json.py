@@ -14,7 +14,7 @@ from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
-from xsp_model.limits import limited, limits
+from xsp_model.limits import limits, override_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def test_the_trace_of_steps_is_as_their_profile(fixtures_dir: Path) -> None:
 def test_a_file_cut_at_a_million_events_says_so(tmp_path: Path) -> None:
     assert limits().xla_max_events == 1_000_000
     events = [_event(2, 5, f"n{n}:MatMul", n, 1) for n in range(2)]
-    with limited(xla_max_events=2):
+    with override_limits(xla_max_events=2):
         assert ledger_counts(_read(tmp_path, _named(2, "/host:CPU"), *events))["cut_at_a_million"] == 2
 
 

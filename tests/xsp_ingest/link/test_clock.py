@@ -16,7 +16,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.link import Source, link
-from xsp_ingest.registry import INGESTERS
+from xsp_ingest.registry import all_ingesters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,7 @@ def test_one_run_has_no_clock_to_align(tmp_path: Path) -> None:
 
 def test_runs_without_a_date_are_put_on_one_clock(tmp_path: Path) -> None:
     # Neither states a Unix time: unaligned each begins at 0, although the second's first call came 7 ns later.
-    reader = next(each for each in INGESTERS if each.name == "torch_profiler")
+    reader = next(each for each in all_ingesters() if each.name == "torch_profiler")
     read = [reader.read(t.write(tmp_path / f"{i}.json"), Options()) for i, t in enumerate(_ranks((0, 90)))]
     raws = [replace(raw, facts=replace(raw.facts, epoch_ns=None)) for raw in read]
     sources = [Source("torch_profiler", f"{i}.json", None, None) for i in range(2)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from tests.helpers.examples import examples
 from xsp_ingest.link import range_nesting
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def test_shortcuts_change_no_answer(spans: list[tuple[int, int, bool, int]]) -> 
     around = np.array([min(span[3], at - 1) for at, span in enumerate(spans)], dtype=np.int32)
     answers = []
     for deep in (0, _NO_END):
-        with limited(shortcut_min_steps=deep):
+        with override_limits(shortcut_min_steps=deep):
             answers.append(range_nesting._within(np.flatnonzero(is_range), start, end, is_range, around))
     for short, plain in zip(*answers, strict=True):
         assert short.tolist() == plain.tolist()

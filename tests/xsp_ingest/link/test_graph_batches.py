@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_ingest.link.graph_batches import Batch, allowed
+from xsp_ingest.link.graph_batches import Batch, graphs_for_step
 
 CAPTURED = [8, 16, 32, None]
 
@@ -21,8 +21,8 @@ CAPTURED = [8, 16, 32, None]
     ],
 )
 def test_the_smallest_graph_that_holds_the_step_or_the_padded_one(step: Batch | None, graphs: list[int]) -> None:
-    assert allowed([0, 1, 2, 3], CAPTURED, step) == graphs
+    assert graphs_for_step([0, 1, 2, 3], CAPTURED, step) == graphs
 
 
 def test_only_graphs_of_the_same_kernels_count() -> None:
-    assert allowed([2], CAPTURED, Batch(8, exact=False)) == [2]
+    assert graphs_for_step([2], CAPTURED, Batch(8, exact=False)) == [2]

@@ -20,7 +20,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
 from xsp_model import XspError, bundle, integrity, scratch
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _ON_DISK = [case for case in SOUND if case.name.startswith(("torch_profiler/", "
 def _out_of_core(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """Within, everything is large, and whatever is written is written into the folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with limited(
+    with override_limits(
         mapped_column_min_bytes=0,
         spilled_min_spans=0,
         pass_rows=64,
@@ -118,11 +118,11 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", no_space)
-    with limited(mapped_column_min_bytes=0), pytest.raises(XspError, match="no room is left"):
+    with override_limits(mapped_column_min_bytes=0), pytest.raises(XspError, match="no room is left"):
         scratch.empty(10, np.int64)
 
 
-@limited(mapped_column_min_bytes=100)
+@override_limits(mapped_column_min_bytes=100)
 def test_a_column_grows_from_memory_into_a_file() -> None:
     column = scratch.Growing(np.int64)
     for first in range(0, 100, 7):
@@ -136,5 +136,5 @@ def test_rows_gathered_on_disk_keep_nulls_and_words() -> None:
     frame = pl.DataFrame({"n": [1, None, 3], "w": ["a", "b", None]}, schema_overrides={"w": pl.Categorical})
     rows = np.array([2, 1, 1, 0])
     expected = frame[rows]
-    with limited(mapped_column_min_bytes=0):
-        assert scratch.gathered(frame, rows).equals(expected)
+    with override_limits(mapped_column_min_bytes=0):
+        assert scratch.gather_rows(frame, rows).equals(expected)

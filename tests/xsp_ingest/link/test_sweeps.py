@@ -14,7 +14,7 @@ from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.link.range_nesting import nest_with_ranges
 from xsp_ingest.link.threads import Threads
 from xsp_model import tree
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def engine_in_use(request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs the test with each sweep."""
     min_rows = 1 << 60 if request.param == "plain" else 0
     parts = {"climb_piece_spans": 7, "nesting_piece_spans": 7} if "parts" in request.param else {}
-    with limited(sweep_min_rows=min_rows, sweep_compile_min_rows=min_rows, climb_min_spans=0, **parts):
+    with override_limits(sweep_min_rows=min_rows, sweep_compile_min_rows=min_rows, climb_min_spans=0, **parts):
         yield str(request.param)
 
 

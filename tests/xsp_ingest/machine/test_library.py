@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from xsp_ingest.link.climb import _climb
-from xsp_ingest.machine import library, native, sbom, shipped
-from xsp_ingest.machine.functions import CLIMB, FUNCTIONS, CompiledFunction
+from xsp_ingest.compiled_functions import FUNCTIONS
+from xsp_ingest.link.climb import CLIMB, _climb
+from xsp_ingest.machine import native, shipped
+from xsp_ingest.machine.build import BILL
+from xsp_ingest.machine.shipped import LIBRARY, is_for_this_system, library_address
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-on_this_system = pytest.mark.skipif(not library.is_for_this_system(), reason="the library is for Linux on x86-64")
+    from xsp_ingest.machine.functions import CompiledFunction
+
+on_this_system = pytest.mark.skipif(not is_for_this_system(), reason="the library is for Linux on x86-64")
 _WITHOUT_LLVM = """
 import sys
 sys.modules["llvmlite"] = sys.modules["numba"] = None
 from xsp_ingest.machine import native
-from xsp_ingest.machine.functions import FUNCTIONS
+from xsp_ingest.compiled_functions import FUNCTIONS
 from xsp_ingest.formats.torch_profiler.compiled import columns
 assert columns.readiness() is columns.Ready.LOAD
 for function in FUNCTIONS:
@@ -49,7 +53,7 @@ def test_every_function_is_had_without_llvm() -> None:
 @on_this_system
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
 def test_every_function_is_in_it(function: CompiledFunction) -> None:
-    assert library.address(function) is not None
+    assert library_address(function) is not None
     assert native.is_ready(function)
 
 
@@ -57,10 +61,10 @@ def test_every_function_is_in_it(function: CompiledFunction) -> None:
 def test_it_does_what_the_sources_say() -> None:
     parent, mask = np.array([-1, 0, 1, 1], dtype=np.int32), np.array([1, 0, 1, 0], dtype=np.uint8)
     nearest, cycle = np.full(4, -1, dtype=np.int32), np.full(1, -1, dtype=np.int32)
-    address = library.address(CLIMB)
+    address = library_address(CLIMB)
     assert address is not None
     native.Native(address, CLIMB.kinds)(parent, mask, 0, 0, 4, nearest, cycle)
-    (plain, _) = _climb.plain((parent, mask, 0, 0, 4), (np.full(4, -1, dtype=np.int32), cycle))
+    (plain, _) = _climb.run_plain((parent, mask, 0, 0, 4), (np.full(4, -1, dtype=np.int32), cycle))
     assert nearest.tolist() == plain.tolist() == [0, 0, 2, 0]
 
 
@@ -68,7 +72,7 @@ def test_it_does_what_the_sources_say() -> None:
 def test_elsewhere_llvm_makes_the_code(system: str, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert library.address(CLIMB) is None
+    assert library_address(CLIMB) is None
     assert native.is_at_hand(CLIMB)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     assert not native.is_at_hand(CLIMB)
@@ -77,21 +81,21 @@ def test_elsewhere_llvm_makes_the_code(system: str, machine: str, monkeypatch: p
 
 
 def test_a_library_that_the_manifest_does_not_name_is_not_loaded(copied: Path) -> None:
-    (copied / library.FILE).write_bytes((copied / library.FILE).read_bytes() + b"\0")
-    assert library.address(CLIMB) is None
+    (copied / LIBRARY).write_bytes((copied / LIBRARY).read_bytes() + b"\0")
+    assert library_address(CLIMB) is None
 
 
 def test_a_library_of_other_sources_is_not_used(copied: Path) -> None:
     manifest = json.loads((copied / shipped.MANIFEST).read_bytes())
     manifest["functions"]["climb"] |= {"stamp": "0", "texts": "0"}
     (copied / shipped.MANIFEST).write_text(json.dumps(manifest))
-    assert library.address(CLIMB) is None
+    assert library_address(CLIMB) is None
 
 
 def test_the_bill_of_materials_names_every_file_with_its_digest_and_how_to_make_it_again() -> None:
-    bill = json.loads((shipped.FOLDER / sbom.FILE).read_bytes())
+    bill = json.loads((shipped.FOLDER / BILL).read_bytes())
     listed = {each["name"]: each["hashes"][0]["content"] for each in bill["components"]}
-    files = [path for path in shipped.FOLDER.iterdir() if path.name not in {shipped.MANIFEST, sbom.FILE}]
+    files = [path for path in shipped.FOLDER.iterdir() if path.name not in {shipped.MANIFEST, BILL}]
     assert listed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     facts = {each["name"]: each["value"] for each in bill["metadata"]["properties"]}
     assert facts["xsp:rebuild"] == "python -m xsp_ingest.machine.build"

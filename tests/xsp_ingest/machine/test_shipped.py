@@ -8,28 +8,30 @@ import shutil
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.helpers.toy_function import toy
-from xsp_ingest.machine import build, functions, library, native, shipped
-from xsp_ingest.machine.functions import FUNCTIONS, CompiledFunction
+from xsp_ingest.compiled_functions import FUNCTIONS
+from xsp_ingest.machine import build, functions, native, shipped
+from xsp_ingest.machine.shipped import LIBRARY
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.machine.functions import CompiledFunction
     from xsp_model.arrays import Ints
 
 _AGAIN = "sources have changed since `python -m xsp_ingest.machine.build` was run"
-_PACKAGE = Path(shipped.__file__).parents[1]
 _SCAN = """
 import sys
 from pathlib import Path
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
-from xsp_ingest.machine import library, native
+from xsp_ingest.machine import native, shipped
 from xsp_model.limits import limited
 native._folders = lambda: iter(())
-library.is_for_this_system = lambda: False
+shipped.is_for_this_system = lambda: False
 assert columns.readiness() is columns.Ready.FINISH
 with limited(compiled_finish_min_bytes=0):
     assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
@@ -55,15 +57,15 @@ def test_the_code_is_of_its_sources(function: CompiledFunction) -> None:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
 def test_the_sources_are_all_that_the_function_s_module_takes_from_ours(function: CompiledFunction) -> None:
     """But for what is only typed with, and the linker's Python around its sweeps."""
-    modules = {source: (_PACKAGE / f"{source}.py").read_text(encoding="utf-8") for source in function.sources}
+    modules = {source: functions.source_file(source).read_text(encoding="utf-8") for source in function.sources}
     called = set()
     for text in modules.values():
         for node in ast.parse(text).body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xsp_ingest."):
-                parent = (node.module or "").removeprefix("xsp_ingest.").replace(".", "/")
-                submodules = {f"{parent}/{each.name}" for each in node.names}
-                called |= {each for each in submodules if (_PACKAGE / f"{each}.py").is_file()} or {parent}
-    around = {"machine/functions", "machine/sweep"}
+                parent = node.module or ""
+                submodules = {f"{parent}.{each.name}" for each in node.names}
+                called |= {each for each in submodules if functions.source_file(each).is_file()} or {parent}
+    around = {"xsp_ingest.machine.functions", "xsp_ingest.machine.sweep"}
     assert called - around <= set(function.sources)
 
 
@@ -71,8 +73,8 @@ def test_the_stamp_is_of_what_the_sources_do() -> None:
     plain = "def f(x):\n    return x + 1\n"
     described = '"""Says."""\n\n# why\ndef f(x):\n    """More."""\n    return (x\n            + 1)\n'
     other = "def f(x):\n    return x + 2\n"
-    assert functions._described(ast.parse(plain)) == functions._described(ast.parse(described))
-    assert functions._described(ast.parse(plain)) != functions._described(ast.parse(other))
+    assert functions._syntax_of(ast.parse(plain)) == functions._syntax_of(ast.parse(described))
+    assert functions._syntax_of(ast.parse(plain)) != functions._syntax_of(ast.parse(other))
 
 
 @pytest.mark.slow
@@ -142,17 +144,17 @@ def test_the_check_tells_what_is_not_of_its_sources(
     copy = tmp_path / "bitcode"
     shutil.copytree(shipped.FOLDER, copy)
     monkeypatch.setattr(shipped, "FOLDER", copy)
-    monkeypatch.setattr(build, "_made_apart", lambda function: shipped.file_of(function).read_bytes())
-    linked = (copy / library.FILE).read_bytes()
-    monkeypatch.setattr(build, "_linked", lambda: linked)
+    monkeypatch.setattr(build, "_make_apart", lambda function: shipped.file_of(function).read_bytes())
+    linked = (copy / LIBRARY).read_bytes()
+    monkeypatch.setattr(build, "_link", lambda: linked)
     assert build.main(["--check"]) == 0
     (copy / "stray.bc").touch()
     (copy / "climb.bc").write_bytes(b"")
     (copy / "nesting.bc").unlink()
-    (copy / library.FILE).write_bytes(b"")
+    (copy / LIBRARY).write_bytes(b"")
     assert build.main(["--check"]) == 1
     described = capsys.readouterr().out
-    assert f"{library.FILE}: not the file that the manifest names" in described
+    assert f"{LIBRARY}: not the file that the manifest names" in described
     assert "stray.bc: of no function" in described
     assert "climb: not the file that the manifest names" in described
     assert "nesting: not shipped" in described

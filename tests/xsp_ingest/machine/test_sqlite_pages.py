@@ -21,15 +21,15 @@ from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
 from tests.helpers.examples import examples
-from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, read_pages, select_list
 from xsp_ingest.files.sqlite.database import Database, table_names
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader
-from xsp_ingest.machine.sqlite.columns import Room, RowRange
+from xsp_ingest.machine.sqlite.reader import Room, RowRange
 from xsp_model import XspError
-from xsp_model.limits import limited, limits
+from xsp_model.limits import limits, override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ _BLOBS = [b"", b"\xff\x00", b"99", bytes(70)]
 
 @pytest.fixture(autouse=True)
 def _any_size() -> Iterator[None]:
-    with limited(page_reader_min_bytes=0, page_reader_compile_min_bytes=0):
+    with override_limits(page_reader_min_bytes=0, page_reader_compile_min_bytes=0):
         yield
 
 
@@ -58,13 +58,13 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _by_pages(path: Path, table: str, takes: Mapping[str, Take], where: Among | None = None) -> list[tuple[Any, ...]]:
     with closing(_open(path)) as connection:
-        return paged(path, connection, table, takes, where).rows()
+        return read_pages(path, connection, table, takes, where).rows()
 
 
 def _by_sqlite(path: Path, table: str, takes: Mapping[str, Take], where: Among | None = None) -> list[tuple[Any, ...]]:
     clause = f"WHERE {where.sql}" if where else ""
     with closing(_open(path)) as connection:
-        return connection.execute(f'SELECT {listed(takes)} FROM "{table}" {clause} ORDER BY rowid').fetchall()  # noqa: S608
+        return connection.execute(f'SELECT {select_list(takes)} FROM "{table}" {clause} ORDER BY rowid').fetchall()  # noqa: S608
 
 
 def _columns(path: Path, table: str) -> list[str]:
@@ -167,7 +167,7 @@ def test_pages_that_lie_far_apart_are_read_one_by_one(tmp_path: Path, spread: in
         connection.executescript("PRAGMA page_size = 512; CREATE TABLE t (k INTEGER PRIMARY KEY, n INT)")
         connection.executemany("INSERT OR IGNORE INTO t VALUES (?, ?)", rows)  # pages split all over the file
         connection.commit()
-    with limited(page_reader_piece_bytes=2048, page_reader_max_spread=spread):
+    with override_limits(page_reader_piece_bytes=2048, page_reader_max_spread=spread):
         _check(path, "t", ["n"])
 
 
@@ -180,7 +180,7 @@ def test_threads_that_read_have_the_limits_of_whoever_asks(tmp_path: Path, monke
 
     monkeypatch.setattr(reader, "_fill", noted)
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100), page=512)
-    with limited(page_reader_piece_bytes=2048):
+    with override_limits(page_reader_piece_bytes=2048):
         _by_pages(path, "t", {"i": INTEGER})
     assert set(pieces) == {2048}
 
@@ -202,7 +202,7 @@ def test_texts_that_go_on_on_other_pages(tmp_path: Path) -> None:
     _check(path, "t")
 
 
-@limited(page_reader_max_deferred_rows=10)
+@override_limits(page_reader_max_deferred_rows=10)
 def test_too_many_rows_to_ask_for_are_left_to_sqlite(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (a)", [("text",)] * 40)
     with pytest.raises(CannotRead):
@@ -283,14 +283,14 @@ def test_a_file_whose_log_was_taken_over(tmp_path: Path) -> None:
     _check(path, "t")
 
 
-@limited(page_reader_min_bytes=1 << 20)
+@override_limits(page_reader_min_bytes=1 << 20)
 def test_small_tables_are_left_to_sqlite(tmp_path: Path) -> None:
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100))
     with pytest.raises(CannotRead):
         _by_pages(path, "t", {"i": INTEGER})
 
 
-@limited(page_reader_compile_min_bytes=1 << 20)
+@override_limits(page_reader_compile_min_bytes=1 << 20)
 def test_nothing_is_compiled_for_a_table_of_medium_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _make(tmp_path / "t.db", _MIXED, _mixed(100))
     monkeypatch.setattr(reader, "is_at_hand", lambda *_: False)
@@ -421,7 +421,7 @@ def test_no_text_is_copied_where_there_is_no_room_for_it(tmp_path: Path, monkeyp
         _by_pages(path, "t", {"s": BYTES})
 
 
-@limited(page_reader_piece_bytes=512, page_reader_max_spread=1)
+@override_limits(page_reader_piece_bytes=512, page_reader_max_spread=1)
 def test_a_record_at_the_end_of_a_page_is_not_compared_beyond_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,7 +454,7 @@ def test_a_file_cut_off_is_left_to_sqlite(tmp_path: Path) -> None:
     for length in (0, 50, 99, 512, 513, len(content) - 512, len(content) - 1):
         path.write_bytes(content[:length])
         with closing(_open(path)) as connection, pytest.raises((CannotRead, sqlite3.Error)):
-            paged(path, connection, "t", {"a": INTEGER}, None)
+            read_pages(path, connection, "t", {"a": INTEGER}, None)
 
 
 def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_the_reader_of_nsight_files_counts_foreign_bytes_alike(tmp_path: Path) -
     fast = Database(path, table_names(path))
     texts = fast.texts("t", "s").to_list()
     slow = Database(path, table_names(path))
-    with limited(page_reader_min_bytes=1 << 30):
+    with override_limits(page_reader_min_bytes=1 << 30):
         assert texts == slow.texts("t", "s").to_list() == ["fine", None, "a�b"]
     assert fast.unreadable_texts == slow.unreadable_texts == 1
 
@@ -483,7 +483,7 @@ def _all_tables(path: Path) -> None:
 
 @pytest.fixture
 def _anything_may_be_asked() -> Iterator[None]:
-    with limited(page_reader_max_deferred_rows=1 << 20):
+    with override_limits(page_reader_max_deferred_rows=1 << 20):
         yield
 
 
@@ -499,7 +499,7 @@ _SOUND = [path for path in sorted(Path("fixtures").rglob("*.sqlite")) if "bad" n
 
 def _same_traces(path: Path) -> None:
     ours = NSYS_SQLITE.read(path, Options())
-    with limited(page_reader_min_bytes=1 << 60):
+    with override_limits(page_reader_min_bytes=1 << 60):
         theirs = NSYS_SQLITE.read(path, Options())
     assert ours.findings == theirs.findings
     for name, frame in ours.tables.items():

@@ -12,7 +12,7 @@ from fuzz.guarded import guarded_memory
 from tests.helpers.toy_function import toy
 from xsp_ingest.link import climb, nest
 from xsp_ingest.machine import native, sweep
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,18 +47,18 @@ def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
     assert depth.tolist() == [-1, 0, 1, 0, -1, -1]
 
 
-@limited(sweep_min_rows=0, sweep_compile_min_rows=0)
+@override_limits(sweep_min_rows=0, sweep_compile_min_rows=0)
 @pytest.mark.parametrize("frozen", [False, True])
 def test_the_compiled_engine_agrees(*, frozen: bool) -> None:
     start: Ints = _START.copy()
     start.flags.writeable = not frozen
-    plain = _SWEEP.plain([_START, _END, 1], (np.zeros(6, np.int64), np.zeros(6, np.int64)))
+    plain = _SWEEP.run_plain([_START, _END, 1], (np.zeros(6, np.int64), np.zeros(6, np.int64)))
     compiled = _SWEEP(start, _END, 1, outputs=2, fill=0)
     assert [c.tolist() for c in compiled] == [c.tolist() for c in plain]
     assert compiled[0].dtype == np.int64
 
 
-@limited(sweep_min_rows=4, sweep_compile_min_rows=7)
+@override_limits(sweep_min_rows=4, sweep_compile_min_rows=7)
 def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path]))
     _copying()(_START)
@@ -76,7 +76,7 @@ def test_code_is_compiled_for_many_rows_alone(monkeypatch: pytest.MonkeyPatch, t
 def test_code_needs_no_folder_to_be_kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(native, "_folders", lambda: iter([tmp_path / "file"]))
-    (copied,) = _copying().compiled([_START], (np.zeros_like(_START),))
+    (copied,) = _copying().run_compiled([_START], (np.zeros_like(_START),))
     assert copied.tolist() == _START.tolist()
 
 
@@ -93,21 +93,21 @@ def test_a_reversed_column_is_taken_in_its_own_order() -> None:
     assert parent.tolist() == _START[::-1].tolist()
 
 
-@limited(sweep_min_rows=0)
+@override_limits(sweep_min_rows=0)
 def test_a_column_of_a_wider_type_is_swept_by_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep.Sweep, "compiled", lambda *_: pytest.fail("compiled engine used"))
     (copied,) = sweep.dual(toy(_copy, "int32", "int64"))(_copy)(_START)
     assert copied.tolist() == _START.tolist()
 
 
-@limited(sweep_min_rows=0, sweep_compile_min_rows=0)
+@override_limits(sweep_min_rows=0, sweep_compile_min_rows=0)
 def test_a_column_of_a_narrower_type_is_made_wider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep.Sweep, "plain", lambda *_: pytest.fail("plain engine used"))
     (copied,) = _copying()(_START.astype(np.int32))
     assert copied.tolist() == _START.tolist()
 
 
-@limited(sweep_min_rows=0, sweep_compile_min_rows=0)
+@override_limits(sweep_min_rows=0, sweep_compile_min_rows=0)
 def test_without_numba_what_is_not_shipped_is_swept_by_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "can_compile", lambda: False)
     monkeypatch.setattr(native, "_folders", lambda: iter([]))
@@ -126,7 +126,7 @@ def _copy(source: list[int], target: list[int]) -> None:
 
 @pytest.fixture
 def _guarded_and_compiled() -> Iterator[None]:
-    with limited(sweep_min_rows=0, sweep_compile_min_rows=0, climb_min_spans=0), guarded_memory():
+    with override_limits(sweep_min_rows=0, sweep_compile_min_rows=0, climb_min_spans=0), guarded_memory():
         yield
 
 

@@ -18,7 +18,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.files.sqlite.database import Database
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
-from xsp_ingest.staging.selection import Selection, narrowed, range_of
+from xsp_ingest.staging.selection import Selection, narrow, range_of
 from xsp_model import Trace, XspError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _same_as_read_whole(path: Path) -> int:
     compared = 0
     for selection in _selections(length):
         try:
-            expected = narrowed(full, selection)
+            expected = narrow(full, selection)
         except XspError:
             with pytest.raises(XspError, match="nothing of the file"):
                 NSYS_SQLITE.read_part([path], Options(selection=selection))

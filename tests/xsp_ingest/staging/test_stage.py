@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from xsp_ingest.staging.stage import Stage
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 _ALONE = """
 import polars as pl
@@ -41,7 +41,7 @@ def test_rows_come_out_as_they_went_in(min_bytes: int) -> None:
         schema=types,
     )
     stage = Stage(types)
-    with limited(mapped_column_min_bytes=min_bytes):
+    with override_limits(mapped_column_min_bytes=min_bytes):
         for first in range(4):
             stage.add(rows.slice(first, 1))
         frame = stage.frame()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.stored_columns import Among
 
-__all__ = ["BYTES", "INTEGER", "NUMBER", "Take", "listed", "paged"]
+__all__ = ["BYTES", "INTEGER", "NUMBER", "Take", "read_pages", "select_list"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ NUMBER = Take("IIF(typeof(\"{0}\") IN ('integer', 'real'), CAST(\"{0}\" AS REAL)
 BYTES = Take('CAST("{0}" AS BLOB)', Values.TEXT, pl.Binary())
 
 
-def listed(takes: Mapping[str, Take]) -> str:
+def select_list(takes: Mapping[str, Take]) -> str:
     """What to select: the rowid and these columns."""
     return ", ".join(['rowid AS "rowid"', *(f'{take.sql.format(name)} AS "{name}"' for name, take in takes.items())])
 
 
-def paged(
+def read_pages(
     path: Path, connection: sqlite3.Connection, table: str, takes: Mapping[str, Take], where: Among | None
 ) -> pl.DataFrame:
     """The rowid and the columns in order of rowid; CannotRead where SQLite should read the table."""
@@ -56,10 +56,10 @@ def paged(
     if where is not None:
         frame = frame.filter(pl.col(where.column).is_in(where.values))
     frame = frame.select("rowid", *takes)
-    return pl.concat([frame, _queried(connection, table, takes, where, rowids)]).sort("rowid") if rowids else frame
+    return pl.concat([frame, _query_rows(connection, table, takes, where, rowids)]).sort("rowid") if rowids else frame
 
 
-def _queried(
+def _query_rows(
     connection: sqlite3.Connection, table: str, takes: Mapping[str, Take], where: Among | None, rowids: list[int]
 ) -> pl.DataFrame:
     """These rows, as far as `where` takes them, by SQL."""
@@ -68,6 +68,6 @@ def _queried(
     if count != len(rowids):  # in a damaged file a row may be found by its position and not by its number
         raise CannotRead
     clause = f"{among} AND {where.sql}" if where else among
-    rows = connection.execute(f'SELECT {listed(takes)} FROM "{table}" WHERE {clause}').fetchall()
+    rows = connection.execute(f'SELECT {select_list(takes)} FROM "{table}" WHERE {clause}').fetchall()
     schema = {"rowid": pl.Int64(), **{name: take.dtype for name, take in takes.items()}}
     return pl.DataFrame(rows, schema=schema, orient="row")

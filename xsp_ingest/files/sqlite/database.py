@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import polars as pl
 
-from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, listed, paged
-from xsp_ingest.files.stored_columns import decoded, interned, with_sane_times
+from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, read_pages, select_list
+from xsp_ingest.files.stored_columns import decode_texts, strings_by_id, with_sane_times
 from xsp_ingest.machine.sqlite import CannotRead
 from xsp_model import XspError
 from xsp_model.limits import limits
@@ -153,7 +153,7 @@ class Database:
         if self._is_utf16:  # of which only SQLite makes UTF-8; a cast to bytes would leave it as it is
             query = f'SELECT CAST("{column}" AS TEXT) FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
             return pl.Series(column, [text for (text,) in self._plain(query)], dtype=pl.String)
-        return self._decoded(self._select(table, {column: BYTES}, where)[column])
+        return self._decode_column(self._select(table, {column: BYTES}, where)[column])
 
     @cached_property
     def _is_utf16(self) -> bool:
@@ -163,7 +163,7 @@ class Database:
     @cached_property
     def strings(self) -> Strings:
         """The table StringIds."""
-        return interned(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
+        return strings_by_id(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
 
     def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A column of any numbers as Float64 in order of rowid; null where missing or no number."""
@@ -178,9 +178,9 @@ class Database:
                 suppress(CannotRead, sqlite3.Error, UnicodeDecodeError, OSError),
                 closing(sqlite3.connect(_uri(self.path), uri=True)) as connection,
             ):
-                return paged(self.path, connection, table, takes, where)
+                return read_pages(self.path, connection, table, takes, where)
         schema = {"rowid": pl.Int64(), **{name: take.dtype for name, take in takes.items()}}
-        query = f'SELECT {listed(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
+        query = f'SELECT {select_list(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
         return self._bulk(query, schema, self._row_bound(table))
 
     def _row_bound(self, table: str) -> int:
@@ -226,8 +226,8 @@ class Database:
                 parts.append(pl.DataFrame([pl.Series(name, values, dtype) for (name, dtype), values in columns]))
         return pl.concat(parts)
 
-    def _decoded(self, raw: pl.Series) -> pl.Series:
-        texts, foreign = decoded(raw)
+    def _decode_column(self, raw: pl.Series) -> pl.Series:
+        texts, foreign = decode_texts(raw)
         self.unreadable_texts += foreign
         return texts
 

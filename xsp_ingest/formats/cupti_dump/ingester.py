@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.cupti_dump.header import IS_DUMP, PARQUET_MAGIC, facts_of
 from xsp_ingest.ingester import Ingester, Match
-from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -76,7 +76,7 @@ class _CuptiDump(Ingester):
 
 def _overhead(records: Records) -> Finding:
     """CUPTI's own work, which took host time inside the spans around it."""
-    rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
+    rows, _ = with_times(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     total = rows["duration_ns"].cast(pl.Int128).sum()
     detail = f"stretches in which CUPTI itself worked, {total} ns in sum; host times around them are longer for it"
     return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)

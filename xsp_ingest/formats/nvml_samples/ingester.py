@@ -49,7 +49,7 @@ class _NvmlSamples(Ingester):
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted, a device's in the first run that used it."""
         from xsp_ingest.formats.nvml_samples.samples import read_samples
-        from xsp_ingest.staging.sampled import joined, overlapping
+        from xsp_ingest.staging.sampled import add_samples, overlapping
 
         samples = read_samples(path)
         windows = overlapping(runs, samples.rows, path)
@@ -62,7 +62,7 @@ class _NvmlSamples(Ingester):
             own = (used[index] if every else set(samples.rows["device_id"].to_list())) - taken
             taken |= own
             sampled = samples.rows.filter(pl.col("device_id").is_in(list(own)))
-            with_samples[index] = joined(runs[index], sampled, window, LedgerKind.NVML_JOINED)
+            with_samples[index] = add_samples(runs[index], sampled, window, LedgerKind.NVML_JOINED)
         first = next(iter(windows))
         others = samples.rows.filter(~pl.col("device_id").is_in(list(taken)))["device_id"].n_unique()
         unused = Finding(LedgerKind.GPU_NOT_USED, count=others)

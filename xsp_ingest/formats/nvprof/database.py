@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.sqlite.database import Database, check_header, table_names
-from xsp_ingest.files.stored_columns import interned
+from xsp_ingest.files.stored_columns import strings_by_id
 from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, is_nvprof
 from xsp_ingest.staging.cupti import activities, host
 from xsp_ingest.staging.cupti.devices import devices
 from xsp_ingest.staging.cupti.fields import KINDS
 from xsp_ingest.staging.cupti.records import Records
-from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -231,7 +231,7 @@ def _nvprof_tables(path: Path) -> frozenset[str]:
 
 def _records(database: _NvprofDatabase) -> Records:
     ids = database.integers(STRINGS, ("_id_",))["_id_"]
-    strings = interned(ids, database.texts(STRINGS, "value"))
+    strings = strings_by_id(ids, database.texts(STRINGS, "value"))
     kinds: dict[str, pl.DataFrame] = {}
     first = 0
     for kind in _USED:
@@ -354,6 +354,6 @@ def read_database(path: Path, options: Options) -> RawTrace:
 
 
 def _overhead(records: Records) -> Finding:
-    rows, _ = timed(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
+    rows, _ = with_times(records.of("OVERHEAD"), "overhead", device=True, zeros_unknown=True)
     detail = "stretches in which the profiler itself worked; host times around them are longer for it"
     return Finding(LedgerKind.PROFILER_OVERHEAD, detail, rows.height)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite.database import MAGIC, table_names
-from xsp_ingest.files.text import decoded
+from xsp_ingest.files.text import decode_head
 from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, header_of, is_nvprof
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
@@ -47,7 +47,7 @@ class Nvprof(Ingester):
             return Match.EXACT
         if probe.text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(_JSON):
             return Match.NONE
-        text = decoded(probe.text)
+        text = decode_head(probe.text)
         by_nvprof = bool(_LOG.search(text))
         return Match.exact_if(any(_is_nvprofs(line, by_nvprof=by_nvprof) for line in text.split("\n")))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.files.text import decoded, open_text
+from xsp_ingest.files.text import decode_head, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
@@ -35,7 +35,9 @@ class NvprofMetrics(Ingester):
         """Whether the header of a table of metrics stands in the head."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
             return Match.NONE
-        return Match.exact_if(any('"Kernel"' in line and is_header(line) for line in decoded(probe.text).split("\n")))
+        return Match.exact_if(
+            any('"Kernel"' in line and is_header(line) for line in decode_head(probe.text).split("\n"))
+        )
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
         """The file's kernels and metrics; XspError where it holds none or is cut off."""

@@ -12,7 +12,7 @@ from xsp_ingest.formats.rocprofv3.records import DISPATCH
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
-from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -38,7 +38,7 @@ def shape(records: Records, options: Options) -> RawTrace:
         (records.copies, "copies", True),
         (records.calls, "calls and markers", False),
     ):
-        sound, odd = timed(rows, what, device=device)
+        sound, odd = with_times(rows, what, device=device)
         parts.append(sound.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64) + first))
         first += sound.height
         findings += odd

@@ -49,13 +49,13 @@ class _SystemSamples(Ingester):
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted."""
         from xsp_ingest.formats.system_samples.samples import read_samples
-        from xsp_ingest.staging.sampled import joined, overlapping
+        from xsp_ingest.staging.sampled import add_samples, overlapping
 
         samples = read_samples(path)
         windows = overlapping(runs, samples.rows, path)
         with_samples = list(runs)
         for index, window in windows.items():
-            with_samples[index] = joined(runs[index], samples.rows, window, LedgerKind.SYSTEM_JOINED)
+            with_samples[index] = add_samples(runs[index], samples.rows, window, LedgerKind.SYSTEM_JOINED)
         first = next(iter(windows))
         findings = (*with_samples[first].findings, *samples.findings)
         with_samples[first] = replace(with_samples[first], findings=findings)

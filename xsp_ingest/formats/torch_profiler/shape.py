@@ -21,7 +21,7 @@ from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Kind, Level, XspError, scratch
-from xsp_model.ledger import summed
+from xsp_model.ledger import sum_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -184,7 +184,7 @@ class _Stages:
         tables["counters"], unusable = samples(self._samples, path)
         tables |= with_layers(tables, self._annotated.frame())
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-        findings = [*summed(self._findings), *repeated, *unclear, *counted, *unusable]
+        findings = [*sum_counts(self._findings), *repeated, *unclear, *counted, *unusable]
         return RawTrace(tables, facts(self._head), tuple(findings))
 
 

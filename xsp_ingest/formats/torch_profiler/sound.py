@@ -170,7 +170,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
         return spans, findings
     keep = np.ones(spans.height, dtype=np.bool_)
     keep[repeats] = False
-    return scratch.gathered(spans, np.flatnonzero(keep)), findings
+    return scratch.gather_rows(spans, np.flatnonzero(keep)), findings
 
 
 def _duplicate_marks(marks: Ints) -> Ints:

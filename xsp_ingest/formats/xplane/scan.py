@@ -13,7 +13,7 @@ import numpy as np
 
 from xsp_ingest.formats.xplane import sweep
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
-from xsp_ingest.machine.functions import SCAN_LINES
+from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     Scanned = tuple[Ints, Ints, Ints, int, int]
 
-__all__ = ["scan_compiled", "scan_lines", "scan_plain"]
+__all__ = ["SCAN_LINES", "scan_compiled", "scan_lines", "scan_plain"]
+
+SCAN_LINES = CompiledFunction(
+    "scan_lines",
+    "sweep",
+    ("uint8", *("int64",) * 4, NUMBER, *("int64",) * 4),
+    (sweep.__name__,),
+    ("_varint", "_past", "_eight_bytes", "_stat", "_is_in", "_event"),
+)
 
 
 def scan_lines(

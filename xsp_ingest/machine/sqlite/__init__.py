@@ -6,8 +6,7 @@ of anything else `CannotRead` says nothing, and the caller asks SQLite.
 
 from __future__ import annotations
 
-from xsp_ingest.machine.sqlite.columns import Values
-from xsp_ingest.machine.sqlite.layout import CannotRead
-from xsp_ingest.machine.sqlite.reader import ReadColumns, read
+from xsp_ingest.machine.sqlite.pages import CannotRead
+from xsp_ingest.machine.sqlite.reader import ReadColumns, Values, read
 
 __all__ = ["CannotRead", "ReadColumns", "Values", "read"]

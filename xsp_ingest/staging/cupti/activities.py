@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
-from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Kind, Level
 
@@ -50,7 +50,7 @@ def activities(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
 
 
 def _spans(rows: pl.DataFrame, kind: Kind, what: str, records: Records) -> tuple[pl.DataFrame, list[Finding]]:
-    rows, findings = timed(rows, what, device=True, zeros_unknown=True)
+    rows, findings = with_times(rows, what, device=True, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.KERNEL)).alias("level"),
@@ -100,7 +100,7 @@ def copies(records: Records) -> pl.DataFrame:
 
 def waits(records: Records) -> tuple[pl.DataFrame, list[Finding]]:
     """Waits as the device reports them; their calls are among the runtime's."""
-    rows, findings = timed(records.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
+    rows, findings = with_times(records.of("SYNCHRONIZATION"), "waits", device=False, zeros_unknown=True)
     spans = rows.select(
         "row",
         pl.lit(str(Level.RUNTIME)).alias("level"),

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_ingest.link.module_ranges import module_ranges
 from xsp_ingest.link.operator_text import is_backward, plain_name
 from xsp_ingest.link.range_rules import NVTX, classify
-from xsp_ingest.staging.intervals import timed
+from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
@@ -37,7 +37,7 @@ def calls(records: Records) -> Host:
     parts = []
     findings: list[Finding] = []
     for kind in ("RUNTIME", "DRIVER"):
-        rows, odd = timed(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
+        rows, odd = with_times(records.of(kind), f"{kind.lower()} calls", device=False, zeros_unknown=True)
         findings += odd
         unnamed = pl.format("[" + kind.lower() + " call {}]", pl.col("cbid").cast(pl.String).fill_null("?"))
         spans = rows.select(
@@ -63,7 +63,7 @@ def _common(records: Records) -> list[pl.Expr]:
 
 def operators(records: Records, rows: pl.DataFrame) -> Host:
     """Spans of the framework: operators, and where the writer says so layers, steps or library calls."""
-    rows, findings = timed(rows, "framework operators", device=False, zeros_unknown=True)
+    rows, findings = with_times(rows, "framework operators", device=False, zeros_unknown=True)
     level_name = pl.col("level").fill_null("operator")
     unknown = rows.filter(~level_name.is_in(list(_LEVELS))).height
     findings.append(
@@ -106,7 +106,7 @@ def markers(records: Records, options: Options) -> tuple[dict[str, pl.DataFrame]
     ended = rows.filter((flags & _ENDS) > 0).unique(["processId", "id"], keep="first", maintain_order=True)
     ended = ended.select("processId", "id", pl.col("timestamp").alias("end"), pl.col("threadId").alias("end_thread"))
     pairs = begun.join(ended, on=["processId", "id"], how="left", maintain_order="left")
-    pairs, findings = timed(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
+    pairs, findings = with_times(pairs.rename({"timestamp": "start"}), "markers", device=False, zeros_unknown=True)
     marks = rows.filter((flags & _MARK) > 0).height
     findings.append(Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=marks))
     pairs = pairs.with_columns(plain_name(pl.col("name").fill_null("")), pl.col("name").alias("text"))

@@ -10,7 +10,7 @@ import pytest
 
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_analyze.merge.replays.pairing import sure_pairs
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 _Pairs = tuple[tuple[int, int], ...]
 
@@ -70,7 +70,7 @@ def test_an_identity_that_is_not_one_is_never_sure() -> None:
     assert pairs.sure.tolist() == [True, False, True]
 
 
-@limited(sure_pairs_max_cells=1)
+@override_limits(sure_pairs_max_cells=1)
 def test_too_long_sequences_are_paired_but_never_sure() -> None:
     pairs = sure_pairs(
         np.array([1, 2]), np.array([1, 2, 3]), np.zeros(3, np.int64), Alignment([(0, 0), (1, 1)], 1, 2, 3)

@@ -169,6 +169,6 @@ def test_ranks_are_named_where_there_are_several(tmp_path: Path) -> None:
 def test_a_span_that_was_never_closed_is_counted_not_drawn(tmp_path: Path) -> None:
     trace = _made(tmp_path)
     open_end = pl.when(pl.col("name").cast(pl.String) != "aten::linear").then("duration_ns").alias("duration_ns")
-    block = viewer(viewed(StepView.of(trace.replaced({"spans": trace.frame("spans").with_columns(open_end)}))), "x")
+    block = viewer(viewed(StepView.of(trace.with_tables({"spans": trace.frame("spans").with_columns(open_end)}))), "x")
     assert block["levels"][0]["boxes"]["count"] == 4
     assert "1 span was never closed" in block["left_out"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.xsp_analyze.pages.viewer.made import any_boxes, boxes_of
 from xsp_analyze.pages.viewer.boxes import Boxes
 from xsp_analyze.pages.viewer.windows import Windows
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 
 
 @given(any_boxes(), st.integers(-5, 200), st.integers(1, 100))
@@ -36,7 +36,7 @@ def test_a_window_loses_nothing_at_any_resolution(boxes: Boxes, begin: int, leng
 
 @given(any_boxes(), st.integers(0, 200), st.integers(1, 100), st.sampled_from([4, 16]))
 def test_what_is_merged_once_for_all_windows_holds_each(boxes: Boxes, begin: int, length: int, resolution: int) -> None:
-    with limited(viewer_slice_max_boxes=0):
+    with override_limits(viewer_slice_max_boxes=0):
         level = Windows(boxes).level(begin, begin + length, resolution)
     exact = Windows(boxes).exact(begin, begin + length)
     assert level.boxes.counts.sum() >= len(exact)
@@ -45,7 +45,7 @@ def test_what_is_merged_once_for_all_windows_holds_each(boxes: Boxes, begin: int
 
 def test_an_answer_is_bounded() -> None:
     boxes = boxes_of(*((0, 0, 10 * n, 5, 0) for n in range(400)))
-    with limited(viewer_answer_max_boxes=20):
+    with override_limits(viewer_answer_max_boxes=20):
         windows = Windows(boxes)
     level = windows.level(0, 4_000, 1)  # outside, as a server's threads are
     assert len(level.boxes) <= 20

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import decoded, open_text
+from xsp_ingest.files.text import decode_head, open_text
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -38,7 +38,7 @@ class NcuCsv(Ingester):
             return Match.NONE
         from xsp_ingest.formats.ncu.csv.pages import is_header
 
-        lines = decoded(probe.text).split("\n")
+        lines = decode_head(probe.text).split("\n")
         return Match.exact_if(any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR==")))
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
-from xsp_ingest.files.stored_columns import Among, Strings, decoded, interned, with_sane_times
+from xsp_ingest.files.stored_columns import Among, Strings, decode_texts, strings_by_id, with_sane_times
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Frames:
         rows = self._rows(table, (column,), where)
         if column not in rows.columns:
             return pl.Series(column, [None] * rows.height, dtype=pl.String)
-        texts, foreign = decoded(rows[column])
+        texts, foreign = decode_texts(rows[column])
         self.unreadable_texts += foreign
         return texts
 
@@ -204,7 +204,7 @@ class Frames:
     @cached_property
     def strings(self) -> Strings:
         """The table StringIds."""
-        return interned(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
+        return strings_by_id(self.integers("StringIds", ["id"])["id"], self.texts("StringIds", "value"))
 
     def _rows(self, table: str, columns: Sequence[str], where: Among | None) -> pl.DataFrame:
         """The columns that the table has, with `rowid`, in its order."""
@@ -246,5 +246,5 @@ def _integers(values: pl.Series) -> pl.Series:
         return values.cast(pl.Int64, strict=False)
     if values.dtype == pl.Null:
         return values.cast(pl.Int64)
-    texts, _ = decoded(values) if values.dtype in (pl.Binary, pl.String) else (values.cast(pl.String), 0)
+    texts, _ = decode_texts(values) if values.dtype in (pl.Binary, pl.String) else (values.cast(pl.String), 0)
     return texts.cast(pl.Int64, strict=False)

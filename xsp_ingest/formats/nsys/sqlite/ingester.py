@@ -55,13 +55,13 @@ class NsysSqlite(Ingester):
         from xsp_ingest.formats.nsys.sqlite.parts import pushdown
         from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
         from xsp_ingest.formats.nsys.tables.read import read_tables
-        from xsp_ingest.staging.selection import narrowed
+        from xsp_ingest.staging.selection import narrow
 
         (path,) = paths
         tables = _nsight_tables(path)
         conditions = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
         raw = read_tables(Database(path, tables, conditions.conditions), options)
-        return [narrowed(raw, options.selection, zero_ns=conditions.zero_ns, skipped=conditions.skipped)]
+        return [narrow(raw, options.selection, zero_ns=conditions.zero_ns, skipped=conditions.skipped)]
 
 
 def _nsight_tables(path: Path) -> frozenset[str]:

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Finding, LedgerKind, Level, Severity
-from xsp_model.ledger import summed
+from xsp_model.ledger import sum_counts
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Joined:
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found odd."""
-        return (*self._findings, *summed(self._absurd))
+        return (*self._findings, *sum_counts(self._absurd))
 
 
 def join(parts: Iterable[ExportRows]) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]]:

@@ -20,7 +20,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     MODULE_PREFIX,
 )
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
-from xsp_ingest.machine.functions import SCAN_EVENTS
+from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_model import scratch
 from xsp_model.limits import limits
@@ -34,7 +34,30 @@ if TYPE_CHECKING:
     from xsp_ingest.machine.native import Native
     from xsp_model.arrays import Ints
 
-__all__ = ["Ready", "Tables", "readiness"]
+__all__ = ["SCAN_EVENTS", "Ready", "Tables", "readiness"]
+
+SCAN_EVENTS = CompiledFunction(
+    "scan_events",
+    "scan_events",
+    (NUMBER,),
+    (
+        *(
+            f"{__package__}.{module}"
+            for module in (
+                "machine_code",
+                "grammar",
+                "numbers",
+                "row",
+                "scan_state",
+                "template_match",
+                "template_segments",
+                "texts",
+            )
+        ),
+        "xsp_ingest.formats.torch_profiler.events",  # its constants
+        "xsp_ingest.machine.intrinsics",
+    ),
+)
 
 _TEXTS = ("ph", "cat", "name", *JSON_ARGS)
 _NUMBERS = tuple(name for name in EVENT_COLUMNS if name not in _TEXTS)

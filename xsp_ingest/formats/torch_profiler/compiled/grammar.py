@@ -33,7 +33,7 @@ from xsp_ingest.machine.intrinsics import (
     leading_ordinary,
     machine,
     marked,
-    masked,
+    masked_word,
     put_byte,
     trailing_zeros,
 )
@@ -157,7 +157,7 @@ def _literal_end(offset: int, end: int) -> int:
         seen, length = 0x7974696E69666E49, 8  # Infinity
     else:
         return stopped(offset, end)
-    if masked(offset, length) == np.uint64(seen):
+    if masked_word(offset, length) == np.uint64(seen):
         return offset + length
     return INCOMPLETE if offset + length > end else UNSURE
 

@@ -51,7 +51,7 @@ from xsp_ingest.machine.intrinsics import (
     byte,
     eight_bytes,
     machine,
-    masked,
+    masked_word,
     number,
     put,
 )
@@ -91,9 +91,9 @@ def _meaning(offset: int, length: int, keys: int) -> int:
     """What the table says of the key, or -1."""
     if length > 24:  # no key we know is longer
         return -1
-    first = masked(offset, length)
-    second = masked(offset + 8, length - 8) if length > 8 else np.uint64(0)
-    third = masked(offset + 16, length - 16) if length > 16 else np.uint64(0)
+    first = masked_word(offset, length)
+    second = masked_word(offset + 8, length - 8) if length > 8 else np.uint64(0)
+    third = masked_word(offset + 16, length - 16) if length > 16 else np.uint64(0)
     mixed = first ^ (second * MIX) ^ (third * MIX_2) ^ np.uint64(length)
     slot = (mixed * MIX) >> np.uint64(56)
     while True:

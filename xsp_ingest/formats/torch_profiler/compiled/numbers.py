@@ -28,7 +28,7 @@ from xsp_ingest.machine.intrinsics import (
     eight_bytes,
     leading_digits,
     machine,
-    masked,
+    masked_word,
 )
 
 __all__ = ["few_digits", "few_nanoseconds", "integer", "microseconds"]
@@ -130,7 +130,7 @@ def integer(offset: int, end: int, nesting: int) -> tuple[int, int]:
 
 @machine
 def _integer_of_string(offset: int, stop: int) -> tuple[int, int]:
-    if stop - offset > 7 and masked(offset, 7) == np.uint64(0x206D6165727473):  # `stream `
+    if stop - offset > 7 and masked_word(offset, 7) == np.uint64(0x206D6165727473):  # `stream `
         offset += 7
     negative = byte(offset) == MINUS
     offset += negative

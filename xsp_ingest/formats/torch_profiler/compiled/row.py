@@ -26,7 +26,7 @@ from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
     UNSURE,
 )
 from xsp_ingest.formats.torch_profiler.compiled.texts import intern
-from xsp_ingest.machine.intrinsics import BACKSLASH, byte, machine, masked, number, put, put_small
+from xsp_ingest.machine.intrinsics import BACKSLASH, byte, machine, masked_word, number, put, put_small
 
 __all__ = ["forget", "has_room", "is_kept", "keep"]
 
@@ -87,7 +87,7 @@ def _keep_frame(state: int) -> None:
     start, moment = number(row + 8 * NAME), row + 8 * OWN_TEXTS
     if number(state + at.WANTS_FRAMES) == 0 or number(moment) == NULL or number(moment + 8) == NULL:
         return
-    if start >= 0 and (masked(start, TORCH_BYTES) == _TORCH or masked(start, BUILT_IN_BYTES) == _BUILT_IN):
+    if start >= 0 and (masked_word(start, TORCH_BYTES) == _TORCH or masked_word(start, BUILT_IN_BYTES) == _BUILT_IN):
         return
     rows, height = number(state + at.FRAME_ROWS), number(state + at.MAX_FRAMES)
     target = number(state + at.FRAMES) + 8 * rows

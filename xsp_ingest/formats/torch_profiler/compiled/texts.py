@@ -11,7 +11,7 @@ from xsp_ingest.machine.intrinsics import (
     eight_bytes,
     leading_alike,
     machine,
-    masked,
+    masked_word,
     number,
     put,
     put_byte,
@@ -28,13 +28,13 @@ def _hash(offset: int, length: int) -> np.uint64:
     mixed, other = np.uint64(length) * MIX_2, MIX
     while length > 8:  # noqa: PLR2004 (bytes of a word)
         mixed = (mixed ^ eight_bytes(offset)) * MIX
-        other = (other ^ masked(offset + 8, length - 8)) * MIX_2
+        other = (other ^ masked_word(offset + 8, length - 8)) * MIX_2
         mixed ^= mixed >> np.uint64(32)
         other ^= other >> np.uint64(29)
         offset += 16
         length -= 16
     if length > 0:
-        mixed = (mixed ^ masked(offset, length)) * MIX
+        mixed = (mixed ^ masked_word(offset, length)) * MIX
     mixed = (mixed ^ other) * MIX
     return mixed ^ (mixed >> np.uint64(32))
 

@@ -1,22 +1,116 @@
-"""From a table's root page to its leaf pages, in order of rowid."""
+"""What the head of a SQLite file says of its pages."""
 
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xsp_ingest.machine.sqlite.layout import CannotRead
-
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from xsp_ingest.machine.sqlite.layout import Layout
     from xsp_model.arrays import Ints
 
-__all__ = ["Leaves", "leaves"]
+__all__ = ["CannotRead", "Layout", "Leaves", "Table", "layout", "leaves", "table"]
+
+_MAGIC = b"SQLite format 3\0"
+_HEAD = struct.Struct(">16sHxBB3xII24xI32xI4x")  # page size, version, reserved, changes, pages, encoding, changes
+_UTF8 = 1
+_MIN_PAGE, _MAX_PAGE = 512, 65536
+_MIN_USABLE = 480
+_LOCK_BYTE = 1 << 30  # the page that holds it belongs to no table
+
+
+class CannotRead(Exception):  # noqa: N818 (an answer, not an error)
+    """The file, or this table of it, is such as SQLite itself should judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Pages are numbered from 1; of each the first `usable_bytes` are used."""
+
+    page_bytes: int
+    usable_bytes: int
+    pages: int
+
+    @property
+    def lock_page(self) -> int:
+        """The page that no table may have."""
+        return _LOCK_BYTE // self.page_bytes + 1
+
+
+def layout(file: BinaryIO) -> Layout:
+    """The pages of a file that nobody is writing; CannotRead where its head leaves any doubt."""
+    head = os.pread(file.fileno(), _HEAD.size, 0)
+    if len(head) < _HEAD.size:
+        raise CannotRead
+    magic, page, version, reserved, changed, pages, encoding, valid_for = _HEAD.unpack(head)
+    page_bytes = _MAX_PAGE if page == 1 else page
+    if magic != _MAGIC or encoding != _UTF8 or changed != valid_for or version not in {1, 2}:
+        raise CannotRead
+    if not _MIN_PAGE <= page_bytes <= _MAX_PAGE or page_bytes & (page_bytes - 1):
+        raise CannotRead
+    if page_bytes - reserved < _MIN_USABLE or os.fstat(file.fileno()).st_size < page_bytes * pages:
+        raise CannotRead
+    if any(_lies_beside(file.name, suffix) for suffix in ("-journal", "-wal")):
+        raise CannotRead
+    return Layout(page_bytes, page_bytes - reserved, pages)
+
+
+def _lies_beside(path: str, suffix: str) -> bool:
+    beside = Path(f"{path}{suffix}")
+    return beside.is_file() and beside.stat().st_size > 0
+
+
+# Where a table's rows are and what its records hold, as SQLite itself tells.
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`column_indices`: of each column its index in a record; `plain`: those without a default value."""
+
+    root: int
+    column_indices: Mapping[str, int]
+    plain: frozenset[str]
+    rowid: str | None  # the column that is another name of the rowid
+
+    def index_of(self, column: str) -> int:
+        """A column's index in a record; CannotRead where there is none of exactly this name."""
+        if column not in self.column_indices:
+            raise CannotRead
+        return self.column_indices[column]
+
+
+def table(connection: sqlite3.Connection, name: str) -> Table:
+    """A plain table; CannotRead where it is none, or where `rowid` means a column of its own."""
+    roots = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ? AND sql NOT LIKE 'CREATE VIRTUAL%'",
+        (name,),
+    ).fetchall()
+    columns = connection.execute("SELECT name, type, dflt_value, pk, hidden FROM pragma_table_xinfo(?)", (name,))
+    rows = columns.fetchall()
+    if len(roots) != 1 or any(hidden for *_, hidden in rows) or any(column.lower() == "rowid" for column, *_ in rows):
+        raise CannotRead
+    key = [(column, kind) for column, kind, _, pk, _ in rows if pk]
+    indexes = connection.execute("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (name,)).fetchall()
+    # Else the key is an index, as in a table without rowid, or with the key in descending order.
+    is_rowid = len(key) == 1 and key[0][1].upper() == "INTEGER" and not indexes
+    return Table(
+        int(roots[0][0]),
+        {column: offset for offset, (column, *_) in enumerate(rows)},
+        frozenset(column for column, _, default, *_ in rows if default is None),
+        key[0][0] if is_rowid else None,
+    )
+
+
+# From a table's root page to its leaf pages, in order of rowid.
 
 _INTERIOR, _LEAF = 5, 13
 _INTERIOR_HEAD, _LEAF_HEAD = 12, 8

@@ -1,0 +1,13 @@
+"""Every function that comes compiled: what `python -m xsp_ingest.machine.build` makes, in the order of the library."""
+
+from __future__ import annotations
+
+from xsp_ingest.formats.torch_profiler.compiled.columns import SCAN_EVENTS
+from xsp_ingest.formats.xplane.scan import SCAN_LINES
+from xsp_ingest.link.climb import CLIMB
+from xsp_ingest.link.nest import NESTING
+from xsp_ingest.machine.sqlite.reader import READ_LEAVES
+
+__all__ = ["FUNCTIONS"]
+
+FUNCTIONS = (SCAN_EVENTS, READ_LEAVES, NESTING, CLIMB, SCAN_LINES)
