@@ -19,6 +19,7 @@ from xsp.batch.fork_server import ONE_THREAD, begin, context
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp.memory import be_frugal
+from xsp.own_processes import for_own_processes
 from xsp_model.memory import limit_bytes
 
 if TYPE_CHECKING:
@@ -141,8 +142,10 @@ class _Worker(threading.Thread):
 
     def _one_process(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare)
-            self._pid = self._pool.submit(os.getpid).result()
+            with for_own_processes():  # should a process that workers are forked off have to be begun anew
+                self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare)
+                pid = self._pool.submit(os.getpid)
+            self._pid = pid.result()
         return self._pool
 
     def _watched(self, future: Future[Outcome]) -> int:
