@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["default_limit_bytes", "run_here"]
 
 _WATCH_S = 0.1
-_LESS = ", or it died at once. Use fewer --jobs, or do it where there is more memory"
+_LESS = "Where memory is short, use fewer --jobs; else standard error may say why"
 _RENEW_SHARE = 0.5  # a worker that keeps more than this part of its limit after a unit is replaced by a fresh one
 _SYSTEM_SHARE = 0.85  # of the machine's memory, that all workers together may use
 
@@ -115,10 +115,12 @@ class _Worker(threading.Thread):
             try:
                 future = self._one_process().submit(process, unit, self._settings)
                 break
-            except BrokenProcessPool:  # died while it had nothing to do
+            except (BrokenProcessPool, EOFError, OSError) as error:  # died while it had nothing to do, or never began
                 self._drop()
                 if not first:
-                    return Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: no worker could be started for it{_LESS}")
+                    reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").rstrip(".")
+                    sentence = f"{unit.inputs[0]}: no worker could be started for it, or it died at once ({reason})"
+                    return Outcome(unit, Status.FAILED, f"{sentence}. {_LESS}")
         peak = self._watched(future)
         try:
             outcome: Outcome = future.result()
