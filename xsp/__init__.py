@@ -1,10 +1,8 @@
 """XSP in Python: `import xsp; trace = xsp.open("trace.json.gz"); trace.analyze("A10").to_pandas()`."""
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as type checkers read it: `python -m xsp` imports this before the current folder is off the way
 if TYPE_CHECKING:
     from xsp.api.comparing import ComparedTraces
     from xsp.api.open_trace import Findings, OpenTrace, Result

@@ -93,7 +93,7 @@ def _command() -> Sequence[str] | None:
     if path:
         return [path]
     if "XSP" not in os.environ and importlib.util.find_spec("xsp.cli"):
-        return [sys.executable, "-c", "import sys; from xsp.cli.main import main; sys.exit(main())"]
+        return [sys.executable, "-P", "-c", "import sys; from xsp.cli.main import main; sys.exit(main())"]
     return None
 
 

@@ -52,7 +52,8 @@ def folder_of(run_folder: Path, rank: int) -> Path:
 def under_torchrun(command: Sequence[str], processes: int) -> list[str]:
     """The command of a Python program as so many processes of one job on this machine."""
     python, *program = command
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    # With -P, as torchrun is not to take modules from the current folder; the ranks do where a workload is there.
+    launcher = ["-P", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return [python, *launcher, *program]
 
 

@@ -77,7 +77,7 @@ class _Job:
 
     def __call__(self, run: PlannedRun) -> int:
         self.started.append(run.level)
-        assert list(run.command[1:5]) == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+        assert list(run.command[1:6]) == ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
         for rank, folder in enumerate(run.folders):
             if run.level != self.failing or rank < 2:
                 facts = {"schema_version": 1, "runner_level": run.level, "files": []}
@@ -122,8 +122,8 @@ def test_what_is_for_one_process_is_refused(
 def test_a_dry_run_of_ranks_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _collect(tmp_path, "--dry-run", "--levels", "M", "--script", "train.py") == 0
     command = shlex.split(capsys.readouterr().out)
-    assert command[:5] == [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    assert command[5].endswith("torch_levels.py")
+    assert command[:6] == [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    assert command[6].endswith("torch_levels.py")
 
 
 _PROGRAM = """

@@ -59,7 +59,7 @@ def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
         client.wait_for_workers(1, timeout=limits().cluster_timeout_s)
         versions = client.run(own_version, on_error="return")
     except TimeoutError as error:
-        advice = "Start some with `dask worker ADDRESS`"
+        advice = "Start some with `PYTHONSAFEPATH=1 dask worker ADDRESS`"
         raise XspError("the cluster has no workers", path=client.scheduler.address, advice=advice) from error
     for address, version in sorted(versions.items()):
         if isinstance(version, OSError):

@@ -13,8 +13,10 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from xsp.own_processes import for_own_processes
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from multiprocessing.context import BaseContext
 
 __all__ = ["ONE_THREAD", "begin", "context", "cores", "end"]
@@ -61,13 +63,11 @@ def begin() -> None:
     from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 (there is none on Windows)
 
     multiprocessing.set_forkserver_preload(list(_NEEDED))
-    resource_tracker.ensure_running()  # by itself, as it lets interrupts through again
     malloc = ",".join(filter(None, (os.environ.get(_OF_POLARS), _NO_THREAD)))
-    with (
-        _without_interrupts(),
-        _environment({**ONE_THREAD, **_QUIET}, {_OF_POLARS: malloc}),
-    ):
-        forkserver.ensure_running()
+    with for_own_processes({**ONE_THREAD, **_QUIET}, {_OF_POLARS: malloc}):
+        resource_tracker.ensure_running()  # by itself, as it lets interrupts through again
+        with _without_interrupts():
+            forkserver.ensure_running()
 
 
 def end() -> None:
@@ -86,18 +86,3 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _environment(defaults: Mapping[str, str], always: Mapping[str, str]) -> Iterator[None]:
-    """Within `with`, the environment has these besides; it is for processes started there."""
-    before = {name: os.environ.get(name) for name in (*defaults, *always)}
-    os.environ.update({name: value for name, value in defaults.items() if before[name] is None}, **always)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -19,6 +19,7 @@ from xsp.batch.fork_server import ONE_THREAD, begin, context
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp.memory import be_frugal
+from xsp.own_processes import for_own_processes
 from xsp_model.memory import limit_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["default_limit_bytes", "run_here"]
 
 _WATCH_S = 0.1
-_LESS = ", or it died at once. Use fewer --jobs, or do it where there is more memory"
+_LESS = "Where memory is short, use fewer --jobs; else standard error may say why"
 _RENEW_SHARE = 0.5  # a worker that keeps more than this part of its limit after a unit is replaced by a fresh one
 _SYSTEM_SHARE = 0.85  # of the machine's memory, that all workers together may use
 
@@ -114,10 +115,12 @@ class _Worker(threading.Thread):
             try:
                 future = self._one_process().submit(process, unit, self._settings)
                 break
-            except BrokenProcessPool:  # died while it had nothing to do
+            except (BrokenProcessPool, EOFError, OSError) as error:  # died while it had nothing to do, or never began
                 self._drop()
                 if not first:
-                    return Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: no worker could be started for it{_LESS}")
+                    reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").rstrip(".")
+                    sentence = f"{unit.inputs[0]}: no worker could be started for it, or it died at once ({reason})"
+                    return Outcome(unit, Status.FAILED, f"{sentence}. {_LESS}")
         peak = self._watched(future)
         try:
             outcome: Outcome = future.result()
@@ -141,8 +144,10 @@ class _Worker(threading.Thread):
 
     def _one_process(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare)
-            self._pid = self._pool.submit(os.getpid).result()
+            with for_own_processes():  # should a process that workers are forked off have to be begun anew
+                self._pool = ProcessPoolExecutor(1, context(), initializer=_prepare)
+                pid = self._pool.submit(os.getpid)
+            self._pid = pid.result()
         return self._pool
 
     def _watched(self, future: Future[Outcome]) -> int:

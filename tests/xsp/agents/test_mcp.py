@@ -93,6 +93,36 @@ def test_stdout_is_protocol_alone_and_the_end_of_stdin_ends_it(small: Path) -> N
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
+def test_a_line_that_is_no_message_gets_an_error_and_the_server_goes_on(small: Path) -> None:
+    pytest.importorskip("mcp_types", reason="needs the extra `mcp`")
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    deep = "[" * 3_000 + "]" * 3_000
+    call = '"jsonrpc":"2.0","method":"tools/call","params"'
+    half = "[" * 150 + "]" * 150
+    lines = {
+        1: json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        2: '{"id":2,CALL:{"name":"info\\ud800","arguments":{}}}',
+        3: '{"id":3,CALL:{"name":"info","arguments":{"file":"\\udcff.json"}}}',
+        4: '{"id":4,CALL:{"name":"info","arguments":{"\\ud800":1}}}',
+        5: '{CALL:{"name":"info","arguments":{"id":1,"file":DEEP}},"id":5}',
+        6: '{"id":6,CALL:{"name":"info","arguments":{"file":HALF}}}',
+        7: '{"id":7,CALL:["info"]}',
+        None: '{"id":"\\ud800",CALL:{"name":"info","arguments":{}}}',
+        "last": '{"id":"last",CALL:{"name":"nothing \xe9\xff","arguments":{}}}',
+    }  # fmt: skip
+    spoken = "\n\n".join((*lines.values(), "")).replace("CALL", call).replace("DEEP", deep).replace("HALF", half)
+    done = subprocess.run([*_XSP, str(small)], input=spoken.encode("latin-1"), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert answers.keys() == lines.keys()
+    assert [each for each in answers if "error" in answers[each]] == [2, 3, 4, 5, 7, None]
+    assert {answers[each]["error"]["code"] for each in (2, 3, 4, 5, None)} == {-32700}
+    assert answers[6]["result"]["isError"]
+    assert "there is no tool" in answers["last"]["result"]["content"][0]["text"]
+    assert b"Traceback" not in done.stderr
+
+
 def test_without_the_sdk_one_sentence_says_what_to_install(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

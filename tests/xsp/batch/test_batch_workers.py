@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import pytest
 from benchmarks.generate import grow
 from tests.helpers.batches import trace_of
 from xsp import opening
-from xsp.batch import pool, work
+from xsp.batch import fork_server, pool, work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
 from xsp_model.limits import override_limits
@@ -129,6 +130,21 @@ def test_a_worker_that_cannot_begin_is_a_failed_unit(tmp_path: Path, monkeypatch
     monkeypatch.setattr(pool, "_prepare", _end_at_once)
     unit = Unit("one", (str(tmp_path / "one.json"),))
     [outcome] = run_here([unit], Settings(str(tmp_path / "out")), jobs=1, limit_bytes=1 << 34)
+    assert outcome.status is Status.FAILED
+    assert "no worker could be started" in outcome.reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are not forked off a process of ours")
+def test_where_no_process_can_begin_each_unit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.json").write_bytes(trace_of(100).to_bytes())
+    resource_tracker.ensure_running()
+    fork_server.end()
+    monkeypatch.setattr("multiprocessing.spawn._python_exe", b"/bin/false")
+    try:
+        units = [Unit("one", (str(tmp_path / "one.json"),))]
+        [outcome] = run_here(units, Settings(str(tmp_path / "out")), jobs=1, limit_bytes=1 << 34)
+    finally:
+        fork_server.end()
     assert outcome.status is Status.FAILED
     assert "no worker could be started" in outcome.reason
 
