@@ -8,10 +8,12 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xsp_ingest.distinct import distinct, finding, without_exported
 from xsp_ingest.files.digests import Digests, check_unchanged, files_of, sha256
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check, inside, leaves
+from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.captured_graphs import holds_capture
 from xsp_ingest.link.link import Source, link
@@ -120,13 +122,16 @@ def _read(
     say = progress or (lambda _: None)
     raws: list[RawTrace] = []
     sources: list[Source] = []
+    claimed, exported = without_exported(claimed)
     traces = [one for one in claimed if not one[1].is_supplement]
     read: dict[Path, Sequence[RawTrace]] = {}
     unusable: list[XspError] = []
-    supplements = [one for one in claimed if traces and one[1].is_supplement]
+    supplements = units([one for one in claimed if traces and one[1].is_supplement])
     part = bool(options.selection)
     pushed = part and not supplements  # supplements go by the index of rows among all
-    for paths, ingester in units(traces or claimed):
+    inputs, copies = _without_copies(units(traces or claimed))
+    supplements, more_copies = _without_copies(supplements)
+    for paths, ingester in inputs:
         path = paths[0]
         say(f"reading {path.name}")
         try:
@@ -144,9 +149,9 @@ def _read(
         read[path.resolve()] = new_runs
     if unusable and not raws:
         raise unusable[0]
-    for path, ingester in supplements:
-        say(f"reading {path.name}")
-        raws = list(ingester.supplement(path, raws))
+    for paths, ingester in supplements:
+        say(f"reading {paths[0].name}")
+        raws = list(ingester.supplement(paths[0], raws))
     if part and supplements:
         raws = [narrow(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
@@ -154,10 +159,27 @@ def _read(
     say("linking")
     noted = [
         *noted,
+        finding({**copies, **more_copies}),
+        *(_exported(report, export) for report, export in exported.items()),
         *(_unreadable_file(error) for error in unusable),
         *([] if part else _another_level(raws, overrides)),
     ]
     return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
+
+
+def _without_copies(
+    inputs: Sequence[tuple[Sequence[Path], Ingester]],
+) -> tuple[list[tuple[Sequence[Path], Ingester]], Mapping[Path, Path]]:
+    """The inputs of which none is another one again, and the files that hold what one of them does."""
+    if len(inputs) == 1 and len(inputs[0][0]) == 1:
+        return list(inputs), {}
+    once = distinct([paths for paths, _ in inputs])
+    return [(paths, inputs[position][1]) for position, paths in once.inputs.items()], once.copies
+
+
+def _exported(report: Path, export: Path) -> Finding:
+    names = [readable(path.name) for path in (report, export)]
+    return Finding(LedgerKind.SAME_RUN_AGAIN, f"{names[0]} was not read: its export {names[1]} was")
 
 
 def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Finding]:
@@ -183,27 +205,30 @@ def _captures(
     """
     raws: list[RawTrace] = []
     sources: list[Source] = []
+    inputs = [
+        (capture, paths, ingester)
+        for capture in options.graph_captures
+        for paths, ingester in units([each for each in _find([capture], None)[0] if not each[1].is_supplement])
+    ]
+    files = [*read, *(paths[0] for _, paths, _ in inputs)]
+    alike = first_alike(files) if inputs else []
+    holding = {position for position, runs in enumerate(read.values()) if any(map(holds_capture, runs))}
+    for position, (capture, paths, ingester) in enumerate(inputs, len(read)):
+        if alike[position] != position:  # which was read, as an input, in its folder or by itself
+            continue
+        say(f"reading {paths[0].name}")
+        with Digests() as digests, check_unchanged(paths):
+            digest = digests.of(paths[0])
+            runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
+            name = str(paths[0].relative_to(capture.parent)) if capture.is_dir() else paths[0].name
+            source = Source(ingester.name, name, digest.result(), _size(paths[0]))
+        with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]
+        holding |= {position} if with_captures else set()
+        raws += with_captures
+        sources += [source] * len(with_captures)
+    begun = {inputs[n - len(read)][0] for n in range(len(read), len(files)) if alike[n] in holding}
     for path in options.graph_captures:
-        members = _find([path], None)[0]
-        begun = False
-        for paths, ingester in units([each for each in members if not each[1].is_supplement]):
-            if (own := read.get(paths[0].resolve())) is not None:
-                begun |= any(map(holds_capture, own))
-                continue
-            say(f"reading {paths[0].name}")
-            with Digests() as digests, check_unchanged(paths):
-                digest = digests.of(paths[0])
-                runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
-                name = str(paths[0].relative_to(path.parent)) if path.is_dir() else paths[0].name
-                source = Source(ingester.name, name, digest.result(), _size(paths[0]))
-            if source.sha256 is not None and source.sha256 in {each.sha256 for each in sources}:
-                begun = True  # the same file again, in its folder and by itself
-                continue
-            with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]
-            begun |= bool(with_captures)
-            raws += with_captures
-            sources += [source] * len(with_captures)
-        if not begun:
+        if path not in begun:
             raise XspError(
                 "no graph was captured in what --graph-capture names",
                 path=path,

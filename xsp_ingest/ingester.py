@@ -93,6 +93,8 @@ class Ingester(ABC):
 
     name: str
     title: str
+    exported_with: str | None = None
+    """The ending in place of its own that its tool gives a file's export, which is then read instead of the file."""
     is_supplement: bool = False
     """Whether its files only say more of runs that other files hold: `supplement` adds that."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.staging.run_overrides import RunOverrides
 from xsp_model import Finding, LedgerKind
+from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["LeveledRuns", "StagedRuns"]
+
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,24 @@ class StagedRuns:
             [*self.raws, *self.captures],
             [*self.sources, *self.capture_sources],
             options.layer_source,
-            [*self.noted, mixed],
+            [*self.noted, mixed, *self._same_ranks()],
             overrides=overrides,
             align_clocks=options.align_clocks,
         )
+
+    def _same_ranks(self) -> Iterator[Finding]:
+        """Ranks that runs of several files say they are; runs of one work at several levels are no such."""
+        files: dict[int, dict[int, Source]] = {}
+        for raw, source in zip(self.raws, self.sources, strict=True):
+            if raw.facts.rank is not None and raw.facts.level is None:
+                files.setdefault(raw.facts.rank, {})[id(source)] = source
+        kind = LedgerKind.SAME_RANK_AGAIN
+        for rank, claiming in files.items():
+            if len(claiming) == 1:
+                continue
+            names = ", ".join(readable(Path(source.path).name) for source in [*claiming.values()][:_NAMED])
+            more = f" and {len(claiming) - _NAMED:,} more" if len(claiming) > _NAMED else ""
+            yield Finding(kind, f"{kind.sentence}: rank {rank} of {names}{more}", len(claiming))
 
     @property
     def are_levels(self) -> bool:

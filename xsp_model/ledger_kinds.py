@@ -462,6 +462,18 @@ class LedgerKind(StrEnum):
         "runs were read together whose times do not overlap: sums and shares over them may mean nothing",
         "Give files of different work one by one",
     )
+    SAME_CONTENT_AGAIN = (
+        "same_content_again",
+        _WARNING,
+        "inputs that hold what another one holds were not read: copies, links, or the same with and without gzip",
+        "Remove them; where they were to be other ranks or runs, copy those files again from where they were recorded",
+    )
+    SAME_RANK_AGAIN = (
+        "same_rank_again",
+        _WARNING,
+        "runs of several files say that they are the same rank: what is summed over all ranks counts it more than once",
+        "Give one capture of each rank of one job; captures of one rank are put side by side by `xsp compare`",
+    )
     SAME_RUN_AGAIN = "same_run_again", _INFO, "files that hold the same run in another of its tool's outputs; not read"
     SANITY_ABOVE_ROOF = "sanity_above_roof", _WARNING, "kernels did more than their device can"
     SANITY_DRAM_READ_BYTES = (

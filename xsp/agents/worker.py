@@ -142,7 +142,7 @@ def _serve(pipe: Connection, service: Service) -> None:
 
 def _reply(answers: Any, tool: str, arguments: Mapping[str, Any]) -> Reply:  # noqa: ANN401 (imported late)
     from xsp.agents.paging import json_text, plain_sentences  # noqa: PLC0415
-    from xsp.memory_limit import ran_out  # noqa: PLC0415
+    from xsp.memory import ran_out  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
     from xsp_model.bundle_rows import fault_told  # noqa: PLC0415
 

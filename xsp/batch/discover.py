@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp.batch import folders, job_ranks, remote
+from xsp.batch.copies import without_copies
 from xsp.batch.locations import absolute, is_url
 from xsp.batch.trace_inputs import TraceInputs
 from xsp.batch.unit import Kind, Unit
@@ -15,7 +16,7 @@ from xsp.opening import expand
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Discovered", "discover"]
 
@@ -29,28 +30,44 @@ _MAX_STEPS = 8  # of a path, that may be needed to tell a file from others
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """All units by name, and the files of folders that were left out, each with a sentence."""
+    """All units by name, and the files of folders that were left out, each with a sentence.
+
+    `copies`: inputs that were left out as they hold what another one does, which is named; `same_ranks`: sentences on
+    folders that hold one rank several times.
+    """
 
     units: Sequence[Unit]
     left_out: Sequence[tuple[str, str]] = field(default=())
+    copies: Mapping[str, str] = field(default_factory=dict)
+    same_ranks: Sequence[str] = field(default=())
 
 
 def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_name: str | None) -> Discovered:
-    """The units of all inputs, each once; XspError where an input names nothing or holds nothing known.
+    """The units of all inputs, each content once; XspError where an input names nothing or holds nothing known.
 
     `ranks`: whether the traces of a folder are ranks of one job; None: where they say so themselves.
     """
-    units: list[Unit] = []
+    found: list[tuple[str, list[TraceInputs]]] = []
     left_out: list[tuple[str, str]] = []
+    exported: dict[str, str] = {}
     seen: set[tuple[str, ...]] = set()
     for text in inputs:
         parts = []
         for name in [text] if is_url(text) else map(str, expand([text])):
-            new, unknown = _parts(absolute(name), format_name, Path(output) if not is_url(output) else None)
+            new, unknown, reports = _parts(absolute(name), format_name, Path(output) if not is_url(output) else None)
             left_out += unknown
+            exported |= reports
             parts += [p for p in new if p.inputs not in seen]
             seen |= {p.inputs for p in new}
-        units += _units(parts, _job_name(text), ranks)
+        found.append((text, parts))
+    once, copies = without_copies([part for _, parts in found for part in parts])
+    stays = set(once)
+    units: list[Unit] = []
+    same_ranks: list[str] = []
+    for text, parts in found:
+        of_input, sentences = _units([part for part in parts if part in stays], _job_name(text), ranks)
+        units += of_input
+        same_ranks += sentences
     if not units:
         example = f" ({left_out[0][1]})" if left_out else ""
         raise XspError(
@@ -58,18 +75,18 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
             path=", ".join(inputs),
             advice="`xsp formats` lists what can be read",
         )
-    return Discovered(_named_once(_distinguished(units)), left_out)
+    return Discovered(_named_once(_distinguished(units)), left_out, {**exported, **copies}, same_ranks)
 
 
 def _parts(
     location: str, format_name: str | None, output: Path | None
-) -> tuple[list[TraceInputs], list[tuple[str, str]]]:
+) -> tuple[list[TraceInputs], list[tuple[str, str]], dict[str, str]]:
     if is_url(location):
-        return remote.parts(location), []
+        return remote.parts(location), [], {}
     path = Path(location)
     if path.is_dir():
         return folders.parts(path, format_name, output)
-    return [TraceInputs((location,), path.name, discovered=False)], []
+    return [TraceInputs((location,), path.name, discovered=False)], [], {}
 
 
 def _job_name(text: str) -> str:
@@ -78,8 +95,8 @@ def _job_name(text: str) -> str:
     return steps[-1] if steps and steps[-1] not in {".", ".."} else Path(text).resolve().name
 
 
-def _units(parts: Sequence[TraceInputs], job: str, ranks: bool | None) -> list[Unit]:
-    groups = job_ranks.grouped(parts, ranks) if ranks is not False else {}
+def _units(parts: Sequence[TraceInputs], job: str, ranks: bool | None) -> tuple[list[Unit], list[str]]:
+    groups, same_ranks = job_ranks.grouped(parts, ranks) if ranks is not False else ({}, [])
     units = [
         Unit(_fit(p.below), p.inputs, discovered=p.discovered)
         for p in parts
@@ -90,7 +107,7 @@ def _units(parts: Sequence[TraceInputs], job: str, ranks: bool | None) -> list[U
         width = len(str(max(of_rank.values())))
         for part, rank in sorted(of_rank.items(), key=lambda pair: pair[1]):
             units.append(Unit(f"rank-{rank:0{width}d}", part.inputs, Kind.RANK, part.discovered, name, rank))
-    return units
+    return units, same_ranks
 
 
 def _fit(text: str) -> str:

@@ -19,15 +19,27 @@ _Unknown = list[tuple[str, str]]
 _MAX_DEPTH = 32
 
 
-def parts(folder: Path, format_name: str | None, output: Path | None) -> tuple[list[TraceInputs], _Unknown]:
-    """The traces in the folder and the folders inside it, and the files nobody knows; `output` is not looked into."""
+def parts(
+    folder: Path, format_name: str | None, output: Path | None
+) -> tuple[list[TraceInputs], _Unknown, dict[str, str]]:
+    """The traces in the folder and the folders inside it, and the files nobody knows; `output` is not looked into.
+
+    And reports that are not read, each with its export, which is.
+    """
     unknown: _Unknown = []
-    traces = list(_walk(folder, folder, format_name, output, unknown))  # which fills `unknown`
-    return traces, unknown
+    exported: dict[str, str] = {}
+    traces = list(_walk(folder, folder, format_name, output, unknown, exported))  # which fills the two
+    return traces, unknown, exported
 
 
 def _walk(
-    folder: Path, root: Path, format_name: str | None, output: Path | None, unknown: _Unknown, depth: int = 0
+    folder: Path,
+    root: Path,
+    format_name: str | None,
+    output: Path | None,
+    unknown: _Unknown,
+    exported: dict[str, str],
+    depth: int = 0,
 ) -> Iterator[TraceInputs]:
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
@@ -45,10 +57,10 @@ def _walk(
         yield _part([folder], root, named=folder == root)
         return
     files, _ = inside(folder)
-    yield from _files([f for f in files if f.is_file()], root, format_name, unknown)
+    yield from _files([f for f in files if f.is_file()], root, format_name, unknown, exported)
     for each in files:
         if each.is_dir() and not each.name.startswith("."):
-            yield from _walk(each, root, format_name, output, unknown, depth + 1)
+            yield from _walk(each, root, format_name, output, unknown, exported, depth + 1)
 
 
 def _is_one_run_set(folder: Path) -> bool:
@@ -70,8 +82,11 @@ def _is_one_run_set(folder: Path) -> bool:
     return len(work) == 1
 
 
-def _files(files: Sequence[Path], root: Path, format_name: str | None, unknown: _Unknown) -> Iterator[TraceInputs]:
+def _files(
+    files: Sequence[Path], root: Path, format_name: str | None, unknown: _Unknown, exported: dict[str, str]
+) -> Iterator[TraceInputs]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
+    from xsp_ingest.distinct import distinct, without_exported  # noqa: PLC0415
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.ingester import choose, units  # noqa: PLC0415
     from xsp_ingest.registry import candidates  # noqa: PLC0415
@@ -82,11 +97,13 @@ def _files(files: Sequence[Path], root: Path, format_name: str | None, unknown: 
             claimed.append((path, choose(path, candidates(Probe(path), format_name), format_name)))
         elif claimants := _claimants(path, unknown):
             claimed.append((path, choose(path, claimants, claimants=claimants)))
+    claimed, reports = without_exported(claimed)
+    exported |= {str(report): str(export) for report, export in reports.items()}
     traces = [one for one in claimed if not one[1].is_supplement]
     more = [path for path, ingester in claimed if ingester.is_supplement]
     groups = [list(paths) for paths, _ in units(traces)]
-    if len(groups) == 1 and more:
-        groups[0] += more
+    if more and groups and len(once := distinct(groups).inputs) == 1:
+        groups[next(iter(once))] += more
     elif not groups:
         groups = [[path] for path in more]
     else:

@@ -14,15 +14,24 @@ if TYPE_CHECKING:
 
     from xsp.batch.trace_inputs import TraceInputs
 
-__all__ = ["grouped"]
+__all__ = ["grouped", "is_named_after_rank"]
 
 _NAMED = re.compile(r"(?<![A-Za-z])rank[-_.=]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _RECORDED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
 _PAIR = 2
 
 
-def grouped(parts: Sequence[TraceInputs], forced: bool | None) -> dict[str, Mapping[TraceInputs, int]]:
+def is_named_after_rank(part: TraceInputs) -> bool:
+    """Whether where the trace lies says a rank."""
+    return bool(_NAMED.search(part.below))
+
+
+def grouped(
+    parts: Sequence[TraceInputs], forced: bool | None
+) -> tuple[dict[str, Mapping[TraceInputs, int]], list[str]]:
     """Ranks of each job, by where the job lies below the input ("": all of it); jobs have two ranks at least.
+
+    And a sentence for each folder whose traces are no job because several of them say they are one rank.
 
     `forced`: everything is one job, numbered in order where it does not say its rank. Raises XspError where two
     traces of a forced job say they are the same rank.
@@ -30,11 +39,26 @@ def grouped(parts: Sequence[TraceInputs], forced: bool | None) -> dict[str, Mapp
     named = {p: int(m[-1]) for p in parts if (m := _NAMED.findall(p.below))}
     ranks = {p: r for p in parts if (r := named.get(p, _recorded(p))) is not None}
     if forced:
-        return {"": _forced(parts, ranks)}
+        return {"": _forced(parts, ranks)}, []
     jobs: dict[str, dict[TraceInputs, int]] = {}
     for part, rank in ranks.items():
         jobs.setdefault(_without_rank(part.below), {})[part] = rank
-    return {job: of for job, of in jobs.items() if len(of) >= _PAIR and len(set(of.values())) == len(of)}
+    several = {job: of for job, of in jobs.items() if len(of) >= _PAIR}
+    claimed = {job: sentence for job, of in several.items() if (sentence := _claimed_again(of))}
+    return {job: of for job, of in several.items() if job not in claimed}, list(claimed.values())
+
+
+def _claimed_again(ranks: Mapping[TraceInputs, int]) -> str | None:
+    """A sentence where several traces say they are one rank."""
+    first: dict[int, TraceInputs] = {}
+    again = [(rank, part) for part, rank in ranks.items() if first.setdefault(rank, part) is not part]
+    if not again:
+        return None
+    rank, part = again[0]
+    return (
+        f"{part.inputs[0]} and {first[rank].inputs[0]} both say that they are rank {rank}: the traces of their folder"
+        " are reported one by one, not as ranks of a job"
+    )
 
 
 def _forced(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int]) -> dict[TraceInputs, int]:

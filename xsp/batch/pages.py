@@ -36,7 +36,9 @@ def index_page(document: Mapping[str, Any]) -> str:
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
     before = [*_failed(bad), *_jobs(document), *_glances(document)]
-    return render(group_by_system(models), title=title, before=before, after=_left_out(document))
+    return render(
+        group_by_system(models), title=title, before=before, after=[*_left_out(document), *_read_once(document)]
+    )
 
 
 def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -124,6 +126,19 @@ def _left_out(document: Mapping[str, Any]) -> list[Section]:
     listed = _listed(entries, summary=f"{count_of(len(rows), 'file', 'files')}")
     means = "Files of folders that no known profiler wrote."
     return [blocks.section("left-out", "Left out", "Left out", means, [listed])]
+
+
+def _read_once(document: Mapping[str, Any]) -> list[Section]:
+    """What is not on the page a second time, and ranks that several traces say they are."""
+    entries = [
+        *((row["input"], None, f"the same as {row['same_as']}") for row in document["copies"]),
+        *(("ranks", None, sentence) for sentence in document["same_ranks"]),
+    ]
+    if not entries:
+        return []
+    listed = _listed(entries, summary=count_of(len(entries), "note", "notes"))
+    means = "Copies of inputs and links to them, files with and without gzip, and bundles beside their sources."
+    return [blocks.section("read-once", "Read once", "Read once", means, [listed])]
 
 
 def _listed(

@@ -14,6 +14,7 @@ from xsp_model.plain_text import clean, readable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from xsp.batch.discover import Discovered
     from xsp.batch.unit import Outcome, Settings
 
 __all__ = ["COSTS", "INDEX", "SUMMARY", "costs", "ordered", "summary", "write"]
@@ -28,7 +29,9 @@ def ordered(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=lambda o: (o.unit.job or "", o.unit.rank or 0, o.unit.name))
 
 
-def summary(outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], settings: Settings) -> dict[str, Any]:
+def summary(
+    outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], discovered: Discovered, settings: Settings
+) -> dict[str, Any]:
     """The document of summary.json: the same for the same inputs, however and by how many workers they were done."""
     traces = [_row(o, settings) for o in outcomes if o.unit.kind is Kind.TRACE]
     return {
@@ -40,7 +43,17 @@ def summary(outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], se
             {"input": from_batch(path, settings.output), "reason": _private(reason, [path], settings)}
             for path, reason in left_out
         ],
+        "copies": [
+            {"input": from_batch(copy, settings.output), "same_as": from_batch(of, settings.output)}
+            for copy, of in sorted(discovered.copies.items())
+        ],
+        "same_ranks": [_private(each, _inputs(discovered), settings) for each in discovered.same_ranks],
     }
+
+
+def _inputs(discovered: Discovered) -> list[str]:
+    """The longest first, so that a name that begins another is not put in its place."""
+    return sorted((name for unit in discovered.units for name in unit.inputs), key=len, reverse=True)
 
 
 def _row(outcome: Outcome, settings: Settings) -> dict[str, Any]:

@@ -40,6 +40,14 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
         first = document["left_out"][0]
         files = "file" if unknown == 1 else "files"
         yield f"left out: {count(unknown)} {files} of no known format, such as {first['input']}"
+    if copies := document["copies"]:
+        inputs, hold = ("input", "holds") if len(copies) == 1 else ("inputs", "hold")
+        first = copies[0]
+        yield (
+            f"not read again: {count(len(copies))} {inputs} that {hold} what another does, such as {first['input']},"
+            f" the same as {first['same_as']}"
+        )
+    yield from document["same_ranks"]
     yield _ended(spent)
 
 

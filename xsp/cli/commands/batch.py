@@ -123,7 +123,7 @@ def batch(
         _check_kept_apart(discovered, location)
         outcomes = summary.ordered(_all(discovered, settings, scheduler, jobs, memory))
         traces, left_out = _split_unknown(discovered, outcomes)
-        document = summary.summary(traces, left_out, settings)
+        document = summary.summary(traces, left_out, discovered, settings)
         spent = summary.costs(traces, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
         summary.write(document, spent, traces, settings)
     _print(document, spent, output_format, output)

@@ -195,6 +195,8 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp_model import XspError  # noqa: PLC0415
 
     discovered = discover(inputs, "", ranks=False, format_name=None)
+    for copy, of in discovered.copies.items():
+        note(f"not read again: {copy} holds what {of} does")
     for unit in discovered.units:
         progress.note(f"reading {unit.name}")
         try:

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -43,20 +44,21 @@ class _LoadGen(Ingester):
         return Match.exact_if(_kind_of(probe) is not None)
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
-        """The logs of each test: those of a folder. XspError where a folder holds two of a kind."""
-        tests: dict[Path, dict[_Log, Path]] = defaultdict(dict)
+        """The logs of each test: those of a folder. XspError where it holds two of a kind that are no copies."""
+        tests: dict[Path, dict[_Log, list[Path]]] = defaultdict(lambda: defaultdict(list))
         for path in paths:
             kind = _kind_of(Probe(path))
             if kind is None:
                 raise XspError("the file is no log of LoadGen", path=path)
-            if kind in tests[path.parent]:
+            of_kind = tests[path.parent][kind]
+            if of_kind and first_alike([of_kind[0], path]) == [0, 1]:
                 raise XspError(
                     f"the folder holds two LoadGen logs of a kind ({kind.name.lower()})",
                     path=path.parent,
                     advice="Give the logs of one test, or those of each test in a folder of their own",
                 )
-            tests[path.parent][kind] = path
-        return [[logs[kind] for kind in _Log if kind in logs] for logs in tests.values()]
+            of_kind.append(path)
+        return [[path for kind in _Log for path in logs.get(kind, ())] for logs in tests.values()]
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The run as far as this log tells it."""

@@ -30,6 +30,7 @@ class NsysReport(Ingester):
     """The ingester of Nsight Systems' report files."""
 
     name: str = "nsys_report"
+    exported_with: str | None = ".sqlite"
     title: str = "Nsight Systems report (.nsys-rep, .qdrep) through your own nsys (2023.4 seen)"
 
     def sniff(self, probe: Probe) -> Match:
