@@ -13,6 +13,7 @@ from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.frames import lines_of
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT
 from xsp_model import Finding, LedgerKind, XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,9 @@ def read_snapshot(path: Path, *, keep_private: bool = False) -> Snapshot:
         if part.location != _TRACES:
             segments += part.content
             continue
-        usable = [entry for entry in part.content if _is_integer(entry.time_us) and _sized(entry.size)]
+        usable = [
+            entry for entry in part.content if _is_integer(entry.time_us, LATEST_NS // 1_000) and _sized(entry.size)
+        ]
         unusable += len(part.content) - len(usable)
         failed += sum(entry.action == "oom" for entry in usable)
         changes.setdefault(part.numbers[0], []).append(_changes(usable, keep_private=keep_private))
@@ -144,8 +147,8 @@ def _counted_back(change: np.ndarray[Any, np.dtype[np.int64]], last: int) -> np.
     return in_use
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 52
+def _is_integer(value: object, limit: int = 1 << 52) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < limit
 
 
 def _is_address(value: object) -> bool:

@@ -9,13 +9,14 @@ import polars as pl
 from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT, column
 from xsp_model import Finding, LedgerKind, MemoryKind, XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read_events", "read_sizes"]
 
-_MAX = 1 << 52  # us and bytes; beyond, a number is none
+_MAX = 1 << 52  # bytes; beyond, a number is none
 _EVENTS = Targets(WHAT, lists={(): list[int]})
 _SIZES = Targets(WHAT, lists={(EACH,): int | list[int]})
 _LIST = pl.List(pl.Int64)
@@ -44,7 +45,7 @@ def read_events(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     unusable = 0
     parts = [pl.DataFrame(schema=_CHANGES)]
     for part in walk(path, _EVENTS):
-        sound = [e for e in part.content if len(e) == 4 and abs(e[0]) < _MAX * 1_000 and abs(e[2]) < _MAX]  # noqa: PLR2004
+        sound = [e for e in part.content if len(e) == 4 and abs(e[0]) < LATEST_NS and abs(e[2]) < _MAX]  # noqa: PLR2004
         unusable += len(part.content) - len(sound)
         columns = {"time_ns": column([e[0] for e in sound]), "bytes": column([e[2] for e in sound])}
         parts.append(pl.DataFrame({**columns, "code": column([e[3] for e in sound])}, schema=_CHANGES))
@@ -102,7 +103,7 @@ def _moments(in_use: pl.DataFrame, blocks: pl.DataFrame, path: Path) -> pl.DataF
 
 
 def _inside(entry: int | list[int]) -> int | None:
-    return entry if isinstance(entry, int) and abs(entry) < _MAX else None
+    return entry if isinstance(entry, int) and abs(entry) < LATEST_NS // 1_000 else None
 
 
 def _checked(entry: int | list[int]) -> list[int] | None:

@@ -15,6 +15,7 @@ from xsp_ingest.formats.xplane.messages import message
 from xsp_ingest.formats.xplane.scan import scan_lines
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, READ, TEXTS, stat_columns, text_of
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ __all__ = ["Plane", "empty_plane", "read_plane"]
 
 _LINES = 3
 _PS_PER_NS = 1000
-_LAST_MOMENT = 1 << 62
 _HLO_PROTO = ("hlo proto", "hlo_proto")
 
 
@@ -134,7 +134,7 @@ def _events(event: Ints, lines: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     columns = dict(zip(EVENT, event, strict=True))
     origin = lines["timestamp_ns"].to_numpy()[columns["line"]]
     offset = columns["offset_ps"] // _PS_PER_NS
-    sound = (np.abs(origin.astype(np.float64)) < _LAST_MOMENT) & (origin != np.iinfo(np.int64).min)
+    sound = (np.abs(origin.astype(np.float64)) < LATEST_NS) & (origin != np.iinfo(np.int64).min)
     start = pl.Series(np.where(sound, origin, 0) + offset)
     frame = pl.DataFrame(
         {
