@@ -108,11 +108,11 @@ def test_what_is_longer_ago_than_a_clock_shows_is_counted_and_left_out(tmp_path:
     assert missing["count"].to_list() == [2]
 
 
-def test_events_that_last_longer_in_sum_than_64_bits_hold_are_refused(tmp_path: Path) -> None:
+def test_events_that_last_longer_in_sum_than_64_bits_hold_are_refused() -> None:
     """No event is longer than a day, and yet."""
     spans = pl.DataFrame({"row": range(110_000), "start_ns": 0, "duration_ns": MAX_DURATION_NS, "thread_id": 1})
     tables = {**{name: frame_of(name) for name in RAW_TABLES}, "spans": frame_of("spans", spans)}
-    with pytest.raises(XspError, match="a.json: what it recorded lasts over 292 years in sum"):
+    with pytest.raises(XspError, match=r"a[.]json: what it recorded lasts over 292 years in sum"):
         link([RawTrace(tables, RunFacts())], [Source("any", "a.json", None, None)], "auto")
 
 
@@ -123,7 +123,7 @@ def test_times_that_a_reader_let_pass_are_refused_before_they_overflow(table: st
     tables = {**{name: frame_of(name) for name in RAW_TABLES}, "spans": frame_of("spans", spans)}
     far = {"spans": spans.with_columns(start_ns=1 << 62)}.get(table, pl.DataFrame({"time_ns": [1 << 62]}))
     tables[table] = pl.concat([tables[table], frame_of(table, far)])
-    with pytest.raises(XspError, match="a.json: its times are over 146 years from the start of the trace"):
+    with pytest.raises(XspError, match=r"a[.]json: its times are over 146 years from the start of the trace"):
         link([RawTrace(tables, RunFacts())], [Source("any", "a.json", None, None)], "auto")
 
 
@@ -132,5 +132,5 @@ def test_runs_whose_dates_are_centuries_apart_are_refused(tmp_path: Path) -> Non
         base = year * 31_556_952 * 10**9
         content = {"baseTimeNanoseconds": base, "distributedInfo": {"rank": rank}, "traceEvents": [_OPERATOR]}
         (tmp_path / f"rank{rank}.json").write_text(json.dumps({"schemaVersion": 1, **content}), encoding="utf-8")
-    with pytest.raises(XspError, match="rank1.json: its times are over 146 years from the start of the trace"):
+    with pytest.raises(XspError, match=r"rank1[.]json: its times are over 146 years from the start of the trace"):
         convert([tmp_path], Options())
