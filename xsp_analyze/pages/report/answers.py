@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.faults import FaultError, fault_of
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages.report.trace_contents import Summary, summarise
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings import Advice
     from xsp_model import Trace
 
 __all__ = ["Answers"]
+
+T = TypeVar("T")
 
 
 class Answers:
@@ -36,6 +39,7 @@ class Answers:
         self.all_steps = StepFrames(self.per_step.of_trace, "all")
         self._results: dict[tuple[str, bool], Result | str] = {}
         self._advice: dict[str, str] = {}
+        self.faults: list[FaultError] = []  # of what was asked for, in its order
 
     @cached_property
     def summary(self) -> Summary:
@@ -47,7 +51,7 @@ class Answers:
         """What rules found, the most promising first, doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415 (`xsp top` asks for none)
 
-        return advise(self.per_step, self.of)
+        return self.tried("What is worth doing next", lambda: advise(self.per_step, self.of), lambda _: ())
 
     @property
     def leveled(self) -> bool:
@@ -90,11 +94,24 @@ class Answers:
         key = (identity, all_steps)
         if key not in self._results:
             try:
-                self._results[key] = run(find(identity), self.all_steps if all_steps else self.per_step)
+                one = find(identity)
+                with fault_of(f"{one.id} ({one.title})"):
+                    self._results[key] = run(one, self.all_steps if all_steps else self.per_step)
             except XspError as error:
+                if isinstance(error, FaultError):
+                    self.faults.append(error)
                 self._results[key] = f"{error.what}."
                 self._advice[identity] = error.advice
         return self._results[key]
+
+    def tried(self, what: str, make: Callable[[], T], otherwise: Callable[[FaultError], T]) -> T:
+        """What `make` gives; where that fails for a reason that nobody foresaw, what `otherwise` makes of the fault."""
+        try:
+            with fault_of(what):
+                return make()
+        except FaultError as fault:
+            self.faults.append(fault)
+            return otherwise(fault)
 
     def advice_on(self, identity: str) -> str:
         """How to get an answer where the analysis has none, as far as it says; else nothing."""
