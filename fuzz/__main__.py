@@ -19,11 +19,17 @@ def main() -> int:
     options = _arguments()
     names = options.format or formats()
     if options.trial is not None:
-        return _again(names[0], options.trial, options.keep)
+        return _again(names[0], options.trial, options.keep, asks=options.answers > 0)
     failures = 0
     for name in names:
         started = time.monotonic()
-        result = fuzz_format(name, first=options.first, seconds=60 * options.minutes)
+        result = fuzz_format(
+            name,
+            first=options.first,
+            seconds=60 * options.minutes,
+            trials=options.trials,
+            answers_every=options.answers,
+        )
         _print(name, result, time.monotonic() - started)
         failures += len(result.failures)
     return int(failures > 0)
@@ -34,12 +40,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="for each format")
     parser.add_argument("--format", action="append", choices=formats(), help="only this one; may be given again")
     parser.add_argument("--first", type=int, default=0, help="number of the first trial")
+    parser.add_argument("--trials", type=int, default=1 << 40, help="no more than so many of each format")
+    parser.add_argument(
+        "--answers", type=int, default=0, metavar="N", help="ask everything of every N-th trial's trace"
+    )
     parser.add_argument("--trial", type=int, help="run this trial of the format again, here, and show how it ends")
     parser.add_argument("--keep", type=Path, help="with --trial: write its files into this folder")
     return parser.parse_args()
 
 
-def _again(name: str, number: int, keep: Path | None) -> int:
+def _again(name: str, number: int, keep: Path | None, *, asks: bool) -> int:
     from fuzz.trial import compiled_readers, prepare, tried  # noqa: PLC0415 (loads all readers)
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -47,7 +57,7 @@ def _again(name: str, number: int, keep: Path | None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         paths, format_name = prepare(name, number, folder)
         with compiled_readers(number):
-            outcome = tried(paths, format_name)
+            outcome = tried(paths, format_name, asked=number if asks else None)
     print(outcome.kind, "" if format_name is None else f"(--format {format_name})")
     if outcome.failure:
         print(outcome.failure.cause, outcome.failure.detail, sep="\n")

@@ -36,17 +36,17 @@ class Round:
     next: int = 0
 
 
-def fuzz_format(name: str, *, first: int, seconds: float, trials: int = 1 << 40) -> Round:
-    """Trials of a format until the time is over or there were enough."""
+def fuzz_format(name: str, *, first: int, seconds: float, trials: int = 1 << 40, answers_every: int = 0) -> Round:
+    """Trials of a format until the time is over or there were enough; of some everything is asked (`worker.run`)."""
     result = Round(next=first)
     until, last = time.time() + seconds, first + trials
     while result.next < last and time.time() < until:
-        _work(name, min(_TRIALS_PER_WORKER, last - result.next), until, result)
+        _work(name, min(_TRIALS_PER_WORKER, last - result.next), until, result, answers_every)
     return result
 
 
-def _work(name: str, count: int, until: float, result: Round) -> None:
-    command = [sys.executable, "-m", "fuzz.worker", name, str(result.next), str(count), str(until)]
+def _work(name: str, count: int, until: float, result: Round, answers_every: int) -> None:
+    command = [sys.executable, "-m", "fuzz.worker", name, str(result.next), str(count), str(until), str(answers_every)]
     started = result.next
     with subprocess.Popen(
         command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"

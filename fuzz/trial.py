@@ -8,8 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from fuzz.answers import ask_everything
 from fuzz.guarded import guarded_memory
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
@@ -22,6 +24,8 @@ __all__ = ["Failure", "Outcome", "compiled_readers", "prepare", "tried"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xsp_model import Trace
 
 _FORCED_SHARE = 0.5
 
@@ -81,8 +85,8 @@ def compiled_readers(number: int) -> Iterator[None]:
         yield
 
 
-def tried(paths: list[Path], format_name: str | None) -> Outcome:
-    """How reading these files ends."""
+def tried(paths: list[Path], format_name: str | None, *, asked: int | None = None) -> Outcome:
+    """How reading these files ends; `asked`: and, where it ends in a trace, how its answers do, by this number."""
     try:
         trace = convert(paths, Options(), format_name=format_name)
     except XspError as refusal:
@@ -91,6 +95,15 @@ def tried(paths: list[Path], format_name: str | None) -> Outcome:
         return Outcome("failed", Failure(_cause(error), traceback.format_exc()))
     if violations := list(integrity.broken_rules(trace)):
         return Outcome("failed", Failure(f"unsound trace: {violations[0]}", "\n".join(violations)))
+    return Outcome("trace") if asked is None else _answered(trace, asked)
+
+
+def _answered(trace: Trace, number: int) -> Outcome:
+    try:
+        with TemporaryDirectory(prefix="xsp-fuzz-exports-") as folder:
+            ask_everything(trace, Path(folder), number)
+    except Exception as error:  # noqa: BLE001 (likewise)
+        return Outcome("failed", Failure(_cause(error), traceback.format_exc()))
     return Outcome("trace")
 
 

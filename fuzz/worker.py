@@ -29,8 +29,11 @@ _EXIT_TOO_LARGE = 77
 _PAGE_BYTES = resource.getpagesize()
 
 
-def run(format_name: str, first: int, count: int, until: float) -> None:
-    """Trials from the first one on, until there were `count` or the clock (time.time) says so."""
+def run(format_name: str, first: int, count: int, until: float, answers_every: int) -> None:
+    """Trials from the first one on, until there were `count` or the clock (time.time) says so.
+
+    Of trials whose numbers `answers_every` divides, everything is asked of the trace; 0: of none.
+    """
     threading.Thread(target=_watch_memory, daemon=True).start()
     warnings.simplefilter("error")
     folder = Path(tempfile.mkdtemp(prefix="xsp-fuzz-"))
@@ -40,19 +43,20 @@ def run(format_name: str, first: int, count: int, until: float) -> None:
                 break
             _say({"number": number})
             faulthandler.dump_traceback_later(MAX_SECONDS, exit=True)
-            outcome = _trial(format_name, number, folder)
+            is_asked = answers_every and not number % answers_every
+            outcome = _trial(format_name, number, folder, number if is_asked else None)
             faulthandler.cancel_dump_traceback_later()
             _say({"number": number, "kind": outcome.kind, "peak": _peak_bytes(), **_failure_record(outcome.failure)})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _trial(format_name: str, number: int, folder: Path) -> Outcome:
+def _trial(format_name: str, number: int, folder: Path, asked: int | None) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     paths, reader = prepare(format_name, number, folder)
     with compiled_readers(number):
-        return tried(paths, reader)
+        return tried(paths, reader, asked=asked)
 
 
 def _failure_record(failure: Failure | None) -> dict[str, str]:
@@ -83,4 +87,4 @@ def _watch_memory() -> None:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))

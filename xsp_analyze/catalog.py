@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from xsp_analyze.core import Analysis, run
+from xsp_analyze.faults import fault_of
 from xsp_model import XspError
 from xsp_model.closest import closest
 
@@ -164,7 +165,9 @@ def table(view: StepView, identifier: str) -> pl.DataFrame | None:
 
 
 def _outcome(view: StepView, identifier: str) -> Result | XspError:
+    one = find(identifier)
     try:
-        return run(find(identifier), view)
+        with fault_of(f"{one.id} ({one.title})"):
+            return run(one, view)
     except XspError as error:
         return error.with_traceback(None)  # which holds the tables that it came by

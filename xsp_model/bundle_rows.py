@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Ints
     from xsp_model.trace import Trace
 
-__all__ = ["RowsCheck", "Sound", "fault_behind", "fault_told", "readable", "refuse"]
+__all__ = ["RowsCheck", "Sound", "broken_bundle", "fault_behind", "fault_told", "innermost_line", "readable", "refuse"]
 
 _MAX_WHAT = 300
 
@@ -75,7 +75,19 @@ def fault_behind(error: BaseException) -> XspError | None:
     is_fault = isinstance(error, Exception) or type(error).__name__ == "PanicException"  # which polars ends with
     if not suspects or not is_fault or isinstance(error, OSError):
         return None
-    for each in suspects:
+    if (fault := broken_bundle()) is not None:
+        return fault
+    what = f"{type(error).__name__} in {innermost_line(error)}: {error}"
+    return XspError(
+        f"no answer can be made of {'this bundle' if len(suspects) == 1 else 'these bundles'} ({what[:_MAX_WHAT]})",
+        path=suspects[0].trace.origin if len(suspects) == 1 else None,
+        advice=f"{AGAIN}; where that does not help, it is a fault of XSP: report it",
+    )
+
+
+def broken_bundle() -> XspError | None:
+    """What is wrong with one of the bundles that are being read; None where nothing can be found."""
+    for each in list(_in_use):
         path = each.trace.origin or Path()
         try:
             with readable(path):
@@ -83,12 +95,7 @@ def fault_behind(error: BaseException) -> XspError | None:
                 refuse(path, integrity.doubtful(each.trace))
         except XspError as fault:
             return fault
-    what = f"{type(error).__name__} in {_innermost_line(error)}: {error}"
-    return XspError(
-        f"no answer can be made of {'this bundle' if len(suspects) == 1 else 'these bundles'} ({what[:_MAX_WHAT]})",
-        path=suspects[0].trace.origin if len(suspects) == 1 else None,
-        advice=f"{AGAIN}; where that does not help, it is a fault of XSP: report it",
-    )
+    return None
 
 
 @contextmanager
@@ -105,7 +112,7 @@ def fault_told() -> Iterator[None]:
         raise fault from error
 
 
-def _innermost_line(error: BaseException) -> str:
+def innermost_line(error: BaseException) -> str:
     """The innermost line of ours that it came through."""
     lines = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     ours = [f"{file.name}:{line}" for file, line in lines if any(part.startswith("xsp") for part in file.parts[-4:-1])]

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from xsp_model.arrays import no_refs
+from xsp_model.intervals import FARTHEST_NS, MOST_TOTAL_NS
 from xsp_model.schema import REFERENCES, TABLES
 from xsp_model.tree import is_cyclic
 from xsp_model.vocabulary import DEVICE_KINDS, LEVELS, Attribution, Kind
@@ -47,8 +48,6 @@ _SEVERAL_ROWS = ("metrics", "attributions")  # tables that may say more than one
 _NUMBERS = ("span_id", "run_id", "start_ns", "duration_ns")
 _VOCABULARIES = {"level": LEVELS, "kind": tuple(Kind), "attribution": tuple(Attribution)}
 _FEW_LABELS = 255  # numbers of so few take a byte each, which are looked at in less time
-_MAX_NS = (1 << 62) - 1  # differences of any two times are whole numbers of 64 bits
-_MAX_TOTAL_NS = 0.99 * (1 << 63)  # as sums of them are
 
 
 def broken_rules(trace: Trace) -> Iterator[str]:
@@ -179,8 +178,8 @@ class _Rules:
             self._total_ns += duration.total()
             if not duration.are_between(0, (1 << 63) - 1):
                 yield "a span has a negative duration"
-        is_out = start is not None and not start.are_between(-_MAX_NS, _MAX_NS)
-        if is_out or self._total_ns > _MAX_TOTAL_NS:
+        is_out = start is not None and not start.are_between(-FARTHEST_NS, FARTHEST_NS)
+        if is_out or self._total_ns > MOST_TOTAL_NS:
             yield "spans last longer than a computer does"
 
     def _broken_tree(self, rows: Mapping[str, _Integers]) -> Iterator[str]:

@@ -9,10 +9,25 @@ import numpy as np
 if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
-__all__ = ["LATEST_NS", "coverage_before", "gaps", "intersection", "merge", "union_length"]
+__all__ = [
+    "FARTHEST_NS",
+    "LATEST_NS",
+    "MOST_TOTAL_NS",
+    "coverage_before",
+    "gaps",
+    "intersection",
+    "merge",
+    "union_length",
+]
 
 LATEST_NS = 1 << 61
-"""146 years; sums and differences of such times fit into 64 bits."""
+"""73 years: readers take no time as far as this from their clock's 0. Sums and differences of such fit in 64 bits."""
+
+FARTHEST_NS = 2 * LATEST_NS - 1
+"""146 years: how far from a trace's start anything in it may be, so that differences of any two times fit too."""
+
+MOST_TOTAL_NS = 0.99 * (1 << 63)
+"""292 years: what a trace's durations may add up to."""
 
 
 def merge(start: Ints, end: Ints) -> tuple[Ints, Ints]:

@@ -7,6 +7,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from xsp_analyze.findings import advise
@@ -14,6 +15,9 @@ from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.files.json_keys import outer_keys
 from xsp_ingest.ingester import Options
+from xsp_ingest.link.link import Source, link
+from xsp_ingest.staging.intervals import MAX_DURATION_NS
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.selection import range_of
 from xsp_model import XspError
 
@@ -92,3 +96,41 @@ def test_an_argument_of_that_name_makes_no_trace_pytorchs(tmp_path: Path) -> Non
     begun = {"ph": "X", "name": "work", "cat": "mine", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
     path.write_text(json.dumps({"traceEvents": [{**begun, "args": {"schemaVersion": 2}}]}), encoding="utf-8")
     assert convert([path], Options()).frame("runs")["format"].to_list() == ["chrome_trace"]
+
+
+@pytest.mark.parametrize("microseconds", [2_400_000_000_000_000, 4_700_000_000_000_000, 9_200_000_000_000_000])
+def test_what_is_longer_ago_than_a_clock_shows_is_counted_and_left_out(tmp_path: Path, microseconds: int) -> None:
+    """A group of events at 0, and another beyond 73 years."""
+    far = [{**_OPERATOR, "name": "far", "ts": sign * microseconds} for sign in (1, -1)]
+    trace = convert([_written(tmp_path, *far)], Options())
+    assert trace.frame("spans")["name"].to_list() == ["aten::mm"]
+    missing = trace.frame("ledger").filter(pl.col("kind") == "missing_start")
+    assert missing["count"].to_list() == [2]
+
+
+def test_events_that_last_longer_in_sum_than_64_bits_hold_are_refused() -> None:
+    """No event is longer than a day, and yet."""
+    spans = pl.DataFrame({"row": range(110_000), "start_ns": 0, "duration_ns": MAX_DURATION_NS, "thread_id": 1})
+    tables = {**{name: frame_of(name) for name in RAW_TABLES}, "spans": frame_of("spans", spans)}
+    with pytest.raises(XspError, match=r"a[.]json: what it recorded lasts over 292 years in sum"):
+        link([RawTrace(tables, RunFacts())], [Source("any", "a.json", None, None)], "auto")
+
+
+@pytest.mark.parametrize("table", ["spans", "allocations", "counters", "page_faults"])
+def test_times_that_a_reader_let_pass_are_refused_before_they_overflow(table: str) -> None:
+    """As a reader of another distribution may."""
+    spans = pl.DataFrame({"row": [0], "level": "operator", "kind": "operator", "start_ns": 0, "duration_ns": 1})
+    tables = {**{name: frame_of(name) for name in RAW_TABLES}, "spans": frame_of("spans", spans)}
+    far = {"spans": spans.with_columns(start_ns=1 << 62)}.get(table, pl.DataFrame({"time_ns": [1 << 62]}))
+    tables[table] = pl.concat([tables[table], frame_of(table, far)])
+    with pytest.raises(XspError, match=r"a[.]json: its times are over 146 years from the start of the trace"):
+        link([RawTrace(tables, RunFacts())], [Source("any", "a.json", None, None)], "auto")
+
+
+def test_runs_whose_dates_are_centuries_apart_are_refused(tmp_path: Path) -> None:
+    for rank, year in ((0, -280), (1, 280)):
+        base = year * 31_556_952 * 10**9
+        content = {"baseTimeNanoseconds": base, "distributedInfo": {"rank": rank}, "traceEvents": [_OPERATOR]}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"schemaVersion": 1, **content}), encoding="utf-8")
+    with pytest.raises(XspError, match=r"rank1[.]json: its times are over 146 years from the start of the trace"):
+        convert([tmp_path], Options())

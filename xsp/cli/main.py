@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from xsp.cli import limited, root_help
@@ -28,7 +29,8 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted.
 
-    Where stdout does not take the answer it is 1, and 141 where whoever read it has gone.
+    It is 4 where some of what was asked for is answered, and some not. Where stdout does not take the answer it is 1,
+    and 141 where whoever read it has gone.
     """
     hold()
     command_line = sys.argv[1:] if arguments is None else list(arguments)
@@ -80,6 +82,8 @@ def _run(arguments: list[str]) -> object:
     if limit is not None:
         be_small(limit[1])
     be_frugal()
+    # FaultWarning, which commands put into words of their own. Behind all filters that there are.
+    warnings.filterwarnings("ignore", message=".*It is a fault of XSP", category=RuntimeWarning, append=True)
     from xsp.cli.app import run  # noqa: PLC0415 (imports typer, which takes longer than the help does)
 
     return run(arguments)

@@ -69,7 +69,7 @@ def _ordinals(column: pl.Series, *, ordered: bool) -> tuple[Ints, int]:
     if not numbers.null_count():
         values = numbers.to_numpy()
         return (values - low if low else values), span
-    return (numbers.fill_null(high + 1) - low).to_numpy(), span + 1
+    return (numbers - low).fill_null(span).to_numpy(), span + 1  # what is behind the highest may not fit in 64 bits
 
 
 def _numbers(column: pl.Series, *, ordered: bool) -> pl.Series:

@@ -16,7 +16,7 @@ from xsp_analyze.frames.occupancy import occupancy
 from xsp_model.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from xsp_analyze.frames.multiprocessors import DeviceSize
     from xsp_model import Trace
@@ -52,7 +52,7 @@ def launch_configurations(trace: Trace, activities: pl.DataFrame) -> tuple[Ints,
     one. `unused_share`: of the multiprocessors, those that get no block. Unknown is null.
     """
     devices, device = _devices(trace, activities)
-    kernels = trace.scan("kernels").select("span_id", *CONFIGURATION).collect()
+    kernels = trace.scan("kernels").select("span_id", *CONFIGURATION).with_columns(_whole_sizes()).collect()
     shape, first = numbered(*group_ids(kernels.select(CONFIGURATION)))
     at = lookup(kernels["span_id"].to_numpy(), activities["span_id"].to_numpy())
     shape_of = pl.Series(shape).gather(nullable_index(at))
@@ -60,6 +60,12 @@ def launch_configurations(trace: Trace, activities: pl.DataFrame) -> tuple[Ints,
     shapes = pl.DataFrame([kernels[c].gather(first).gather(shape_of.gather(rows)) for c in CONFIGURATION])
     resident = [_resident(devices[d], row) for d, row in zip(device[rows], shapes.iter_rows(named=True), strict=True)]
     return number, _filled(shapes.hstack(pl.DataFrame(resident, schema=_RESIDENT, orient="row")))
+
+
+def _whole_sizes() -> Iterator[pl.Expr]:
+    """The sizes of grids and blocks, unknown along every axis where they are along one: who reads them sees no more."""
+    for axes in (AXES[:3], AXES[3:]):
+        yield pl.when(pl.all_horizontal(pl.col(axes).is_not_null())).then(pl.col(axes)).name.keep()
 
 
 def _devices(trace: Trace, activities: pl.DataFrame) -> tuple[Sequence[DeviceSize], Ints]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
 from xsp_analyze.catalog import outcome
+from xsp_analyze.faults import FaultError, fault_of
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.service.contents import Summary, summarise
@@ -15,13 +16,15 @@ from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_analyze.core import Result
     from xsp_analyze.findings import Advice
     from xsp_model import Trace
 
 __all__ = ["Answers"]
+
+T = TypeVar("T")
 
 
 class Answers:
@@ -34,6 +37,7 @@ class Answers:
         self.trace = trace
         self.per_step = StepView.of(trace, serving_phase=serving_phase)
         self.all_steps = StepView(self.per_step.of_trace, "all")
+        self.faults: list[FaultError] = []  # of what was asked for, in its order
 
     @cached_property
     def summary(self) -> Summary:
@@ -45,7 +49,7 @@ class Answers:
         """What rules found, the most promising first, doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415 (`xsp top` asks for none)
 
-        return advise(self.per_step)
+        return self.attempt("What is worth doing next", lambda: advise(self.per_step), lambda _: ())
 
     @property
     def is_leveled(self) -> bool:
@@ -88,7 +92,18 @@ class Answers:
     def of(self, identity: str, *, all_steps: bool = False) -> Result | str:
         """The analysis's result, or one sentence on why there is none."""
         answer = outcome(self.all_steps if all_steps else self.per_step, identity)
+        if isinstance(answer, FaultError) and answer not in self.faults:
+            self.faults.append(answer)
         return f"{answer.what}." if isinstance(answer, XspError) else answer
+
+    def attempt(self, what: str, make: Callable[[], T], otherwise: Callable[[FaultError], T]) -> T:
+        """What `make` gives; where that fails for a reason that nobody foresaw, what `otherwise` makes of the fault."""
+        try:
+            with fault_of(what):
+                return make()
+        except FaultError as fault:
+            self.faults.append(fault)
+            return otherwise(fault)
 
     def advice_on(self, identity: str) -> str:
         """How to get an answer where the analysis has none, as far as it says; else nothing."""

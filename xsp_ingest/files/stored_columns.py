@@ -12,6 +12,8 @@ from xsp_model import scratch
 from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from xsp_model.arrays import Ints
@@ -105,9 +107,9 @@ def _is_sane(times: pl.Series) -> bool:
     return earliest is None or (int(str(earliest)) > -LATEST_NS and int(str(latest)) < LATEST_NS)
 
 
-def with_sane_times(rows: pl.DataFrame) -> pl.DataFrame:
+def with_sane_times(rows: pl.DataFrame, times: Sequence[str] = _TIMES) -> pl.DataFrame:
     """The rows with times that no clock shows made unknown, so that no difference overflows."""
-    insane = [name for name in _TIMES if name in rows.columns and not _is_sane(rows[name])]
+    insane = [name for name in times if name in rows.columns and not _is_sane(rows[name])]
     return rows.with_columns(
         pl.when(pl.col(name).is_between(-LATEST_NS, LATEST_NS, closed="none")).then(pl.col(name)).alias(name)
         for name in insane

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model import Finding, LedgerKind, Severity
+from xsp_model import Finding, LedgerKind, Severity, XspError
 from xsp_model.clock_skew import ENOUGH, clock_skews
+from xsp_model.intervals import FARTHEST_NS, MOST_TOTAL_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.clock_skew import ClockSkew
 
-__all__ = ["Zero", "alone", "compare_clocks", "still_true", "zeros"]
+__all__ = ["Zero", "alone", "check_extent", "compare_clocks", "still_true", "zeros"]
 
 _COLLECTIVE = r"(?i)^(void )?(nccl|rccl|msccl)"
 _END_OF_TIME = 2**63  # ns: the year 2262
 _PAIRWISE = ("send", "recv")
+_MOMENTS = {"spans": "start_ns", "allocations": "time_ns", "counters": "time_ns", "page_faults": "time_ns"}
 _ONE_RUN = "clocks were to be aligned, but only one run was read"
 
 
@@ -51,6 +53,20 @@ def alone(raw: RawTrace) -> Zero:
     start = _first_start(raw)
     epoch = _date(raw.facts.epoch_ns, start)
     return Zero(start, None if epoch is None else epoch + start)
+
+
+def check_extent(raws: Sequence[RawTrace], zeros: Sequence[Zero], paths: Sequence[str]) -> None:
+    """XspError where times, whatever reader let them pass, are farther apart or longer in sum than 64 bits hold."""
+    advice = "A record of it, or the date that it states, is damaged"
+    total_ns = 0.0
+    for raw, zero, path in zip(raws, zeros, paths, strict=True):
+        for table, column in _MOMENTS.items():
+            ends = (raw.tables[table][column].min(), raw.tables[table][column].max())
+            if any(isinstance(end, int) and abs(end - zero.origin_ns) > FARTHEST_NS for end in ends):
+                raise XspError("its times are over 146 years from the start of the trace", path=path, advice=advice)
+        total_ns += float(raw.tables["spans"].select(pl.col("duration_ns").cast(pl.Float64).sum()).item())
+        if total_ns > MOST_TOTAL_NS:
+            raise XspError("what it recorded lasts over 292 years in sum", path=path, advice=advice)
 
 
 def _date(epoch_ns: int | None, start_ns: int) -> int | None:

@@ -66,6 +66,8 @@ def link(
     count = sum(raw.facts.role != GRAPH_CAPTURE for raw in raws)
     zeros, findings = clock.zeros(raws[:count])
     zeros += [clock.alone(raw) for raw in raws[count:]]
+    paths = [source.path for source in sources]
+    clock.check_extent(raws, zeros, paths)
     forests = []
     for run, raw in enumerate(raws):
         forest, doubts = grow(raw)
@@ -73,12 +75,14 @@ def link(
         doubted = (f for f in (*raw.findings, *doubts) if run < count or f.severity is not Severity.INFO)
         findings += [_of_run(f, run) for f in doubted]
     zeros[:count], of_clocks = clock.compare_clocks(raws[:count], forests[:count], zeros[:count], align=align_clocks)
+    if align_clocks:
+        clock.check_extent(raws, zeros, paths)
     findings = [*clock.still_true(findings, of_clocks), *of_clocks]
     source = _common_source([*forests[count:], *forests[:count]], layer_source)
     layerings = [lay(forest, source) for forest in forests]
     replays = []
     for run in range(count):
-        paired, doubts = pair_replays(run, raws, forests, layerings, [each.path for each in sources])
+        paired, doubts = pair_replays(run, raws, forests, layerings, paths)
         replays.append(paired)
         findings += [_of_run(f, run) for f in doubts]
     attributed = attribute(raws, forests, layerings, source, replays)

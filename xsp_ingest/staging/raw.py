@@ -220,10 +220,26 @@ RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
 """The tables of a RawTrace; where a name is also a table of the model, columns mean the same."""
 
 
+def _from_columns(columns: pl.DataFrame | Mapping[str, object]) -> pl.DataFrame:
+    """The columns as a frame; half of a surrogate pair, which JSON may escape and is no character, as question mark."""
+    if isinstance(columns, pl.DataFrame):
+        return columns
+    try:
+        return pl.DataFrame(columns)
+    except UnicodeEncodeError:
+        return pl.DataFrame({name: _of_characters(values) for name, values in dict(columns).items()})
+
+
+def _of_characters(values: object) -> object:
+    if not isinstance(values, list):
+        return values
+    return [v.encode(errors="replace").decode() if isinstance(v, str) else v for v in values]
+
+
 def frame_of(table: str, columns: pl.DataFrame | Mapping[str, object] | None = None) -> pl.DataFrame:
     """A frame with exactly the columns of the raw table; those absent are null."""
     types = RAW_TABLES[table]
-    frame = pl.DataFrame() if columns is None else pl.DataFrame(columns)
+    frame = pl.DataFrame() if columns is None else _from_columns(columns)
     return (
         frame.select(
             (pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind).alias(name))

@@ -1,4 +1,4 @@
-"""A batch of a folder that holds a trace under several names: one unit for each trace, and what was left out is said."""
+"""A batch of a folder that holds a trace under several names: one unit a trace, and what was left out is said."""
 
 from __future__ import annotations
 

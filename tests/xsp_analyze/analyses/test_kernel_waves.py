@@ -53,6 +53,15 @@ def test_full_waves_have_no_tail() -> None:
     assert row["limited_by"] == "warps, registers"
 
 
+def test_launches_whose_grids_are_unknown_along_any_axis_are_one_row() -> None:
+    launched = Launched()
+    launched.kernel("gemm", 1000, (20, 10, 2), registers=64)
+    for grid in ((None, 10, 2), (20, None, 2), (None, None, None)):
+        launched.kernel("gemm", 200, grid, registers=64)
+    rows = _table(launched.build())
+    assert rows.select("grid", "blocks", "count").rows() == [([20, 10, 2], 400, 1), (None, None, 3)]
+
+
 def test_a_grid_smaller_than_the_device_leaves_multiprocessors_without_a_block() -> None:
     launched = Launched()
     launched.kernel("small", 1000, (20, 1, 1))

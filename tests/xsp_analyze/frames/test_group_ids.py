@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xsp_analyze.frames.group_ids import (
@@ -19,7 +19,7 @@ from xsp_analyze.frames.group_ids import (
     sort_by,
 )
 
-_WIDE = st.sampled_from([-(2**62), -(2**40), -1, 0, 1, 2**40, 2**62])
+_WIDE = st.sampled_from([-(2**63), -(2**62), -(2**40), -1, 0, 1, 2**40, 2**62, 2**63 - 1])
 _VALUES = {
     pl.Int64(): st.one_of(st.integers(-3, 3), _WIDE),
     pl.Float64(): st.sampled_from([0.0, 0.5, -1.5, 1e300]),
@@ -53,6 +53,8 @@ def _sorted(frame: pl.DataFrame) -> list[int]:
     return rows.sort(frame.columns, nulls_last=True, maintain_order=True)["row"].to_list()
 
 
+@example(pl.DataFrame({"id": [2**63 - 1, None]}))
+@example(pl.DataFrame({"id": [-(2**63), None, 1 - 2**62]}))
 @given(frames())
 def test_rows_come_in_the_order_of_their_columns(frame: pl.DataFrame) -> None:
     assert in_order(frame.get_columns()).tolist() == _sorted(frame)

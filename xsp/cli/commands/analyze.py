@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
     from xsp_analyze.render import Screen
     from xsp_analyze.trace.step_view import StepView
+    from xsp_model import XspError
 
 __all__ = ["analyze"]
 
 _ROWS_ON_SCREEN = 30
+_IN_PART = 4
+"""The exit status where some of what was asked for is answered, and some not."""
 _TEXT_IN_PIPE = 120
 
 
@@ -98,7 +101,7 @@ def analyze(
     csv_raw: CsvRaw = False,
     reading: Reading,
     cache: Cache | None,
-) -> None:
+) -> int:
     """Answer questions about a trace as tables: times per layer, per kernel, per device, ...
 
     Examples: `xsp analyze trace.json.gz -a A10`, `xsp analyze out.xsp -f csv -o tables/`.
@@ -111,12 +114,17 @@ def analyze(
     with Progress() as progress:
         only = _reads(selected, steps or serving_phase) if output_format is Formats.CSV else None
         frames = StepView.of(load(inputs, reading, progress.note, cache=cache, only=only), steps, serving_phase)
-        results = _run(selected, frames, progress) if selected else _run_all(frames, progress)
+        results, failures = _run(selected, frames, progress) if selected else _run_all(frames, progress)
+        if failures and not results:
+            _say(failures[:-1])
+            raise failures[-1]
         if output is not None:
             write_tables(results, output_format, output, sources, csv_raw=csv_raw)
-            return
-    content = _stream(results, output_format, _screen(0 if all_rows else rows), csv_raw=csv_raw)
-    print_bytes(content, styled=output_format is Formats.TABLE)
+    if output is None:
+        content = _stream(results, output_format, _screen(0 if all_rows else rows), csv_raw=csv_raw)
+        print_bytes(content, styled=output_format is Formats.TABLE)
+    _say(failures)
+    return _IN_PART if failures else 0
 
 
 def _find(ids: Sequence[str]) -> list[Analysis]:
@@ -138,34 +146,47 @@ def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequ
     return {kind: tuple(columns) for kind, columns in merged.items()}
 
 
-def _run(selected: Sequence[Analysis], frames: StepView, progress: Progress) -> list[Result]:
+def _run(selected: Sequence[Analysis], frames: StepView, progress: Progress) -> tuple[list[Result], list[XspError]]:
+    """The answers that can be given, and for each of the others why it cannot."""
     from xsp_analyze.core import run  # noqa: PLC0415
-
-    results = []
-    for one in selected:
-        progress.note(f"{one.id} {one.title}")
-        results.append(run(one, frames))
-    return results
-
-
-def _run_all(frames: StepView, progress: Progress) -> list[Result]:
-    """Every analysis whose levels the trace holds; one line says which were left out."""
-    from xsp_analyze.catalog import all_analyses  # noqa: PLC0415
+    from xsp_analyze.faults import fault_of  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
-    results, skipped = [], []
+    results, failures = [], []
+    for one in selected:
+        progress.note(f"{one.id} {one.title}")
+        try:
+            with fault_of(f"{one.id} ({one.title})"):
+                results.append(run(one, frames))
+        except XspError as error:
+            failures.append(error)
+    return results, failures
+
+
+def _run_all(frames: StepView, progress: Progress) -> tuple[list[Result], list[XspError]]:
+    """Every analysis whose levels the trace holds, and those that failed; one line says which were left out."""
+    from xsp_analyze.catalog import all_analyses  # noqa: PLC0415
+    from xsp_analyze.faults import FaultError  # noqa: PLC0415
+
+    results: list[Result] = []
+    failures: list[XspError] = []
+    skipped = []
     for one in all_analyses():
         missing = [str(need) for need in one.needs if not holds(frames.of_trace, need)]
-        try:
-            if not missing:
-                results += _run([one], frames, progress)
-        except XspError as error:
-            missing = [str(error)]
+        answered, failed = ([], []) if missing else _run([one], frames, progress)
+        results += answered
+        failures += [error for error in failed if isinstance(error, FaultError)]
+        missing += [str(error) for error in failed if not isinstance(error, FaultError)]
         if missing:
             skipped.append(f"{one.id} (no {', '.join(missing)})")
     if skipped:
         note(f"skipped: {'; '.join(skipped)}")
-    return results
+    return results, failures
+
+
+def _say(failures: Sequence[XspError]) -> None:
+    for error in failures:
+        note(f"error: {error}")
 
 
 def _screen(rows: int | None) -> Screen:

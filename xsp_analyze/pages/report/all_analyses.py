@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.a08_kernel_information import kernel_information
@@ -29,18 +30,29 @@ _MEANS = (
 
 def every_analysis(answers: Answers) -> Section:
     """One entry an analysis; those that the trace cannot answer say why."""
-    items = [_entry(answers, one) for one in all_analyses() if _OURS.fullmatch(one.id)]
+    items = [
+        answers.attempt(f"{one.id} ({one.title})", partial(_entry, answers, one), partial(_missing, one))
+        for one in all_analyses()
+        if _OURS.fullmatch(one.id)
+    ]
     return blocks.section("analyses", "All analyses", "Every analysis", _MEANS, [{"type": "analyses", "items": items}])
 
 
 def _entry(answers: Answers, one: Analysis) -> Block:
     answer, left_out, height = _answer(answers, one)
-    about = {"id": one.id, "title": one.title, "read": one.read, "doc": " ".join(one.doc.split())}
     if isinstance(answer, str):
-        return {**about, "missing": answer, "blocks": []}
+        return _missing(one, answer)
     kept, left_out = (answer, left_out) if left_out else cut(answer)
     drawn = [*figure(answers, answer), blocks.table(kept, name=one.id, left_out=left_out)]
-    return {**about, "missing": None, "rows": height, "blocks": drawn}
+    return {**_about(one), "missing": None, "rows": height, "blocks": drawn}
+
+
+def _about(one: Analysis) -> dict[str, str]:
+    return {"id": one.id, "title": one.title, "read": one.read, "doc": " ".join(one.doc.split())}
+
+
+def _missing(one: Analysis, why: object) -> Block:
+    return {**_about(one), "missing": str(why), "blocks": []}
 
 
 def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, int]:

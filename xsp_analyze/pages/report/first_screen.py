@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.pages.report.doubts import GENERAL, doubts
@@ -22,12 +23,13 @@ _FIRST = 3
 
 def first_screen(answers: Answers, targets: Collection[str]) -> dict[str, Any]:
     """What its script draws; `targets` are the ids of sections and analyses on the page, which links may lead to."""
-    bar, numbers = step_bar(answers), tiles(answers)
+    bar = answers.attempt("The bar of a step", partial(step_bar, answers), lambda _: None)
+    numbers = answers.attempt("The key numbers", partial(tiles, answers), lambda _: [])
     gains = gains_of(answers)
     shown = {tile["id"] for tile in numbers} | ({"bar"} if bar else set())
-    about = doubts(answers, answers.advice, shown)
+    about = answers.attempt("Doubts", lambda: doubts(answers, answers.advice, shown), lambda _: {})
     return {
-        "line": in_one_line(answers),
+        "line": answers.attempt("The first line", partial(in_one_line, answers), lambda fault: [str(fault)]),
         "bar": bar and {**bar, "parts": _linked(bar["parts"], targets), "doubts": about.get("bar", [])},
         "tiles": [{**tile, "doubts": about.get(tile["id"], [])} for tile in _linked(numbers, targets)],
         "findings": gains[:_FIRST],

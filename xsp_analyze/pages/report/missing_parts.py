@@ -37,7 +37,7 @@ def shown_and_missing(answers: Answers, sections: Sequence[Section | None]) -> t
         for identity, (label, analysis) in _OPTIONAL.items()
         if identity not in {one["id"] for one in made} and isinstance(answers.of(analysis), str)
     ]
-    covered = {_ANSWERED_BY.get(one["id"]) or _OPTIONAL[one["id"]][1] for one in missing}
+    covered = {_ANSWERED_BY.get(one["id"]) or _OPTIONAL.get(one["id"], ("", ""))[1] for one in missing}
     return shown, missing + [one for one in _analyses(answers, made) if one["id"] not in covered]
 
 

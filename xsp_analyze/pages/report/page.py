@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report import (
     all_analyses,
     attribution,
@@ -30,6 +32,10 @@ from xsp_analyze.pages.viewer import assets as viewer_assets
 from xsp_analyze.service.answers import Answers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsp_analyze.faults import FaultError
+    from xsp_analyze.pages.blocks import Section
     from xsp_model import Trace
 
 __all__ = ["render", "render_answers"]
@@ -56,6 +62,31 @@ _SCRIPTS = (
 _STYLES = ("first.css", "folded.css", "memory.css", "ranks.css", *viewer_assets.STYLES)
 
 
+_SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = (  # id, label, what makes it
+    ("next", "What to do", next_steps.next_steps),
+    ("gain", "Time to gain", work_list.work_list),
+    ("ledger", "Coverage", attribution.ledger),
+    ("model", "Model", overview.model),
+    ("batches", "Batch sizes", batches.batches),
+    ("overhead", "Profiling overhead", overhead.overhead),
+    ("ranks", "Ranks", ranks.ranks),
+    ("serving", "Prefill and decode", serving.serving),
+    ("stages", "Stages", stages.stages),
+    ("timeline", "Timeline", timeline.timeline),
+    ("tree", "Tree", detail.time_by_path),
+    ("blocks", "Blocks", folded.folded),
+    ("layers", "Layers", detail.layers),
+    ("gpu", "GPU by layer", detail.gpu_by_layer),
+    ("types", "Layer types", detail.layer_types),
+    ("kernels", "Kernels", detail.kernels),
+    ("rooflines", "Rooflines", roofline.rooflines),
+    ("memory", "Memory", memory.memory),
+    ("devices", "Devices", detail.devices),
+    ("modules", "Module tree", detail.modules),
+    ("analyses", "All analyses", all_analyses.every_analysis),
+)
+
+
 def render(trace: Trace, serving_phase: str | None = None) -> str:
     """The page as HTML, its mean step one of that phase; what the trace has nothing for is one line at its end."""
     return render_answers(Answers(trace, serving_phase))
@@ -63,41 +94,26 @@ def render(trace: Trace, serving_phase: str | None = None) -> str:
 
 def render_answers(answers: Answers) -> str:
     """The page of what is being asked of a trace; the answers stay known to whoever asks more."""
-    sections = (
-        next_steps.next_steps(answers),
-        work_list.work_list(answers),
-        attribution.ledger(answers),
-        overview.model(answers),
-        batches.batches(answers),
-        overhead.overhead(answers),
-        ranks.ranks(answers),
-        serving.serving(answers),
-        stages.stages(answers),
-        timeline.timeline(answers),
-        detail.time_by_path(answers),
-        folded.folded(answers),
-        detail.layers(answers),
-        detail.gpu_by_layer(answers),
-        detail.layer_types(answers),
-        detail.kernels(answers),
-        roofline.rooflines(answers),
-        memory.memory(answers),
-        detail.devices(answers),
-        detail.modules(answers),
-        all_analyses.every_analysis(answers),
-    )
+    sections = [
+        answers.attempt(f"The section {label!r}", partial(section, answers), partial(_not_made, identity, label))
+        for identity, label, section in _SECTIONS
+    ]
     shown, missing = shown_and_missing(answers, sections)
     data = {
         "kind": "XSP report: where the time went",
         "title": _title(answers),
         "first": first_screen(answers, ids_of(shown)),
-        "short": summary.summary_sentences(answers),
+        "short": answers.attempt("The summary", partial(summary.summary_sentences, answers), lambda _: []),
         "measured": origin.measured(answers),
         "sections": shown,
         "missing": missing,
         "footer": f"{made_by()} {_FOOTER}",
     }
     return drawn(data, _SCRIPTS, _STYLES)
+
+
+def _not_made(identity: str, label: str, fault: FaultError) -> Section:
+    return blocks.section(identity, label, label, "", [blocks.missing(f"{fault}.")])
 
 
 def _title(answers: Answers) -> str:

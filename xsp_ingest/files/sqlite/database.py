@@ -140,7 +140,7 @@ class Database:
         """Integer columns of a table with its rowid; those that the file lacks are null, a missing table is empty."""
         present = [c for c in columns if c in self.columns(table)]
         absent = {c: pl.lit(None, dtype=pl.Int64).alias(c) for c in columns if c not in present}
-        if table not in self.tables or not present:
+        if table not in self.tables:
             return pl.DataFrame(schema=dict.fromkeys(("rowid", *columns), pl.Int64))
         selected = self._select(table, dict.fromkeys(present, INTEGER), where)
         rows = selected.select(absent.get(c, pl.col(c).cast(pl.Int64)) for c in ("rowid", *columns))

@@ -15,6 +15,7 @@ import polars as pl
 from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -82,7 +83,6 @@ _TIME = re.compile(rb'"ts"\s*:\s*(-?\d{1,15}(?:\.\d{1,9})?)(?![\d.])')
 _END = re.compile(rb"\]\s*(?:,[^\[\]]*)?\}\s*\Z")
 _EPOCH = re.compile(rb'"otherData"\s*:\s*\{[^{}]*?"ts"\s*:\s*(\d{1,18}(?:\.\d{1,9})?)(?![\d.])')
 _TAIL_BYTES = 1 << 12
-_INT64 = range(-(1 << 62), 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _first(block: bytes) -> int | None:
 def _ns(microseconds: bytes) -> int | None:
     """Exactly; LoadGen writes three decimals."""
     value = int(Decimal(microseconds.decode()) * 1000)
-    return value if value in _INT64 else None
+    return value if -LATEST_NS < value < LATEST_NS else None
 
 
 # What the ledger says of a LoadGen run: whether the test was valid, and which rules it broke.

@@ -13,6 +13,7 @@ import polars as pl
 from xsp_ingest.files.json_values import int64
 from xsp_ingest.files.json_walk import EACH, Targets, walk
 from xsp_model import Finding, LedgerKind, MemoryKind, XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,7 +125,7 @@ def read_snapshot(path: Path, *, keep_private: bool = False) -> Snapshot:
         if part.location != _TRACES:
             segments += part.content
             continue
-        usable = [entry for entry in part.content if _is_integer(entry.time_us) and _is_size(entry.size)]
+        usable = [e for e in part.content if _is_integer(e.time_us, LATEST_NS // 1_000) and _is_size(e.size)]
         unusable += len(part.content) - len(usable)
         failed += sum(entry.action == "oom" for entry in usable)
         changes.setdefault(part.numbers[0], []).append(_changes(usable, keep_private=keep_private))
@@ -193,8 +194,8 @@ def _in_use_after_each(change: np.ndarray[Any, np.dtype[np.int64]], last: int) -
     return in_use
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 52
+def _is_integer(value: object, limit: int = 1 << 52) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < limit
 
 
 def _is_address(value: object) -> bool:
@@ -207,7 +208,7 @@ def _is_size(value: object) -> bool:
 
 # Reads what `export_memory_timeline` writes: raw events, or sizes by category over time.
 
-_MAX = 1 << 52  # us and bytes; beyond, a number is none
+_MAX = 1 << 52  # bytes; beyond, a number is none
 _EVENTS = Targets(WHAT, lists={(): list[int]})
 _SIZES = Targets(WHAT, lists={(EACH,): int | list[int]})
 _LIST = pl.List(pl.Int64)
@@ -236,7 +237,7 @@ def read_events(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     unusable = 0
     parts = [pl.DataFrame(schema=_EVENT_COLUMNS)]
     for part in walk(path, _EVENTS):
-        sound = [e for e in part.content if len(e) == 4 and abs(e[0]) < _MAX * 1_000 and abs(e[2]) < _MAX]  # noqa: PLR2004
+        sound = [e for e in part.content if len(e) == 4 and abs(e[0]) < LATEST_NS and abs(e[2]) < _MAX]  # noqa: PLR2004
         unusable += len(part.content) - len(sound)
         columns = {"time_ns": column([e[0] for e in sound]), "bytes": column([e[2] for e in sound])}
         parts.append(pl.DataFrame({**columns, "code": column([e[3] for e in sound])}, schema=_EVENT_COLUMNS))
@@ -294,7 +295,7 @@ def _moments_of_timeline(in_use: pl.DataFrame, blocks: pl.DataFrame, path: Path)
 
 
 def _inside(entry: int | list[int]) -> int | None:
-    return entry if isinstance(entry, int) and abs(entry) < _MAX else None
+    return entry if isinstance(entry, int) and abs(entry) < LATEST_NS // 1_000 else None
 
 
 def _sizes_inside(entry: int | list[int]) -> list[int] | None:

@@ -12,6 +12,7 @@ import polars as pl
 from xsp_ingest.staging.raw import frame_of
 from xsp_ingest.staging.sample_lines import read_lines
 from xsp_model import XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class _Sample(msgspec.Struct, frozen=True):
-    time_ns: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+    time_ns: Annotated[int, msgspec.Meta(ge=0, lt=LATEST_NS)]
     device: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
     power_w: float | None = None
     energy_j: float | None = None

@@ -13,6 +13,7 @@ import polars as pl
 from xsp_ingest.staging.raw import frame_of
 from xsp_ingest.staging.sample_lines import read_lines
 from xsp_model import XspError
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +50,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class _Sample(msgspec.Struct, frozen=True):
-    time_ns: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+    time_ns: Annotated[int, msgspec.Meta(ge=0, lt=LATEST_NS)]
     cpu_utilization: _Share | None = None
     cpu_iowait: _Share | None = None
     memory_used_bytes: _Bytes | None = None

@@ -12,11 +12,11 @@ from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, int64, json_integer
+from xsp_ingest.files.json_values import finite, int64, json_integer, nanoseconds
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER, PROFILER_RANGE
-from xsp_ingest.formats.torch_profiler.scan_plain import integer, microseconds_to_ns
+from xsp_ingest.formats.torch_profiler.scan_plain import integer
 from xsp_ingest.link.distinct_texts import matches
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+_NS_PER_US = 1000
 __all__ = ["captured_launches", "range_metrics", "raw_events", "samples"]
 
 
@@ -129,7 +130,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
         return frame_of("counters"), []
     rows, lost = [], 0
     for event in raw_events(path, _SAMPLE_HEAD, _is_sample, expected=expected, parse_float=_Number):
-        args, time_ns = event.get("args"), microseconds_to_ns(event.get("ts"))
+        args, time_ns = event.get("args"), nanoseconds(event.get("ts"), _NS_PER_US)
         values = {name: _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
         usable = {name: value for name, value in values.items() if value is not None and time_ns is not None}
         lost += max(len(values), 1) - len(usable)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.stored_columns import with_sane_times
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated_work, with_layers
@@ -138,6 +140,7 @@ class _Stages:
     def add(self, document: Document) -> None:
         """Adds the document's events; it is needed no longer then."""
         self._head = document.head or self._head
+        document = replace(document, events=with_sane_times(document.events, ["ts_ns"]))
         events, findings = sound_events(document)
         self._findings += findings
         for side, rows in _flow_ends(document.events).items():

@@ -22,6 +22,7 @@ from xsp_ingest.formats.xplane import wire
 from xsp_ingest.formats.xplane.scan import scan_lines
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
 from xsp_model.arrays import nullable_index
+from xsp_model.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -256,7 +257,6 @@ def _number(field: int, value: int, end: int, names: Mapping[int, str], data: me
 
 _LINES = 3
 _PS_PER_NS = 1000
-_LAST_MOMENT = 1 << 62
 _HLO_PROTO = ("hlo proto", "hlo_proto")
 
 
@@ -365,7 +365,7 @@ def _events(event: Ints, lines: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     columns = dict(zip(EVENT, event, strict=True))
     origin = lines["timestamp_ns"].to_numpy()[columns["line"]]
     offset = columns["offset_ps"] // _PS_PER_NS
-    sound = (np.abs(origin.astype(np.float64)) < _LAST_MOMENT) & (origin != np.iinfo(np.int64).min)
+    sound = (np.abs(origin.astype(np.float64)) < LATEST_NS) & (origin != np.iinfo(np.int64).min)
     start = pl.Series(np.where(sound, origin, 0) + offset)
     frame = pl.DataFrame(
         {
