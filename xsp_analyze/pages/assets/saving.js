@@ -45,8 +45,10 @@ const SHARPNESS = 2; // pixels of a PNG for each of the page
 
 function savePng(svg, name) {
   const image = new Image();
+  const seen = svg.clientWidth > 0;
+  const { width, height } = seen ? { width: svg.clientWidth, height: svg.clientHeight } : svg.viewBox.baseVal;
   image.onload = () => {
-    const canvas = make("canvas", { width: svg.clientWidth * SHARPNESS, height: svg.clientHeight * SHARPNESS });
+    const canvas = make("canvas", { width: width * SHARPNESS, height: height * SHARPNESS });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     canvas.toBlob((blob) => saveFile(name, "image/png", blob));
   };
