@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -19,7 +18,7 @@ from xsp_model.bundle_files import MANIFEST, check_contents, check_tables, file_
 from xsp_model.bundle_rows import RowsCheck, readable, refuse
 from xsp_model.errors import AGAIN, XspError
 from xsp_model.limits import limits
-from xsp_model.output_files import replace_folder
+from xsp_model.output_files import replace_folder, room_beside
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.trace import Trace
 from xsp_model.upgrade import UPGRADES, upgrade
@@ -57,17 +56,15 @@ def write(trace: Trace, path: Path) -> None:
             advice="Choose another name for the output",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with room_beside(path) as room:
+        unfinished = room / path.name
+        unfinished.mkdir()
         for name in TABLES:
             _write_table(trace, name, unfinished / f"{name}.parquet")
         manifest = json.dumps(_manifest(trace, unfinished), indent=1, ensure_ascii=False)
         (unfinished / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
         unfinished.chmod(0o755)
         _put_in_place(unfinished, path)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def _not_ours(path: Path) -> str | None:

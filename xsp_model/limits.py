@@ -72,6 +72,7 @@ class Limits:
     viewer_answer_max_boxes: int = 200_000  # of a window that `xsp view` is asked for
     viewer_slice_max_boxes: int = 400_000  # merged anew for each window; of more, all are merged once and kept
     viewer_page_box_bytes: int = 4_000_000  # of a page, for its boxes at all levels of detail
+    viewer_page_lanes: int = 4_000  # of a page, threads and streams: 120 bytes each, and boxes; and as many counters
     exported_piece_spans: int = 50_000  # held as Python rows at a time
     graphml_max_spans: int = 100_000  # a larger graph takes minutes and gigabytes here and opens in no graph tool
     sheet_max_rows: int = 1_048_576  # that a workbook's sheet holds, its headings among them

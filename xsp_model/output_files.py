@@ -7,16 +7,26 @@ import re
 import shutil
 import stat
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from xsp_model.errors import XspError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    _CAN_LOCK = False
+else:
+    _CAN_LOCK = True
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["check_output", "replace_folder", "unwritable", "write_file", "writing"]
+__all__ = ["check_output", "replace_folder", "room_beside", "unwritable", "write_file", "writing"]
+
+_LOCK, _EARLIER = "lock", "earlier"
 
 _PAGE_MARK = b'<meta name="generator" content="XSP'
 _HEAD_BYTES = 1024
@@ -49,8 +59,13 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 def _write_beside(target: Path) -> Iterator[IO[bytes]]:
     beside = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{escape(target.name[:200])}.*.part"):
+        with suppress(OSError), left.open("r+b") as file:
+            if _is_abandoned(file, left):
+                left.unlink()
     try:
         with beside.open("xb") as file:
+            _lock(file)
             yield file
         beside.replace(target)
     finally:
@@ -63,22 +78,60 @@ def write_file(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+@contextmanager
+def room_beside(target: Path) -> Iterator[Path]:
+    """An empty folder beside the target, on its file system, gone at the end.
+
+    Those that killed processes left there go first; of one killed while it replaced the target, the target comes back.
+    """
+    for left in target.parent.glob(f".{escape(target.name[:200])}.*"):
+        with suppress(OSError), (left / _LOCK).open("r+b") as lock:  # without one it is somebody else's
+            if _is_abandoned(lock, left / _LOCK):
+                if not os.path.lexists(target) and (left / _EARLIER).exists():
+                    (left / _EARLIER).rename(target)
+                shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:200]}.", dir=target.parent))
+    try:
+        with (folder / "unlocked").open("xb") as lock:
+            _lock(lock)
+            (folder / "unlocked").rename(folder / _LOCK)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Shows other processes, as long as the file is open, that this one is alive."""
+    if _CAN_LOCK:
+        with suppress(OSError):  # where files cannot be locked, nobody takes them for abandoned
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _is_abandoned(file: IO[bytes], path: Path) -> bool:
+    """Whether nobody writes what was opened at the path any more; held from then on by whoever asked."""
+    if not _CAN_LOCK:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
+
+
 def replace_folder(target: Path, by: Path) -> None:
     """Renames the folder `by`, on the same file system, to that of the target, which is removed once it has succeeded.
 
     OSError where that cannot be done; the target is then what it was.
     """
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name[:200]}.old.", dir=target.parent))
-    earlier = aside / "earlier"
-    try:
-        target.rename(earlier)
-        by.rename(target)
-    except BaseException:
-        if earlier.exists():
-            earlier.rename(target)
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with room_beside(target) as room:
+        earlier = room / _EARLIER
+        try:
+            target.rename(earlier)
+            by.rename(target)
+        except BaseException:
+            if earlier.exists():
+                earlier.rename(target)
+            raise
 
 
 def check_output(path: Path, inputs: Iterable[Path]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -99,6 +102,31 @@ def test_an_interrupted_write_leaves_the_older_bundle(written: Path, monkeypatch
         bundle.write(sample_trace(), written)
     assert [p.name for p in written.parent.iterdir()] == ["sample.xsp"]
     assert bundle.read(written).row_count == 6
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.helpers.model_sample import sample_trace
+from xsp_model import bundle
+calls = []
+def die(*_):
+    calls.append(1)
+    if len(calls) > 3: os.kill(os.getpid(), signal.SIGKILL)
+bundle.write_parquet = die
+bundle.write(sample_trace(), Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there nothing tells whether a process is alive")
+def test_the_next_write_clears_what_a_killed_one_left(written: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", _KILLED, str(written)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(list(written.parent.iterdir())) == 2
+    (written.parent / ".sample.xsp.mine").mkdir()
+    (written.parent / ".sample.xsp.mine" / "notes").write_text("kept", encoding="utf-8")
+    bundle.write(sample_trace(), written)
+    assert sorted(path.name for path in written.parent.iterdir()) == [".sample.xsp.mine", "sample.xsp"]
 
 
 def _break_after_three_tables(monkeypatch: pytest.MonkeyPatch) -> None:

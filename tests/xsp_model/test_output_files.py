@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_model import XspError
-from xsp_model.output_files import check_output, replace_folder, write_file, writing
+from xsp_model.output_files import check_output, replace_folder, room_beside, write_file, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +116,34 @@ def test_a_file_below_dev_is_a_file() -> None:
         trace.write_bytes(_RECORDED)
         with pytest.raises(XspError, match="inputs"):
             check_output(trace, [trace])
+
+
+def test_room_that_somebody_uses_stays_and_what_killed_ones_left_goes(tmp_path: Path) -> None:
+    target = tmp_path / "a.xsp"
+    left = tmp_path / ".a.xsp.left"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "earlier").mkdir()
+    (left / "earlier" / "mine").write_bytes(b"x")  # it was killed with the target out of its place
+    with room_beside(target) as used, room_beside(target) as other:
+        assert used.exists()
+        assert other != used
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([used.name, other.name, "a.xsp"])
+    assert [path.name for path in tmp_path.iterdir()] == ["a.xsp"]
+    assert (target / "mine").read_bytes() == b"x"
+
+
+def test_the_next_file_clears_what_a_killed_write_left(tmp_path: Path) -> None:
+    left = tmp_path / f".page.html.{os.getpid()}.part"
+    left.write_bytes(b"half")
+    with writing(tmp_path / "page.html") as file:
+        file.write(b"who")
+        (other,) = tmp_path.iterdir()
+        write_file(tmp_path / "page.html.txt", b"x")
+        assert other.exists()
+        file.write(b"le")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "page.html.txt"]
+    assert (tmp_path / "page.html").read_bytes() == b"whole"
 
 
 def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import socket
 import sys
+import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from xsp.view.questions import BadQuestionError
@@ -23,6 +26,7 @@ HOST = "127.0.0.1"
 
 _MAX_TARGET = 2_000  # characters of a request's path and query
 _IDLE_S = 30  # after which a connection without a request is closed
+_STARVED_S = 0.05  # between tries to accept a connection while the process has no handle for it
 _TOKEN_BYTES = 24
 _NOTHING_ALLOWED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _HEADERS = {
@@ -54,6 +58,7 @@ class PrivateServer(ThreadingHTTPServer):
 
     def __init__(self, answers: Mapping[str, Callable[[str], Answer]], port: int = 0) -> None:
         self.answers = answers
+        self.idle: dict[socket.socket, None] = {}  # connections without a request, the longest so first
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
         self.once = secrets.token_urlsafe(_TOKEN_BYTES)
         super().__init__((HOST, port), _Handler)
@@ -62,6 +67,22 @@ class PrivateServer(ThreadingHTTPServer):
         """Binds without the look-up of the host's name that HTTPServer makes."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accepts a connection; where the process has no handle left for it, half of the idle ones are closed.
+
+        A moment is waited then: the connection stays in its queue, and the server would be told of it without end.
+        """
+        try:
+            return super().get_request()
+        except OSError:
+            waiting = list(self.idle)
+            for connection in waiting[: -(-len(waiting) // 2)]:
+                self.idle.pop(connection, None)
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+            time.sleep(_STARVED_S)
+            raise
 
     @property
     def origin(self) -> str:
@@ -86,8 +107,17 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_S
     server: PrivateServer
 
+    def handle_one_request(self) -> None:
+        """Waits for a request, and does what it asks for."""
+        self.server.idle[self.connection] = None
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.idle.pop(self.connection, None)
+
     def do_GET(self) -> None:
         """Answers, or refuses without content."""
+        self.server.idle.pop(self.connection, None)
         if len(self.path) > _MAX_TARGET:
             self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG)
         elif not self._is_ours():

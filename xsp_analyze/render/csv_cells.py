@@ -11,12 +11,17 @@ _ACTS = rf"^(?:[\t\r\n]|[{_SKIPPED}]*[=+\-@＝＋－＠])"  # noqa: RUF001 (of f
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*%?$"
 """OWASP, "CSV injection": how formulas begin; a number that begins so is none."""
 
+_ACTS_WITHIN = rf"([;\t\r\n][{_SKIPPED}\"]*)([=+\-@＝＋－＠])"  # noqa: RUF001
+"""How one begins where a spreadsheet splits at semicolons or tabs, for which our quotation marks are no protection."""
+
 
 def guarded(texts: pl.Series) -> pl.Series:
-    """The texts, those that a spreadsheet would run behind an apostrophe; other values as they are."""
+    """The texts, with an apostrophe before whatever a spreadsheet would run in them; other values as they are."""
     if texts.dtype != pl.String:
         return texts
     acts = texts.str.contains(_ACTS) & ~texts.str.contains(_NUMBER)
+    if texts.str.contains(_ACTS_WITHIN).any():
+        texts = texts.str.replace_all(_ACTS_WITHIN, "$1'$2")
     if not acts.any():
         return texts
     return pl.select(pl.when(acts).then("'" + texts).otherwise(texts).alias(texts.name)).to_series()

@@ -34,7 +34,9 @@ def test_a_request_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("TMPDIR", raising=False)
 
     def end(*_: object) -> None:
-        assert [path.name[:4] for path in (tmp_path / "out").iterdir()] == ["xsp-"]
+        (room,) = (tmp_path / "out").iterdir()
+        assert room.name.startswith(".trace.xsp.")
+        assert sorted(path.name[:4] for path in room.iterdir()) == ["lock", "xsp-"]
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import socket
+import subprocess
+import sys
 import threading
+import time
 from http.client import HTTPConnection
+from itertools import pairwise
+from pathlib import Path
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -14,14 +21,15 @@ import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.viewer_columns import unpacked_rows
+from tests.helpers.waiting import HANG_S
 from xsp.view.questions import TraceAnswers
+from xsp.view.server import PrivateServer
 from xsp.view.serving import server_of
 from xsp_model import TraceBuilder, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp.view.server import PrivateServer
     from xsp_model import Trace
 
 
@@ -271,6 +279,52 @@ def _raw(server: PrivateServer, text: str) -> bytes:
         while part := connection.recv(65_536):
             parts.append(part)
     return b"".join(parts)
+
+
+_STARVED = """
+import os, resource, socket, sys, threading
+from http.client import HTTPConnection
+from xsp.view.server import Answer, PrivateServer, _Handler
+_Handler.timeout = None  # idle ones do not end by themselves
+with PrivateServer({"about": lambda _: Answer(b"answered")}) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sockets = [socket.socket() for _ in range(121)]  # 120 idle ones, and one that asks
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, most))
+    for one in sockets:
+        one.connect(("127.0.0.1", server.server_port))
+    connection = HTTPConnection("127.0.0.1", server.server_port)
+    connection.sock = sockets[-1]
+    connection.request("GET", f"/{server.token}/about")
+    print(connection.getresponse().read().decode())
+    server.shutdown()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list open files")
+def test_idle_connections_that_take_all_file_handles_give_way_to_a_question() -> None:
+    answered = subprocess.run(
+        [sys.executable, "-c", _STARVED], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert (answered.stdout, answered.stderr) == ("answered\n", "")
+
+
+def test_a_server_without_file_handles_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[float] = []
+
+    def starved(_: object) -> None:
+        tries.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(TCPServer, "get_request", starved)
+    with (
+        PrivateServer({}) as server,
+        socket.create_connection(("127.0.0.1", server.server_port)),
+    ):
+        for _ in range(5):
+            server.handle_request()
+    assert len(tries) == 5
+    assert all(later - earlier >= 0.04 for earlier, later in pairwise(tries))
 
 
 def test_an_answer_that_cannot_be_made_is_a_sentence(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,25 @@ _LONG = "cutlass_kernel_with_a_name_of_templates_" * 6
 _PAGES = ("report", "leveled", "serving", "compare", "cohort", "ranks", "batch")
 _WIDTHS = (1440, 768, 390)
 
+_CLICKS = """(seed) => {
+  const leaves = (event) => {
+    const link = event.target.closest?.("a[href]");
+    if (link && !link.getAttribute("href").startsWith("#")) event.preventDefault();
+  };
+  addEventListener("click", leaves);
+  let state = seed;
+  const next = (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+  for (let done = 0; done < 600; done += 1) {
+    const found = document.querySelectorAll("button, summary, a, [tabindex], svg *, canvas, input, select");
+    const one = found[next(found.length)];
+    one.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, composed: true, view: window }));
+  }
+}"""
+"""Clicks on what can be clicked, 600 times, as a fixed sequence of numbers chooses; a click does not leave the page."""
+
 
 def _compared() -> str:
     noise = Noise(kernel=0.01, step=0.005)
@@ -177,3 +196,15 @@ def test_colours_can_be_switched_where_nothing_can_be_kept(browser: Browser, fil
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     assert wrong == []
     context.close()
+
+
+@pytest.mark.parametrize("name", _PAGES)
+def test_many_clicks_break_nothing(browser: Browser, files: dict[str, Path], name: str) -> None:
+    """Clicks while the page is not drawn yet, and later ones."""
+    with opened(browser, files[name]) as page:
+        page.get_by_role("button", name="Switch to dark colours").click()
+        page.add_init_script(f"addEventListener('DOMContentLoaded', () => ({_CLICKS})(1));")
+        page.reload()
+        page.evaluate(_CLICKS, 27)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 200)))")
+        assert page.locator("[role=alert]").count() == 0

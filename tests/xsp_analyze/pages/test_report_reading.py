@@ -12,12 +12,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.profile_trace import profile
 from tests.helpers.report_trace import small_trace
+from xsp_analyze.pages.blocks import section
 from xsp_analyze.pages.report.page import render
+from xsp_analyze.pages.shell import drawn
+from xsp_analyze.render import csv_cells
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -197,6 +201,20 @@ def test_a_table_is_saved_as_csv(page: Page) -> None:
     name, content = _saved(page, page.locator("#layers").get_by_role("button", name="Save CSV").first)
     assert name == "layers.csv"
     assert len(content.decode().splitlines()) == 29
+
+
+def test_a_page_guards_texts_as_csv_files_do(browser: Browser, tmp_path: Path) -> None:
+    texts = ["=1", "a;=1", "a\t=1", "\t=1", "\u200b@SUM(A1)", 'x;"=1"', "void f<-1>()", "a; b", "-1.5", "a;\t \uff1d1"]
+    column = {"key": "name", "heading": "name", "number": False, "doc": ""}
+    table = {"type": "table", "name": "names", "columns": [column], "values": [texts]}
+    sections = [section("names", "Names", "Names", "", [table])]
+    page = drawn({"kind": "", "title": "", "short": [], "sections": sections, "footer": ""})
+    (tmp_path / "names.html").write_text(page, encoding="utf-8")
+    with opened(browser, tmp_path / "names.html") as shown:
+        _, saved = _saved(shown, shown.get_by_role("button", name="Save CSV"))
+    written = csv_cells.written([pl.Series("name", texts)], raw=False)
+    rows = [list(csv.reader(io.StringIO(content, newline=""))) for content in (saved.decode(), written)]
+    assert rows[0] == rows[1]
 
 
 def test_a_figure_is_saved_as_svg_and_png(page: Page) -> None:

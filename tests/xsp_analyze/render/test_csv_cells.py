@@ -22,9 +22,6 @@ _ACTS = (
     "+cmd|' /C calc'!A0",
     "-2+3",
     "@SUM(A1)",
-    "\t=1",
-    "\r=1",
-    "\n=1",
     "\uff1d1",
     " =1+1",
     "\u00a0=1",
@@ -38,7 +35,21 @@ _ACTS = (
     "+1e5x",
     "-1,5",
 )
+_ACTS_BEHIND = {
+    "\t=1": "'\t'=1",
+    "\r=1": "'\r'=1",
+    "\n=1": "'\n'=1",
+    ";=1+1": ";'=1+1",
+    "a;=1;b": "a;'=1;b",
+    'a; "@SUM(A1)': "a; \"'@SUM(A1)",
+    "a\t=1": "a\t'=1",
+    "a;\t \uff1d1": "a;\t '\uff1d1",
+    "=1;=2": "'=1;'=2",
+    "a\n+cmd|' /C calc'!A0": "a\n'+cmd|' /C calc'!A0",
+}
 _HARMLESS = (
+    "a; b\tc\nd",
+    "a =1, -2",
     "gemm",
     "void f<-1>()",
     "1-2",
@@ -61,6 +72,10 @@ def _cells(text: str) -> list[str]:
 
 def test_what_acts_stands_behind_an_apostrophe() -> None:
     assert _cells(written([pl.Series("name", _ACTS)], raw=False)) == ["name", *(f"'{text}" for text in _ACTS)]
+
+
+def test_what_acts_where_cells_are_split_at_semicolons_or_tabs_stands_behind_one_too() -> None:
+    assert _cells(written([pl.Series("name", list(_ACTS_BEHIND))], raw=False)) == ["name", *_ACTS_BEHIND.values()]
 
 
 def test_what_does_not_act_is_as_it_was() -> None:

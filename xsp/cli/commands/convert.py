@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ from xsp.opening import load
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from xsp_model import Trace
 
@@ -41,25 +41,33 @@ def convert(
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
     check_output(output, [*inputs, *reading.files])
-    with Progress() as progress, ended_politely(), _room_beside(output):
-        trace = load(inputs, reading, progress.note)
-        progress.note(f"writing {output.name}")
-        try:
-            bundle.write(trace, output)
-        except OSError as error:
-            raise unwritable(output, error) from error
-    for detail in _errors(trace):
-        note(f"warning: {detail}")
-    note(f"{output}: {thousands(trace.row_count)} spans")
+    with ended_politely(), _scratch_beside(output):
+        with Progress() as progress:
+            trace = load(inputs, reading, progress.note)
+            progress.note(f"writing {output.name}")
+            try:
+                bundle.write(trace, output)
+            except OSError as error:
+                raise unwritable(output, error) from error
+        for detail in _errors(trace):
+            note(f"warning: {detail}")
+        note(f"{output}: {thousands(trace.row_count)} spans")
 
 
-def _room_beside(output: Path) -> AbstractContextManager[None]:
+@contextmanager
+def _scratch_beside(output: Path) -> Iterator[None]:
     """What does not fit into memory goes beside the bundle, unless the user named a folder: /tmp may be memory too."""
     from xsp_model import scratch  # noqa: PLC0415
+    from xsp_model.output_files import room_beside  # noqa: PLC0415
 
-    if "TMPDIR" in os.environ or not output.parent.is_dir():
-        return nullcontext()
-    return scratch.in_folder(output.parent)
+    with ExitStack() as stack:
+        if "TMPDIR" not in os.environ and output.parent.is_dir():
+            try:
+                room = stack.enter_context(room_beside(output))
+            except OSError as error:
+                raise unwritable(output, error) from error
+            stack.enter_context(scratch.in_folder(room))
+        yield
 
 
 def _errors(trace: Trace) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xsp.cli.endings import ended_politely
 from xsp.cli.output import check_output, note, thousands, unwritable
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -112,7 +113,7 @@ def merge(
             " and --counters",
         )
     check_output(output, [*filter(None, [runs]), *(path for _, path in files), *reading.files])
-    with Progress() as progress:
+    with Progress() as progress, ended_politely():
         sets = _runs(runs, files, reading, progress.note)
         for finding in (finding for each in sets for finding in each.findings if finding.count):
             note(finding.detail)

@@ -1,6 +1,7 @@
 // The frame around a drawing: zooms, pans, resets, and saves the drawing as SVG or PNG.
 const ZOOM = 1.6;
 const CLOSEST = 1e-6; // share of all that still can fill the drawing
+const UNSEEN_WIDTH = 640; // pixels of a drawing that is saved before it was ever shown
 
 // `draw(width, view)` gives an SVG for the part of the whole in view, [from, to] of 0..1 across and up.
 // `axes`: "x", "xy" or "" (nothing to zoom).
@@ -54,7 +55,10 @@ function framed(title, draw, axes) {
 
   const button = (text, label, act) => make("button", { type: "button", "aria-label": `${label}: ${title}`, title: label, onclick: act }, text);
   const back = button("Show all", "Show all", reset);
-  const svg = () => field.querySelector("svg");
+  const svg = () => {
+    if (!field.querySelector("svg")) { width = UNSEEN_WIDTH; paint(); }
+    return field.querySelector("svg");
+  };
   const tools = make("div", { class: "tools frame-tools" },
     axes ? [button("+", "Zoom in", () => zoom(ZOOM)), button("\u2212", "Zoom out", () => zoom(1 / ZOOM)), back] : null,
     button("SVG", "Save as SVG", () => saveFile(`${fileName(title)}.svg`, "image/svg+xml", svgText(svg()))),

@@ -52,7 +52,7 @@ function takeThemeAlong(event) {
   const link = event.target.closest?.("a[href]");
   const theme = document.documentElement.dataset.theme;
   if (!link || !theme || !/^(?!#|[a-z][a-z0-9+.-]*:|\/\/)[^?#]*\.html(?:#|$)/i.test(link.getAttribute("href"))) return;
-  const address = new URL(link.href);
+  const address = new URL(link.getAttribute("href"), document.baseURI); // in a drawing, link.href is no text
   address.searchParams.set(THEME, theme);
   link.setAttribute("href", address.href);
 }

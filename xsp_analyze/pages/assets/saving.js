@@ -45,20 +45,25 @@ const SHARPNESS = 2; // pixels of a PNG for each of the page
 
 function savePng(svg, name) {
   const image = new Image();
+  const seen = svg.clientWidth > 0;
+  const { width, height } = seen ? { width: svg.clientWidth, height: svg.clientHeight } : svg.viewBox.baseVal;
   image.onload = () => {
-    const canvas = make("canvas", { width: svg.clientWidth * SHARPNESS, height: svg.clientHeight * SHARPNESS });
+    const canvas = make("canvas", { width: width * SHARPNESS, height: height * SHARPNESS });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     canvas.toBlob((blob) => saveFile(name, "image/png", blob));
   };
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(svg))}`;
 }
 
-// A text that a spreadsheet would run as a formula gets an apostrophe before it; a number is none.
-const csvActs = (text) => /^[=+\-@\t\r\n＝＋－＠]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*%?$/.test(text);
+// What a spreadsheet would run as a formula gets an apostrophe before it, also where it splits at semicolons or tabs; a
+// number is none. As xsp_analyze/render/csv_cells.py has it.
+const csvActs = (text) => /^(?:[\t\r\n]|[\s\0\u200b-\u200f\u2060]*[=+\-@＝＋－＠])/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*%?$/.test(text);
+
+const csvGuarded = (text) => (csvActs(text) ? "'" : "") + text.replace(/([;\t\r\n][\s\0\u200b-\u200f\u2060"]*)([=+\-@＝＋－＠])/g, "$1'$2");
 
 const csvCell = (value) => {
   const cell = value === null || value === undefined ? "" : String(value);
-  const text = typeof value === "string" && csvActs(cell) ? `'${cell}` : cell;
+  const text = typeof value === "string" ? csvGuarded(cell) : cell;
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 

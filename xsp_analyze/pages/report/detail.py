@@ -189,9 +189,9 @@ def devices(answers: Answers) -> Section:
         return blocks.section(
             "devices", "Devices", "What each device did with its time", means, [blocks.missing(result)]
         )
-    return blocks.section(
-        "devices", "Devices", "What each device did with its time", means, [_device_bars(result), blocks.table(result)]
-    )
+    shown, left_out = cut(result)
+    drawn = [_device_bars(shown), blocks.table(shown, left_out=left_out)]
+    return blocks.section("devices", "Devices", "What each device did with its time", means, drawn)
 
 
 def _device_bars(result: Result) -> Block:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["measured"]
 
+_MAX_LISTED = 200  # runs, and devices
 _CAPTURED: Mapping[str, str] = {
     "M": "the model as a whole",
     "ML": "model and layers",
@@ -33,8 +34,8 @@ _SOURCES: Mapping[str, str] = {
 def measured(answers: Answers) -> list[dict[str, Any]]:
     """Label and text of what the trace is, for the page's head."""
     summary, provenance = answers.summary, coverage.provenance(answers.per_step)
-    rows = _runs(summary)
-    rows += [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices]
+    rows = _first("runs", _runs(summary))
+    rows += _first("devices", [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices])
     rows += [
         ("Levels", ", ".join(f"{level} {count(number)}" for level, number in summary.counts.items()) or "none"),
         ("Layers are", "; ".join(_SOURCES.get(s, s) for s in summary.layer_sources) or _SOURCES["none"]),
@@ -44,6 +45,12 @@ def measured(answers: Answers) -> list[dict[str, Any]]:
         ("Layer latency", _layer_basis(provenance)),
     ]
     return [{"label": label, "text": sentence} for label, sentence in rows]
+
+
+def _first(what: str, rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The rows, of many the first with a row that counts the others."""
+    more = len(rows) - _MAX_LISTED
+    return rows if more <= 0 else [*rows[:_MAX_LISTED], (f"More {what}", f"{count(more)}; xsp info lists them")]
 
 
 def _runs(summary: Summary) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.viewer.block import viewed, viewer
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import duration
+from xsp_model.limits import limits
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Section
@@ -22,7 +23,7 @@ _TITLE = ("timeline", "Timeline", "The run over time")
 
 def timeline(answers: Answers) -> Section:
     """Every thread, stream and counter of every run on one axis of time."""
-    viewed_trace = viewed(answers.per_step)
+    viewed_trace = viewed(answers.per_step, limits().viewer_page_lanes)
     if not len(viewed_trace.drawing.boxes):
         return blocks.section(
             *_TITLE, "When each piece of work ran.", [blocks.missing("The trace holds no timed work.")]

@@ -45,6 +45,7 @@ class Viewed:
     """A trace as the viewer has it, whole: what a page takes its levels from, and `xsp view` its windows.
 
     `idle_known` are the first lanes of the devices of which `gaps` tells all idle time; `counters` stand by lane.
+    `left_out` are sentences on lanes that had no room.
     """
 
     drawing: Drawing
@@ -54,6 +55,7 @@ class Viewed:
     counters: Mapping[int, CounterLane]
     steps: Sequence[Mapping[str, int]]
     median: MedianStep | None
+    left_out: Sequence[str] = ()
 
     @property
     def opened(self) -> tuple[int, int]:
@@ -61,9 +63,13 @@ class Viewed:
         return (self.drawing.begin, self.drawing.end) if self.median is None else (self.median.begin, self.median.end)
 
 
-def viewed(frames: StepView) -> Viewed:
-    """All that is drawn of a trace."""
-    drawing, counters = _with_counters(drawing_of(frames.of_trace), counter_lanes(frames.of_trace))
+def viewed(frames: StepView, max_lanes: int | None = None) -> Viewed:
+    """All that is drawn of a trace; of more than `max_lanes` threads and streams, or counters, the fullest."""
+    whole, sampled = drawing_of(frames.of_trace), counter_lanes(frames.of_trace)
+    room = max(len(whole.lanes), len(sampled)) if max_lanes is None else max_lanes
+    busiest = whole.busiest(room)
+    fullest = sorted(sorted(range(len(sampled)), key=lambda at: -len(sampled[at].times))[:room])
+    drawing, counters = _with_counters(busiest, [sampled[at] for at in fullest])
     gaps, idle_known = gaps_of(frames.of_trace, drawing.lanes)
     return Viewed(
         drawing,
@@ -73,7 +79,20 @@ def viewed(frames: StepView) -> Viewed:
         counters,
         drawn_steps(frames),
         median_step(frames),
+        [*_missing_lanes(whole, busiest), *_missing_counters(len(sampled), len(fullest))],
     )
+
+
+def _missing_lanes(whole: Drawing, busiest: Drawing) -> list[str]:
+    if len(whole.lanes) == len(busiest.lanes):
+        return []
+    spans = f"{count(len(whole.boxes) - len(busiest.boxes))} of {count(len(whole.boxes))} spans"
+    lanes = f"{count(len(busiest.lanes))} of {count(len(whole.lanes))} threads and streams are in this page"
+    return [f"{lanes}, the busiest; {spans} stand on the others."]
+
+
+def _missing_counters(all_of_them: int, kept: int) -> list[str]:
+    return [f"{count(kept)} of {count(all_of_them)} counters are in this page."] if kept < all_of_them else []
 
 
 def _with_counters(drawing: Drawing, counters: Sequence[CounterLane]) -> tuple[Drawing, dict[int, CounterLane]]:
@@ -159,7 +178,7 @@ def _renamed(level: Level, position: Positions) -> Level:
 
 
 def _left_out(viewed_trace: Viewed, levels: Sequence[Level], launches: Launches, gaps: Gaps) -> str | None:
-    parts = []
+    parts = [*viewed_trace.left_out]
     begin = viewed_trace.drawing.begin
     if len(levels) > 1:
         exact, all_of_it = levels[0], levels[-1]

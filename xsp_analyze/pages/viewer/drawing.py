@@ -54,6 +54,22 @@ class Drawing:
     end: int
     unclosed: int
 
+    def busiest(self, limit: int) -> Drawing:
+        """So many lanes in their order: the streams with most time and, as many where there are, the threads."""
+        if len(self.lanes) <= limit:
+            return self
+        outermost = np.where(self.boxes.row == 0, self.boxes.duration, 0)
+        time = np.bincount(self.boxes.lane, weights=outermost, minlength=len(self.lanes))
+        fullest = np.argsort(-time, kind="stable")
+        is_device = np.array([lane.side == "device" for lane in self.lanes], dtype=np.bool_)[fullest]
+        place = np.where(is_device, np.cumsum(is_device), np.cumsum(~is_device))  # among those of its side
+        kept = np.sort(fullest[np.argsort(place, kind="stable")[:limit]])
+        position = np.full(len(self.lanes), NONE, dtype=np.int32)
+        position[kept] = np.arange(len(kept))
+        boxes = self.boxes.taken(position[self.boxes.lane] != NONE)
+        lanes = [self.lanes[at] for at in kept.tolist()]
+        return replace(self, lanes=lanes, boxes=replace(boxes, lane=position[boxes.lane]))
+
 
 def drawing_of(frames: TraceView) -> Drawing:
     """Every closed span of the trace as a box."""
