@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pytest
-from xsp_analyze.frames.step_frames import StepFrames
 
 from tests.helpers.browser import Browser, opened
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.viewer.block import viewed, viewer
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import TraceBuilder
 from xsp_model.limits import limits, override_limits
 
@@ -70,9 +70,9 @@ def _of_many_places(count: int) -> Trace:
     return builder.build()
 
 
-@limited(viewer_page_lanes=60)
+@override_limits(viewer_page_lanes=60)
 def test_a_page_of_more_lanes_than_it_holds_keeps_the_busiest_and_counts_the_others() -> None:
-    frames = StepFrames.of(_of_many_places(250))
+    frames = StepView.of(_of_many_places(250))
     drawn = viewed(frames, limits().viewer_page_lanes)
     block = viewer(drawn, "title")
     lanes = [lane for lane in block["lanes"] if lane["side"] != "counter"]
@@ -93,7 +93,7 @@ def test_a_page_of_more_lanes_than_it_holds_keeps_the_busiest_and_counts_the_oth
     assert not whole.left_out
 
 
-@limited(viewer_page_lanes=60)
+@override_limits(viewer_page_lanes=60)
 def test_devices_are_listed_as_far_as_there_is_room_and_counted() -> None:
     page = render(_of_many_places(250))
     assert '{"label":"More devices","text":"50; xsp info lists them"}' in page
