@@ -1,0 +1,44 @@
+"""`python -m tests.helpers.files_run top trace.json`: which of our files run for a command, and how many are imported.
+
+A file runs where a function of it is called; class bodies and what importing alone does are not counted. The last line
+on stderr is JSON: `run`, names of files, and `imported`, a count of modules.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_REPO = Path(__file__).resolve().parents[2]
+_PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze")
+_IS_FUNCTION = 0x1  # CO_OPTIMIZED: locals of its own; bodies of modules and classes have none
+
+
+def _main() -> None:
+    seen: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_flags & _IS_FUNCTION:
+            seen.add(frame.f_code.co_filename)
+
+    from xsp.cli.main import main  # noqa: PLC0415 (imported as the command does, before it is watched)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    main(sys.argv[1:])
+    sys.setprofile(None)
+    names = (Path(os.path.relpath(name, _REPO)) for name in seen)
+    files = sorted(str(name) for name in names if name.parts[0] in _PACKAGES)
+    imported = sum(name.split(".")[0] in _PACKAGES for name in sys.modules)
+    sys.stderr.write(json.dumps({"run": files, "imported": imported}) + "\n")
+
+
+if __name__ == "__main__":
+    _main()
