@@ -3,7 +3,7 @@
 Two questions are asked of it. What did this device wait for: `idle_by_device`, of each device by itself, each stretch
 with its cause, over the whole run (B03, B16 and the viewer take from it what they show). What did the job lose to this
 call: `idle_of_run`, when none of a run's devices worked, inside every step, of which findings take the part in or after
-calls of one kind; a step that recompiles counts there, which a trimmed mean leaves out.
+calls of one kind; a step that recompiles counts there, which a trimmed mean leaves out, and work of 0 ns parts nothing.
 """
 
 from __future__ import annotations
@@ -113,15 +113,15 @@ def idle_of_run(view: TraceView, run: int, windows: pl.DataFrame) -> RunIdle:
     work = view.all_activities.filter(pl.col("run_id") == run)
     start = work["start_ns"].to_numpy()
     inside = merge(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-    first, last = _uncovered(start, start + work["duration_ns"].to_numpy(), inside)
+    bounds = (inside[0].min(), inside[1].max()) if len(inside[0]) else (0, 0)
+    first, last = intersection(_uncovered(start, start + work["duration_ns"].to_numpy(), bounds), inside)
     earliest, latest = (start.min(), start.max()) if len(start) else (0, -1)
     return RunIdle(first, last, (first >= earliest) & (last <= latest))
 
 
-def _uncovered(start: Ints, end: Ints, windows: Intervals) -> Intervals:
-    """The stretches of the windows, which are disjoint and in order, in which no work runs: what a gap is."""
-    bounds = np.array([windows[0].min(), windows[1].max()]) if len(windows[0]) else np.empty(0, dtype=np.int64)
-    return intersection(gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds))), windows)
+def _uncovered(start: Ints, end: Ints, bounds: tuple[int, int]) -> Intervals:
+    """What a gap is: a stretch between these times in which no work runs; work of 0 ns parts one, too."""
+    return gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds)))
 
 
 def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int]) -> IdleTime:
@@ -135,7 +135,7 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     """
     start = work["start_ns"].to_numpy()
     end = start + work["duration_ns"].to_numpy()
-    left, right = _uncovered(start, end, (np.array([extent[0]]), np.array([extent[1]])))
+    left, right = _uncovered(start, end, extent)
     launch, thread, row = _next_launches(work, start, right, extent[1])
     has_launch = launch != _NEVER
     launched = np.clip(launch, left, right)

@@ -71,12 +71,8 @@ def has_stages(frames: TraceView) -> bool:
 
 def stages_of_runs(frames: TraceView) -> list[RunStages]:
     """The stages of each run that kernels are taken from; where these mark none, of those that layers are from."""
-    rows = _marked(frames)
-    for runs in (frames.kernel_runs, frames.layer_runs, frames.model_runs):
-        own = runs.of(rows)
-        if own.height:
-            return [_of_run(frames, run, own.filter(run_id=run)) for run in own["run_id"].unique().sort()]
-    return []
+    own = frames.deepest(_marked(frames))
+    return [_of_run(frames, run, own.filter(run_id=run)) for run in own["run_id"].unique().sort()]
 
 
 def _range_names(frames: TraceView) -> Sequence[str]:

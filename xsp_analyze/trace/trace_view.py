@@ -115,6 +115,14 @@ class TraceView(Memo):
         runs = self.trace.frame("runs").select("run_id", pl.col("role").cast(pl.String))
         return dict(runs.iter_rows())
 
+    def deepest(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of the runs that kernels are taken from; where these have none, of those of layers, else the model.
+
+        For what is not of one level, such as ranges: of a profile, whose runs are of the same work, each is told once.
+        """
+        taken = (runs.of(rows) for runs in (self.kernel_runs, self.layer_runs, self.model_runs))
+        return next((own for own in taken if own.height), rows.clear())
+
     @property
     def are_runs_chosen(self) -> bool:
         """Whether some runs give nothing: those of other levels or batch sizes, and captures of graphs."""

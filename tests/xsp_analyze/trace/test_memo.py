@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 class _Counting(Memo):
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[object] = []
+        self.calls: list[object] = []
 
     @once_property
     def own(self) -> str:
         """Counts itself."""
-        self.asked.append("own")
+        self.calls.append("own")
         return "own"
 
 
 def _doubled(view: _Counting, number: int = 1) -> int:
-    view.asked.append(number)
+    view.calls.append(number)
     return 2 * number
 
 
 def _refused(view: _Counting) -> int:
-    view.asked.append("refused")
+    view.calls.append("refused")
     raise XspError("no")
 
 
@@ -46,7 +46,7 @@ def test_a_function_is_asked_once_for_each_of_its_arguments() -> None:
     view = _Counting()
     assert (view.once(_doubled), view.once(_doubled, 3), view.once(_doubled, 3)) == (2, 6, 6)
     assert [view.own, view.own] == ["own", "own"]
-    assert view.asked == [1, 3, "own"]
+    assert view.calls == [1, 3, "own"]
 
 
 def test_what_failed_is_not_kept() -> None:
@@ -54,7 +54,7 @@ def test_what_failed_is_not_kept() -> None:
     for _ in range(2):
         with pytest.raises(XspError):
             view.once(_refused)
-    assert view.asked == ["refused", "refused"]
+    assert view.calls == ["refused", "refused"]
 
 
 def test_report_and_findings_ask_one_memo() -> None:

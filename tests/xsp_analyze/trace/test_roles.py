@@ -101,6 +101,13 @@ def test_a_range_of_a_profile_is_listed_once(profile: Trace) -> None:
     assert table["name"].to_list() == [f"ProfilerStep#{step}" for step in range(5)]
 
 
+def test_ranges_that_the_run_of_kernels_lacks_are_those_of_layers() -> None:
+    trace = xsp.open(_ROOT / "fixtures/run_set/results_synthetic").trace
+    view = StepView.of(trace)
+    assert run(find("nvtx_pace"), view).table["run_id"].to_list() == [*view.of_trace.layer_runs] * 3
+    assert view.of_trace.kernel_runs != view.of_trace.layer_runs
+
+
 def test_what_each_run_of_a_profile_gives(profile: Trace) -> None:
     view = TraceView(profile)
     taken = (view.model_runs, view.layer_runs, view.kernel_runs, view.serialised_runs, view.counter_runs)

@@ -40,24 +40,29 @@ def with_file(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
 def closed_ranges(view: TraceView) -> pl.LazyFrame:
     """One row a named range that ended, in the order in which the file has them: its text, domain and times.
 
-    Of a profile, whose runs are of the same work, those of the runs that kernels are taken from.
+    Of a profile those of one level; see `TraceView.deepest`.
 
     Columns run_id, process_id, thread_id, text, domain, style, end_thread_id, start_ns, end_ns.
     """
     details = view.trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
     columns = ("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
-    spans = view.kernel_runs.scan("spans").select(columns)
+    spans = view.own_runs.scan("spans").select(columns)
     joined = details.join(spans, on="span_id", maintain_order="left").filter(pl.col("duration_ns").is_not_null())
-    return joined.sort("run_id", "range_id", "span_id", nulls_last=True).select(
-        "run_id",
-        "process_id",
-        "thread_id",
-        "text",
-        "domain",
-        "style",
-        "end_thread_id",
-        "start_ns",
-        (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+    return (
+        view.deepest(joined.collect())
+        .lazy()
+        .sort("run_id", "range_id", "span_id", nulls_last=True)
+        .select(
+            "run_id",
+            "process_id",
+            "thread_id",
+            "text",
+            "domain",
+            "style",
+            "end_thread_id",
+            "start_ns",
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+        )
     )
 
 
