@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Packed", "drawn", "made_by", "safe_json", "written"]
 
 _ASSETS = files("xsp_analyze.pages") / "assets"
-_COMPONENTS = ("units.js", "dom.js", "links.js", "saving.js", "frame.js", "table.js", "charts.js", "page.js")
-_WRITTEN = ("dom.js", "links.js", "written.js")
+_COMPONENTS = ("units.js", "dom.js", "frame.js", "table.js", "charts.js", "page.js")
 _SCRIPTS_RUN = " script-src 'unsafe-inline';"
 _ASKS_ITS_SERVER = " connect-src 'self';"
 _MAX_TEXT = 4_000  # characters; no real name of a kernel is longer
@@ -58,8 +57,7 @@ def written(
     nav = f'<nav aria-label="Parts of this page">{links}</nav>'
     content = "\n".join(main)
     shown = f'<div id="page">{header}\n{nav}\n<main>\n{content}\n</main>\n<footer>{escape(footer)}</footer></div>'
-    script = "\n".join(map(_asset, _WRITTEN))
-    body = Template(_asset("written.html")).substitute(body=shown, script=script)
+    body = Template(_asset("written.html")).substitute(body=shown, script=_asset("dom.js"))
     return _page(f"{clean(title)} - XSP", body, _SCRIPTS_RUN)
 
 

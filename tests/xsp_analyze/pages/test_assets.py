@@ -23,7 +23,7 @@ def _scripts(page: str) -> list[str]:
     "scripts",
     [
         report._SCRIPTS,
-        ("cohort.js", "multiples.js", "glances.js"),
+        ("cohort.js",),
         ("ranks.js",),
     ],
 )

@@ -76,7 +76,7 @@ def render(
         "sections": sections,
         "footer": f"{made_by()} {_FOOTER}",
     }
-    return drawn(data, ["cohort.js", "multiples.js", "glances.js"], ["cohort.css"])
+    return drawn(data, ["cohort.js"], ["cohort.css"])
 
 
 def _cohort(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:

@@ -71,7 +71,7 @@ def _kinds(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def tone_of(kind: str) -> str:
-    """The tone of a kind of memory, as `memory.css` has it."""
+    """The tone of a kind of memory, as `report.css` has it."""
     return f"memory-{kind.split(maxsplit=1)[0]}"
 
 

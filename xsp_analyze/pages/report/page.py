@@ -46,20 +46,14 @@ _FOOTER = (
 )
 
 _SCRIPTS = (
-    "first.js",
-    "drill.js",
-    "tree.js",
-    "icicle.js",
-    "timelines.js",
-    "roofline.js",
-    "memory.js",
-    "advice.js",
+    "report/first.js",
+    "report/tree.js",
+    "report/figures.js",
     "ranks.js",
     *viewer_assets.SCRIPTS,
-    "report.js",
-    "folded.js",
+    "report/layers.js",
 )
-_STYLES = ("first.css", "folded.css", "memory.css", "ranks.css", *viewer_assets.STYLES)
+_STYLES = ("report/report.css", "ranks.css", *viewer_assets.STYLES)
 
 
 _SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = (  # id, label, what makes it

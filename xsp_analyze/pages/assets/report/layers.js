@@ -1,3 +1,15 @@
+// What only the report of a trace draws.
+Object.assign(DRAW, {
+  icicle: drawIcicle,
+  tree: drawTree,
+  layers: drawLayers,
+  kernels: drawKernels,
+  advice: drawAdvice,
+  analyses: drawAnalyses,
+  timelines: drawTimelines,
+  roofline: drawRoofline,
+});
+
 // Layers with equal ones folded: a block opens to its positions, a position to its single layers, which have links.
 const FOLDED_ROWS_OPEN = 60;
 const FOLDED_ROWS = 200;

@@ -145,3 +145,122 @@ function statisticsRow(viewer, { name, tone, count: calls, duration }, length, o
     make("td", { class: "n" }, count(calls)), make("td", { class: "n", title: exact(duration, "ns"), "data-ns": duration }, time(duration)),
     make("td", { class: "n" }, percent(length ? duration / length : 0)));
 }
+
+// Search in the viewer: how many spans have the text in their name, and which one is looked at.
+function viewerSearch(viewer) {
+  const input = make("input", { type: "search", placeholder: "Search names", "aria-label": "Search the timeline" });
+  const status = make("span", { class: "viewer-hits", role: "status" });
+  const previous = make("button", { type: "button", class: "viewer-square", "aria-label": "Previous found", title: "Previous found (Shift+N)", disabled: true, onclick: () => turn(-1) }, "\u2039");
+  const next = make("button", { type: "button", class: "viewer-square", "aria-label": "Next found", title: "Next found (N)", disabled: true, onclick: () => turn(1) }, "\u203a");
+  const state = { text: "", at: -1, count: 0, complete: true };
+  let asked = 0;
+
+  // Searches for the text; `go` looks at the first one from the beginning of the view on.
+  async function find(text, go = true) {
+    const number = ++asked;
+    input.value = text;
+    state.text = text.trim();
+    state.at = -1;
+    viewer.matches = state.text ? matchingNames(viewer.about.names, state.text) : null;
+    viewer.hits = [];
+    if (!state.text) { finish(0, true); return; }
+    status.textContent = "Searching";
+    const { hits, count, complete } = await viewer.source.search(state.text);
+    if (number !== asked) return;
+    viewer.hits = hits;
+    finish(count, complete);
+    if (go && hits.length) turn(1);
+  }
+
+  function finish(count, complete) {
+    Object.assign(state, { count, complete });
+    previous.disabled = next.disabled = viewer.hits.length === 0;
+    tell();
+    viewer.change();
+  }
+
+  function tell() {
+    const part = state.complete ? "" : " of the calls that stand alone";
+    status.textContent = !state.text ? "" : state.count === 0 ? `None found${part}` : state.at < 0 ? `${count(state.count)} found${part}` : `${count(state.at + 1)} of ${count(state.count)}${part}`;
+    Object.assign(viewer.node.dataset, { hits: state.count, hit: state.at });
+  }
+
+  function turn(by) {
+    const { hits } = viewer;
+    if (!hits.length) return;
+    if (state.at < 0) {
+      const after = hits.findIndex((hit) => hit.start + hit.duration >= (viewer.selected?.start ?? viewer.view.from));
+      state.at = by > 0 ? Math.max(after, 0) : (after <= 0 ? hits.length : after) - 1;
+    } else state.at = (state.at + by + hits.length) % hits.length;
+    const hit = hits[state.at];
+    viewer.reveal(hit);
+    viewer.select({ merged: 0, busy: hit.duration, tone: -1, layer: -1, ...hit }, { tell: true });
+    tell();
+  }
+
+  let waiting = 0;
+  input.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => find(input.value, false), 150);
+  });
+  input.addEventListener("keydown", async (event) => {
+    if (event.key === "Escape" && input.value) { event.preventDefault(); find(""); return; }
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    clearTimeout(waiting);
+    if (input.value.trim() !== state.text) await find(input.value, false);
+    turn(event.shiftKey ? -1 : 1);
+  });
+  return { node: make("div", { class: "viewer-search", role: "search" }, input, previous, next, status), find, turn, focus: () => { input.focus(); input.select(); }, state };
+}
+
+// What is in view as a file that Perfetto opens: Chrome's trace event format, in microseconds, with counters and launches.
+function chromeTrace(about, boxes, flows, counters, from, to) {
+  const events = [];
+  const groups = new Map();
+  const microseconds = (ns) => ns / 1000;
+  const inView = (at) => at >= from && at <= to;
+  about.lanes.forEach(({ group, title }, tid) => {
+    if (!groups.has(group)) {
+      groups.set(group, groups.size + 1);
+      events.push({ ph: "M", pid: groups.get(group), name: "process_name", args: { name: group } });
+    }
+    events.push({ ph: "M", pid: groups.get(group), tid, name: "thread_name", args: { name: title } });
+  });
+  const pidOf = (lane) => groups.get(about.lanes[lane].group);
+  for (const [key, { first, last }] of boxes.rows) {
+    const lane = Math.floor(key / VIEWER_MAX_ROWS);
+    const begin = firstBeyond(boxes.reach, from, first, last);
+    const end = firstBeyond(boxes.start, to, begin, last);
+    for (let i = begin; i < end; i += 1) events.push(completeEvent(about, boxAt(boxes, i), pidOf(lane), microseconds));
+  }
+  for (let i = 0; i < (flows?.count ?? 0); i += 1) {
+    if (!inView(flows.from_time[i]) || !inView(flows.to_time[i])) continue;
+    const shared = { name: "launch", cat: "launch", id: i + 1 };
+    events.push({ ph: "s", ...shared, pid: pidOf(flows.from_lane[i]), tid: flows.from_lane[i], ts: microseconds(flows.from_time[i]) });
+    events.push({ ph: "f", bp: "e", ...shared, pid: pidOf(flows.to_lane[i]), tid: flows.to_lane[i], ts: microseconds(flows.to_time[i]) });
+  }
+  for (const [lane, { times, values, unit }] of counters ?? []) {
+    values.forEach((value, i) => {
+      if (value !== null && inView(times[i])) events.push({ ph: "C", pid: pidOf(lane), name: about.lanes[lane].title, ts: microseconds(times[i]), args: { [unit || "value"]: value } });
+    });
+  }
+  return JSON.stringify({ displayTimeUnit: "ns", traceEvents: events });
+}
+
+function completeEvent(about, box, pid, microseconds) {
+  const layer = box.layer >= 0 ? { layer: about.names[box.layer] } : {};
+  const merged = box.merged ? { merged: box.merged, busy_us: microseconds(box.busy) } : {};
+  return {
+    ph: "X", pid, tid: box.lane, cat: about.tones[box.tone], name: box.name >= 0 ? about.names[box.name] : `${box.merged} calls, drawn as one`,
+    ts: microseconds(box.start), dur: microseconds(box.duration), args: { ...layer, ...merged },
+  };
+}
+
+async function saveForPerfetto(viewer) {
+  const { from, to } = viewer.view;
+  const { source, about } = viewer;
+  const [boxes, flows] = await Promise.all([source.boxes(from, to, 0), source.flows(from, to)]);
+  const title = fileName(about.title ?? data.title ?? "trace");
+  saveFile(`${title}-timeline.json`, "application/json", chromeTrace(about, boxes, flows, viewer.counters, from, to));
+}
