@@ -42,7 +42,7 @@ _COMMAND = "import sys\nfrom xsp.cli.main import main\nif __name__ == '__main__'
 _DASK = "import sys\nfrom dask.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 
 
-class _Place:
+class _Received:
     """A folder of two traces and much else, and the way to start commands in it."""
 
     def __init__(self, at: Path) -> None:
@@ -73,10 +73,10 @@ class _Place:
 
     def start(self, command: Sequence[str], **environment: str) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        whole = {**clean, "PYTHONPATH": str(_REPO), "XDG_CACHE_HOME": str(self._at / "cache"), **environment}
+        variables = {**clean, "PYTHONPATH": str(_REPO), "XDG_CACHE_HOME": str(self._at / "cache"), **environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command, cwd=self.folder, env=whole, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+            command, cwd=self.folder, env=variables, stdin=pipe, stdout=pipe, stderr=pipe, text=True
         )  # fmt: skip
 
     def run(self, command: Sequence[str], spoken: str = "", **environment: str) -> str:
@@ -88,9 +88,9 @@ class _Place:
         return printed
 
 
-@pytest.fixture(name="place")
-def fixture_place(tmp_path: Path) -> _Place:
-    return _Place(tmp_path)
+@pytest.fixture(name="received")
+def fixture_place(tmp_path: Path) -> _Received:
+    return _Received(tmp_path)
 
 
 @pytest.mark.slow
@@ -106,25 +106,25 @@ def fixture_place(tmp_path: Path) -> _Place:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_command_runs_nothing_of_the_current_folder(arguments: Sequence[str], place: _Place) -> None:
-    place.run(place.command(*arguments))
+def test_a_command_runs_nothing_of_the_current_folder(arguments: Sequence[str], received: _Received) -> None:
+    received.run(received.command(*arguments))
 
 
 @pytest.mark.slow
-def test_a_figure_runs_nothing_of_it(place: _Place) -> None:
+def test_a_figure_runs_nothing_of_it(received: _Received) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra `figures`")
-    place.run(place.command("figure", "one.json", "-a", "A10", "-o", "../figure.pdf"))
+    received.run(received.command("figure", "one.json", "-a", "A10", "-o", "../figure.pdf"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("switches", [(), ("-E",)])
-def test_python_with_m_runs_nothing_but_a_package_of_our_name(switches: Sequence[str], place: _Place) -> None:
-    (place.folder / "xsp" / "__init__.py").unlink()
-    (place.folder / "xsp").rmdir()
+def test_python_with_m_runs_nothing_but_a_package_of_our_name(switches: Sequence[str], received: _Received) -> None:
+    (received.folder / "xsp" / "__init__.py").unlink()
+    (received.folder / "xsp").rmdir()
     if switches and subprocess.run([sys.executable, "-E", "-c", "import xsp"], cwd="/", check=False).returncode:
         pytest.skip("xsp is not installed, and `python -E` looks at no PYTHONPATH")
-    assert "gemm" in place.run([sys.executable, *switches, "-m", "xsp", "top", "one.json", "--no-cache"])
-    place.run([sys.executable, *switches, "-m", "xsp", "batch", ".", "-o", "../out", "--jobs", "1", "--no-ranks"])
+    assert "gemm" in received.run([sys.executable, *switches, "-m", "xsp", "top", "one.json", "--no-cache"])
+    received.run([sys.executable, *switches, "-m", "xsp", "batch", ".", "-o", "../out", "--jobs", "1", "--no-ranks"])
 
 
 @pytest.mark.slow
@@ -137,9 +137,9 @@ def test_a_checkout_that_is_not_installed_still_runs_by_m() -> None:
 
 
 @pytest.mark.slow
-def test_the_agents_server_runs_nothing_of_it(place: _Place) -> None:
+def test_the_agents_server_runs_nothing_of_it(received: _Received) -> None:
     pytest.importorskip("mcp_types", reason="needs the extra `mcp`")
-    server = place.start(place.command("mcp", "one.json", "--no-cache"))
+    server = received.start(received.command("mcp", "one.json", "--no-cache"))
     assert server.stdin is not None
     assert server.stdout is not None
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -151,32 +151,34 @@ def test_the_agents_server_runs_nothing_of_it(place: _Place) -> None:
         server.stdin.flush()
         answers.append(server.stdout.readline())
     server.communicate(timeout=HANG_S)
-    assert place.ran == []
+    assert received.ran == []
     assert "gemm" in answers[1]
 
 
 @pytest.mark.slow
-def test_the_viewer_runs_nothing_of_it(place: _Place) -> None:
-    server = place.start(place.command("view", "one.json", "--no-browser"))
+def test_the_viewer_runs_nothing_of_it(received: _Received) -> None:
+    server = received.start(received.command("view", "one.json", "--no-browser"))
     assert server.stdout is not None
     address = server.stdout.readline().strip()
     with build_opener(ProxyHandler({})).open(address) as answer:
         assert b"<html" in answer.read()
     server.terminate()
     server.communicate(timeout=HANG_S)
-    assert place.ran == []
+    assert received.ran == []
 
 
 @pytest.fixture(name="cluster")
-def fixture_cluster(place: _Place) -> Iterator[str]:
+def fixture_cluster(received: _Received) -> Iterator[str]:
     """A Dask cluster whose scheduler and worker were started in the folder, as the page on clusters says."""
     pytest.importorskip("distributed", reason="Dask is not installed (the extra `cluster`)")
-    file = place.folder.parent / "scheduler.json"
+    file = received.folder.parent / "scheduler.json"
     options = ["--scheduler-file", str(file), "--no-dashboard"]
-    started = [place.start(place.command("scheduler", "--host", "127.0.0.1", "--port", "0", *options, program="dask"))]
+    started = [
+        received.start(received.command("scheduler", "--host", "127.0.0.1", "--port", "0", *options, program="dask"))
+    ]
     wait_until(lambda: file.exists() and bool(file.read_text()))
-    worker = place.command("worker", "--nthreads", "1", *options, program="dask")
-    started.append(place.start(worker, PYTHONSAFEPATH="1"))
+    worker = received.command("worker", "--nthreads", "1", *options, program="dask")
+    started.append(received.start(worker, PYTHONSAFEPATH="1"))
     yield str(json.loads(file.read_text())["address"])
     for process in reversed(started):
         process.terminate()
@@ -184,41 +186,41 @@ def fixture_cluster(place: _Place) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_cluster_that_was_started_as_the_page_says_runs_nothing_of_it(place: _Place, cluster: str) -> None:
-    assert "2 done" in place.run(place.command("batch", ".", "-o", "../out", "--scheduler", cluster))
+def test_a_cluster_that_was_started_as_the_page_says_runs_nothing_of_it(received: _Received, cluster: str) -> None:
+    assert "2 done" in received.run(received.command("batch", ".", "-o", "../out", "--scheduler", cluster))
     for page in ("howto/cluster.md", "scale.md"):
         text = (_REPO / "docs" / page).read_text(encoding="utf-8")
         assert text.count("PYTHONSAFEPATH=1 POLARS_MAX_THREADS=1") == text.count("dask worker tcp://")
 
 
 @pytest.mark.slow
-def test_the_fixture_of_pytest_runs_nothing_of_it(place: _Place) -> None:
-    tests = place.folder.parent / "tests"
+def test_the_fixture_of_pytest_runs_nothing_of_it(received: _Received) -> None:
+    tests = received.folder.parent / "tests"
     tests.mkdir()
     (tests / "test_it.py").write_text("def test_speed(xsp_capture): assert xsp_capture")
-    place.run(
+    received.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "-p", "xsp.gating.plugin", "-p", "no:cacheprovider", str(tests)],
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="",
     )  # fmt: skip
 
 
 @pytest.mark.slow
-def test_a_model_of_ours_is_collected_without_running_anything_of_it(place: _Place) -> None:
+def test_a_model_of_ours_is_collected_without_running_anything_of_it(received: _Received) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    place.run(place.command("collect", "--workload", "zoo:mlp", *_ON_CPU))
-    assert (place.folder.parent / "run" / "ml" / "run.json").exists()
+    received.run(received.command("collect", "--workload", "zoo:mlp", *_ON_CPU))
+    assert (received.folder.parent / "run" / "ml" / "run.json").exists()
 
 
 @pytest.mark.slow
 def test_a_workload_that_was_named_is_found_in_the_current_folder(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    place = _Place(tmp_path)
+    received = _Received(tmp_path)
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "beside.py").write_text("def step(): open('stepped', 'w').close()\n")
     (mine / "work.py").write_text("import beside\ndef build(batch, device): return beside.step\n")
-    place.folder = mine
-    place.run(place.command("collect", "--workload", "work:build", *_ON_CPU))
+    received.folder = mine
+    received.run(received.command("collect", "--workload", "work:build", *_ON_CPU))
     assert (mine / "stepped").exists()
 
 

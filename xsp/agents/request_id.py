@@ -16,17 +16,17 @@ def id_in(line: str) -> str | int | None:
     The values of other keys, where an `id` is somebody else's, are passed over, however deep they are.
     """
     depth = 0
-    found: str | int | None = None
+    request_id: str | int | None = None
     before = ("", "")
     for match in _PART.finditer(line):
         part = match[0]
         if depth == 1 and before == ('"id"', ":"):
-            found = _value(part)
+            request_id = _value(part)
         depth += (part in "[{") - (part in "]}")
         if depth == 0:
             break
         before = (before[1], part)
-    return found
+    return request_id
 
 
 def usable_id(value: object) -> str | int | None:

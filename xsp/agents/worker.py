@@ -52,7 +52,7 @@ class Worker:
             if given_up is not None and given_up.is_set():
                 return Reply("the call was given up before it began", is_error=True)
             try:
-                reply = self._begun() or self._asked(tool, arguments)
+                reply = self._begun() or self._exchange(tool, arguments)
             except (EOFError, OSError) as error:
                 reply = Reply(self._why(error), is_error=True, is_spent=True)
             if reply.is_spent:
@@ -88,7 +88,7 @@ class Worker:
         self._is_ready = refusal is None
         return refusal
 
-    def _asked(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    def _exchange(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
         assert self._pipe is not None  # noqa: S101 (as it has begun)
         self._pipe.send((tool, dict(arguments)))
         reply: Reply = self._pipe.recv()

@@ -13,7 +13,7 @@ _DEEP = "[" * 3_000 + "]" * 3_000
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "request_id"),
     [
         (r'{"jsonrpc":"2.0","id":3,"method":"a\ud800"}', 3),
         (r'{"method":"\ud800","params":{"id":9,"a":[{"id":8}]},"id":"mine"}', "mine"),
@@ -32,8 +32,8 @@ _DEEP = "[" * 3_000 + "]" * 3_000
         ('no json "id":5', None),
     ],
 )
-def test_the_id_is_that_of_the_request(line: str, found: object) -> None:
-    assert id_in(line) == found
+def test_the_id_is_that_of_the_request(line: str, request_id: object) -> None:
+    assert id_in(line) == request_id
 
 
 def test_what_is_found_can_be_said() -> None:

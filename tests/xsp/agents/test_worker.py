@@ -67,8 +67,8 @@ def test_what_cannot_be_imported_is_said_and_tried_again(tmp_path: Path, monkeyp
         context.syspath_prepend(tmp_path)
         reply = worker.call("schema", {})
     assert reply.is_error
-    said = "the process that answers could not be started (ImportError: polars was built for another Python)"
-    assert reply.text == said
+    sentence = "the process that answers could not be started (ImportError: polars was built for another Python)"
+    assert reply.text == sentence
     assert not worker.call("schema", {}).is_error
     worker.end()
 
@@ -77,14 +77,14 @@ def test_what_cannot_be_imported_is_said_and_tried_again(tmp_path: Path, monkeyp
 def test_a_process_that_dies_during_a_call_says_by_what(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(Service(()))
     assert not worker.call("schema", {}).is_error
-    process, asked = worker._process, worker._asked
+    process, exchange = worker._process, worker._exchange
     assert process is not None
 
     def killed(tool: str, arguments: Mapping[str, object]) -> Reply:
         process.kill()
-        return asked(tool, arguments)
+        return exchange(tool, arguments)
 
-    monkeypatch.setattr(worker, "_asked", killed)
+    monkeypatch.setattr(worker, "_exchange", killed)
     text = worker.call("schema", {}).text
     assert text.startswith("the answer was given up: the process that answers was ended by SIGKILL, as happens where")
     monkeypatch.undo()
@@ -93,12 +93,13 @@ def test_a_process_that_dies_during_a_call_says_by_what(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [(MemoryError(), "needs more memory than there is"), (ValueError("no memory"), "has a bug here")]
+    ("error", "sentence"),
+    [(MemoryError(), "needs more memory than there is"), (ValueError("none"), "has a bug here")],
 )
-def test_want_of_memory_is_no_bug(error: Exception, said: str) -> None:
+def test_want_of_memory_is_no_bug(error: Exception, sentence: str) -> None:
     def fail(*_: object) -> None:
         raise error
 
     reply = _reply(SimpleNamespace(answer=fail), "info", {})
     assert reply.is_error
-    assert said in reply.text
+    assert sentence in reply.text
