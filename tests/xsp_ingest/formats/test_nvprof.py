@@ -16,7 +16,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.nvprof import NVPROF
 from xsp_ingest.formats.nvprof.database import DRIVER_CALLS, RUNTIME_CALLS
-from xsp_ingest.formats.nvprof.printed import header_of
+from xsp_ingest.formats.nvprof.tables import header_of
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError, integrity
 
