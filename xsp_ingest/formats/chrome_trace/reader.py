@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import finite, nanoseconds, text
+from xsp_ingest.files.json_entries import Entries
+from xsp_ingest.files.json_values import finite, text
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.files.trace_event import TraceEvent
-from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.plain_ranges import RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts, frame_of
+from xsp_ingest.trace_events.events import BeginsAndEnds, Mark, read_events
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
+    from xsp_ingest.trace_events.events import TraceEvent
 
 __all__ = ["Events", "shape"]
 
-_NS_PER_US = 1000
 _INT64 = range(-(1 << 63), 1 << 63)
-_MAX_OPEN = 1 << 20
 _THREAD, _ASYNC = "PushPop", "StartEnd"
 
 
@@ -45,14 +43,13 @@ class Events:
     _numbers: dict[str, int] = field(default_factory=dict)
     _marks: BeginsAndEnds = field(default_factory=BeginsAndEnds)
 
-    def read(self, path: Path, key: bytes | None) -> None:
+    def read(self, path: Path, *, is_list: bool) -> None:
         """Takes the file's events; XspError where it is cut off or no JSON."""
         seen = Entries()
-        for batch in entries(path, TraceEvent, seen, key=key):
+        for batch in read_events(path, seen, is_list=is_list):
             for event in batch:
                 self._take(event)
-            if self._marks.open > _MAX_OPEN:
-                raise XspError("more than a million events of the trace begin and do not end", path=path)
+            self._marks.check_open("trace", path)
         for (phase, *_), begin, end in self._marks.pairs():
             process, thread = end.what
             self._add(begin.what, end.time_ns, process, thread, _THREAD if phase == "B" else _ASYNC)
@@ -70,7 +67,7 @@ class Events:
     def _take(self, event: TraceEvent) -> None:
         phase = event.ph if isinstance(event.ph, str) else ""
         if phase in {"X", "B", "E", "b", "e", "C"}:
-            time = nanoseconds(event.ts, _NS_PER_US)
+            time = event.start_ns
             if time is None:
                 self.untimed += 1
             else:
@@ -86,7 +83,7 @@ class Events:
         if phase == "C":
             self._sample(event, time)
         elif phase == "X":
-            duration = nanoseconds(event.dur, _NS_PER_US)
+            duration = event.duration_ns
             if duration is None:
                 self.untimed += 1
             else:
@@ -113,7 +110,7 @@ class Events:
     def _sample(self, event: TraceEvent, time: int) -> None:
         """Each number among the arguments is a series of its own."""
         name = text(event.name) or ""
-        values = event.args if isinstance(event.args, dict) else {}
+        values = event.arguments
         numbers = {key: finite(value) for key, value in values.items() if not isinstance(value, str)}
         usable = {key: number for key, number in numbers.items() if number is not None}
         self.untimed += not usable
@@ -134,7 +131,7 @@ def shape(path: Path, options: Options) -> RawTrace:
     """The staging tables of the trace; XspError where it holds no range."""
     is_list = Probe(path).text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
     events = Events()
-    events.read(path, None if is_list else b"traceEvents")
+    events.read(path, is_list=is_list)
     if not events.ranges:
         raise XspError("no event of the trace has a start and an end", path=path, advice="Record the trace again")
     ranges = pl.DataFrame(events.ranges, schema=dict(RANGE_COLUMNS), orient="row")

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.jaeger.document import JaegerSpan, JaegerTrace
     from xsp_ingest.ingester import Options
 
-__all__ = [
-    "HostSpan",
-    "lanes",
-    "read_mlmodelscope",
-]
+__all__ = ["HostSpan", "lanes", "read_mlmodelscope"]
 
 # Lanes for host spans without threads, in which they nest: a lane is what linking takes for a thread.
 #

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import finite, nanoseconds, text
-from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.files.json_entries import Entries
+from xsp_ingest.files.json_values import finite, text
 from xsp_ingest.link.range_rules import NVTX, classify
-from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark, Pair
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
+from xsp_ingest.trace_events.events import BeginsAndEnds, Mark, read_events
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
@@ -22,15 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
+    from xsp_ingest.trace_events.events import Pair, TraceEvent
 
 __all__ = ["Profile", "shape"]
 
-_NS_PER_US = 1000
 _ENDS = {"B": "E", "b": "e", "(": ")"}
 _BEGINS = {end: begin for begin, end in _ENDS.items()}
 _UINT64 = range(1 << 64)
 _HALF = 1 << 63
-_MAX_OPEN = 1 << 20
 _SPANS: Mapping[str, pl.DataType] = {
     "cat": pl.String(),
     "name": pl.String(),
@@ -78,14 +76,13 @@ def load(path: Path) -> Profile:
     """The file's events; XspError where it is cut off (as continuous dumps are) or no JSON."""
     profile, seen = Profile(), Entries()
     reading = _Reading(profile)
-    for batch in entries(path, TraceEvent, seen, key=b"traceEvents"):
+    for batch in read_events(path, seen):
         for event in batch:
             _take(event, reading)
         profile.spans.extend(pl.DataFrame(reading.spans, schema=_SPANS, orient="row"))
         profile.samples.extend(pl.DataFrame(reading.samples, schema=_SAMPLES, orient="row"))
         reading.spans, reading.samples = [], []
-        if reading.marks.open > _MAX_OPEN:
-            raise XspError("more than a million events of the profile begin and do not end", path=path)
+        reading.marks.check_open("profile", path)
     pairs = [(pair.begin.what, *_span_of(pair)) for pair in reading.marks.pairs()]
     profile.spans.extend(pl.DataFrame(pairs, schema=_SPANS, orient="row"))
     profile.unpaired += reading.marks.unpaired
@@ -99,7 +96,7 @@ def _take(event: TraceEvent, reading: _Reading) -> None:
     if phase == "M":
         _name_lane(event, profile)
     elif phase in _ENDS or phase in _BEGINS or phase == "X":
-        time = nanoseconds(event.ts, _NS_PER_US)
+        time = event.start_ns
         if time is None:
             profile.untimed += 1
         elif phase == "X":
@@ -126,7 +123,7 @@ def _span_of(pair: Pair) -> tuple[object, ...]:
 
 
 def _complete(event: TraceEvent, time: int, reading: _Reading) -> None:
-    duration = nanoseconds(event.dur, _NS_PER_US)
+    duration = event.duration_ns
     if duration is None:
         reading.profile.untimed += 1
         return
@@ -135,7 +132,7 @@ def _complete(event: TraceEvent, time: int, reading: _Reading) -> None:
 
 
 def _name_lane(event: TraceEvent, profile: Profile) -> None:
-    name = text(event.args.get("name")) if isinstance(event.args, dict) else None
+    name = text(event.arguments.get("name"))
     lane = _number(event.pid)
     if event.name == "process_name" and name is not None and lane is not None:
         profile.lanes.setdefault(lane, name)
@@ -143,9 +140,9 @@ def _name_lane(event: TraceEvent, profile: Profile) -> None:
 
 def _sample(event: TraceEvent, reading: _Reading) -> None:
     """A counter's value, under its own name among the arguments."""
-    time = nanoseconds(event.ts, _NS_PER_US)
+    time = event.start_ns
     name = text(event.name)
-    value = event.args.get(name) if isinstance(event.args, dict) and name else None
+    value = event.arguments.get(name) if name else None
     number = None if isinstance(value, str) else finite(value)
     if time is None or number is None:
         reading.profile.untimed += 1

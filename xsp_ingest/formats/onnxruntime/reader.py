@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import product
+from itertools import count, product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import integer, nanoseconds, text
-from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.files.json_entries import Entries
+from xsp_ingest.files.json_values import integer, text
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.zero_length import beside
+from xsp_ingest.trace_events.events import table_of_events
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from xsp_ingest.trace_events.events import TraceEvent
+
 __all__ = ["Profile", "shape"]
 
-_NS_PER_US = 1000
 _SUFFIXES = ("_kernel_time", "_fence_before", "_fence_after")
 _SIZES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 _NO_SIZES = (None,) * len(_SIZES)
@@ -75,15 +76,17 @@ class _Nodes:
 def load(path: Path) -> Profile:
     """The file's events in its order; XspError where it is cut off or no JSON list."""
     seen, nodes = Entries(), _Nodes()
-    foreign = count = 0
-    frames = [pl.DataFrame(schema=_SCHEMA)]
-    for batch in entries(path, TraceEvent, seen):
-        complete = [event for event in batch if event.ph == "X"]
-        foreign += len(batch) - len(complete)
-        rows = [_row(event, count + n, nodes) for n, event in enumerate(complete)]
-        frames.append(pl.DataFrame(rows, schema=_SCHEMA, orient="row"))
-        count += len(complete)
-    return Profile(pl.concat(frames), foreign + seen.foreign, seen.not_utf8)
+    numbers = count()
+    incomplete = 0
+
+    def rows_of(events: list[TraceEvent]) -> list[tuple[object, ...]]:
+        nonlocal incomplete
+        complete = [event for event in events if event.ph == "X"]
+        incomplete += len(events) - len(complete)
+        return [_row(event, next(numbers), nodes) for event in complete]
+
+    events = table_of_events(path, seen, rows_of, _SCHEMA, is_list=True)
+    return Profile(events, incomplete + seen.foreign, seen.not_utf8)
 
 
 def node_of(name: str) -> tuple[str, str]:
@@ -95,7 +98,7 @@ def node_of(name: str) -> tuple[str, str]:
 
 
 def _row(event: TraceEvent, row: int, nodes: _Nodes) -> tuple[object, ...]:
-    args: Mapping[str, Any] = event.args if isinstance(event.args, dict) else {}
+    args = event.arguments
     category, name, operator = text(event.cat), text(event.name) or "", text(args.get("op_name"))
     if category == "Node" and node_of(name)[1] != _SUFFIXES[1]:
         nodes.by_name[node_of(name)[0]] = nodes.last = row
@@ -105,8 +108,8 @@ def _row(event: TraceEvent, row: int, nodes: _Nodes) -> tuple[object, ...]:
         row,
         category,
         name,
-        nanoseconds(event.ts, _NS_PER_US),
-        nanoseconds(event.dur, _NS_PER_US),
+        event.start_ns,
+        event.duration_ns,
         integer(event.pid),
         integer(event.tid),
         _issuer(args, nodes) if category == "Kernel" else None,

@@ -8,34 +8,27 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import integer, nanoseconds, text
-from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.files.json_entries import Entries
+from xsp_ingest.files.json_values import integer, text
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.tensorflow_work import tensorflow_metrics
+from xsp_ingest.trace_events.events import table_of_events
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "shape",
-]
+    from xsp_ingest.trace_events.events import TraceEvent
 
-_NS_PER_US = 1000
+__all__ = ["shape"]
 
 
 def load(path: Path) -> tuple[pl.DataFrame, Entries]:
     """The events as columns, and what was odd about their list; XspError where the file is no timeline."""
     seen = Entries()
-    batches = entries(path, TraceEvent, seen, key=b"traceEvents")
-    return pl.concat([pl.DataFrame(schema=_SCHEMA), *(_frame(some) for some in batches)]), seen
-
-
-def _frame(events: list[TraceEvent]) -> pl.DataFrame:
-    return pl.DataFrame([_row(event) for event in events], schema=_SCHEMA, orient="row")
+    return table_of_events(path, seen, lambda events: [_row(event) for event in events], _SCHEMA), seen
 
 
 def events_of(events: pl.DataFrame, ph: str) -> pl.DataFrame:
@@ -62,7 +55,7 @@ _SCHEMA = {
 
 
 def _row(event: TraceEvent) -> tuple[object, ...]:
-    args = event.args if isinstance(event.args, dict) else {}
+    args = event.arguments
     name = text(event.name) or ""
     snapshot = args.get("snapshot")
     described = snapshot.get("tensor_description") if isinstance(snapshot, dict) else None
@@ -74,8 +67,8 @@ def _row(event: TraceEvent) -> tuple[object, ...]:
         integer(event.pid),
         integer(event.tid),
         integer(event.id),
-        nanoseconds(event.ts, _NS_PER_US),
-        nanoseconds(event.dur, _NS_PER_US),
+        event.start_ns,
+        event.duration_ns,
         text(args.get("name")),
         text(args.get("op")),
         text(args.get("kernel")),

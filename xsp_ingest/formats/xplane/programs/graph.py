@@ -14,16 +14,7 @@ from xsp_ingest.formats.xplane.plane import message
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = [
-    "DAMAGE",
-    "Array",
-    "Computation",
-    "Instruction",
-    "Program",
-    "element_count",
-    "text_in",
-    "total_bytes",
-]
+__all__ = ["DAMAGE", "Array", "Computation", "Instruction", "Program", "element_count", "text_in", "total_bytes"]
 
 _TYPES = {  # of xla_data.proto's PrimitiveType: name, bits of an element
     1: ("pred", 8),

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.formats.xplane.programs.graph import Array, Computation, Instruction, Program
 
-__all__ = [
-    "InstructionWork",
-    "precision_of",
-    "work_of",
-]
+__all__ = ["InstructionWork", "precision_of", "work_of"]
 
 _MAX_STEPS = 1 << 20
 _MAX_DIGITS = 18

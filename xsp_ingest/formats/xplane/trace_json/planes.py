@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import integer, nanoseconds, text
-from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.files.json_entries import Entries
+from xsp_ingest.files.json_values import integer, text
 from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, READ, TEXTS, Plane
+from xsp_ingest.trace_events.events import read_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from xsp_ingest.trace_events.events import TraceEvent
+
 __all__ = ["PlaneFile", "read_planes"]
 
-_NS_PER_US = 1000
 _MAX_AT_ONCE = 1 << 14
 _ALWAYS = ("line", "metadata_id", "start_ns", "duration_ns")
 _COLUMNS = (*_ALWAYS, *NUMBERS, *AMOUNTS, *TEXTS)
@@ -53,12 +54,12 @@ class _Collected:
         if name.startswith("$"):
             self.frames += 1
             return
-        args = event.args if isinstance(event.args, dict) else {}
+        args = event.arguments
         row: dict[str, object] = {
             "line": integer(event.tid) or 0,
             "metadata_id": self.names.setdefault(name, len(self.names)),
             "start_ns": start_ns,
-            "duration_ns": nanoseconds(event.dur, _NS_PER_US) or 0,
+            "duration_ns": event.duration_ns or 0,
         }
         row |= {key: _stat(key, value) for key, value in args.items() if key in READ}
         for column, values in self.columns.items():
@@ -87,7 +88,7 @@ def read_planes(path: Path) -> PlaneFile:
     seen = Entries()
     collected: dict[int, _Collected] = {}
     count = 0
-    for some in entries(path, TraceEvent, seen, key=b"traceEvents"):
+    for some in read_events(path, seen):
         for event in some:
             process = integer(event.pid)
             if process is None:
@@ -98,7 +99,7 @@ def read_planes(path: Path) -> PlaneFile:
                 _name(plane, event)
             elif event.ph == "X":
                 count += 1
-                start_ns = nanoseconds(event.ts, _NS_PER_US)
+                start_ns = event.start_ns
                 if start_ns is None:
                     seen.foreign += 1
                 else:
@@ -107,7 +108,7 @@ def read_planes(path: Path) -> PlaneFile:
 
 
 def _name(plane: _Collected, event: TraceEvent) -> None:
-    called = text(event.args.get("name")) if isinstance(event.args, dict) else None
+    called = text(event.arguments.get("name"))
     if called and event.name == "process_name":
         plane.name = called
     elif called and event.name == "thread_name":
