@@ -2,35 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.digests import Digests, check_unchanged, files_of, sha256
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.files.safe_files import check, inside, leaves
+from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
-from xsp_ingest.link.captured_graphs import holds_capture
+from xsp_ingest.link.graph_captures import holds_capture
 from xsp_ingest.link.link import Source, link
+from xsp_ingest.link.relayer import relayer
 from xsp_ingest.registry import candidates
-from xsp_ingest.relayer import relayer
-from xsp_ingest.staged_runs import StagedRuns
-from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
+from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xsp_ingest.ingester import Ingester, Options
-    from xsp_ingest.staged_runs import LeveledRuns
     from xsp_model import Trace
 
-__all__ = ["convert", "convert_levels", "convert_run", "relayer", "without_files"]
+__all__ = ["LeveledRuns", "StagedRuns", "convert", "convert_levels", "convert_run", "relayer", "without_files"]
+
+
+# Runs as their files have them, ready to be linked: all to one trace, or those of a leveled file to one each.
+
+
+@dataclass(frozen=True, slots=True)
+class LeveledRuns:
+    """Runs of the same work at several levels, a trace each, to be merged; and what the ledger says of them."""
+
+    traces: Sequence[Trace]
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRuns:
+    """Runs as they were read, each with its source; and those in which graphs were captured."""
+
+    raws: Sequence[RawTrace]
+    sources: Sequence[Source]
+    captures: Sequence[RawTrace]
+    capture_sources: Sequence[Source]
+    noted: Sequence[Finding]
+
+    def to_trace(self, options: Options, overrides: RunOverrides) -> Trace:
+        """All of them as one trace."""
+        leveled = sum(raw.facts.level is not None for raw in self.raws)
+        mixed = Finding(LedgerKind.LEVELS_MIXED, count=leveled if len(self.raws) > 1 else 0)
+        return link(
+            [*self.raws, *self.captures],
+            [*self.sources, *self.capture_sources],
+            options.layer_source,
+            [*self.noted, mixed],
+            overrides=overrides,
+            align_clocks=options.align_clocks,
+        )
+
+    @property
+    def are_levels(self) -> bool:
+        """Whether one file holds the same work at several levels, and nothing else was read."""
+        return any(raw.facts.level for raw in self.raws) and all(each is self.sources[0] for each in self.sources)
+
+    def split(self, options: Options) -> LeveledRuns:
+        """Each run that is of a level as a trace of its own."""
+        traces = [
+            replace(self, raws=[raw], sources=[source], noted=()).to_trace(options, RunOverrides(role=level.role))
+            for raw, source in zip(self.raws, self.sources, strict=True)
+            if (level := raw.facts.level) is not None
+        ]
+        return LeveledRuns(traces, [*self.noted, *_split(self.raws)])
+
+
+def _split(raws: Sequence[RawTrace]) -> Iterator[Finding]:
+    """What a file of several levels was split into, how they are known, and what of it is of no level."""
+    levels = [level for raw in raws if (level := raw.facts.level) is not None]
+    each = "; ".join(f"{level.role} ({level.evidence})" for level in levels)
+    detail = f"runs of the same work at several levels in one file, told apart and merged: {each}"
+    yield Finding(LedgerKind.LEVELS_SPLIT, detail, len(levels))
+    yield Finding(
+        LedgerKind.RUN_NOT_USED,
+        "runs of the file that were not used, since no step of a model is in them",
+        len(raws) - len(levels),
+    )
+
 
 _EXACT = Context(prec=28)  # of decimals, whatever precision the caller has set for its own
 

@@ -12,7 +12,7 @@ import pytest
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.step_frames import StepFrames
 from xsp_ingest.convert import convert
-from xsp_ingest.files.json_keys import outer_keys
+from xsp_ingest.files.json_window import outer_keys
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.selection import range_of
 from xsp_model import XspError

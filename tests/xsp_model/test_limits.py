@@ -91,9 +91,7 @@ def test_no_test_sets_a_number_of_ours_by_its_name() -> None:
     ours = {name for _, module in _trees(*_PRODUCT) for name in _constants(module)}
     assert len(ours) > 100
     patches = {name: sorted(ours & set(_patched(tree))) for name, tree in _trees(*_FOLDERS)}
-    assert {name: patched for name, patched in patches.items() if patched} == {}, (
-        "set by limits.override_limits"
-    )
+    assert {name: patched for name, patched in patches.items() if patched} == {}, "set by limits.override_limits"
 
 
 @pytest.mark.parametrize(

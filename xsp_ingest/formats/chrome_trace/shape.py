@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.chrome_trace.events import Events
+from xsp_ingest.staging.events import RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
-from xsp_ingest.staging.plain_ranges import RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
 

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
-    from xsp_ingest.staging.cupti.records import Records
+    from xsp_ingest.staging.cupti_fields import Records
 
 __all__ = ["issued", "placed"]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xsp_ingest.formats.cupti_dump.header import PARQUET_KEY, parse_header
-from xsp_ingest.staging.cupti.fields import TYPES
+from xsp_ingest.staging.cupti_fields import TYPES
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import polars as pl
 from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.formats.cupti_dump.header import parse_header
 from xsp_ingest.formats.cupti_dump.parquet import read_parquet_header, read_row_groups
-from xsp_ingest.staging.cupti.fields import END, KINDS, KNOWN_UNUSED, TYPES
-from xsp_ingest.staging.cupti.records import Records
+from xsp_ingest.staging.cupti_fields import END, KINDS, KNOWN_UNUSED, TYPES, Records
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_values import integer, text
+from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.jaeger.metrics import FRAMEWORK_MEMORY
 from xsp_ingest.formats.jaeger.values import lists_as_json, sizes
 from xsp_model import Kind
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_ingest.formats.jaeger.document import JaegerSpan
-    from xsp_ingest.staging.rows import Rows
+    from xsp_ingest.staging.intervals import Rows
 
 __all__ = ["add_copy", "add_kernel", "add_layer", "device_name"]
 

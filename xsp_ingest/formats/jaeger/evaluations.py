@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.json_values import text
+from xsp_ingest.files.values import text
 from xsp_ingest.formats.jaeger.document import JaegerTrace, tags_of
 from xsp_ingest.formats.jaeger.metrics import logged
 from xsp_ingest.formats.jaeger.references import parents

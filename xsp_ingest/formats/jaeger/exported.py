@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_values import integer, text
+from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.references import parents
 from xsp_ingest.formats.jaeger.values import decimal
+from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
-from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError
 from xsp_model.vocabulary import LEVELS
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_values import integer
+from xsp_ingest.files.values import integer
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.evaluations import evaluated_levels
 from xsp_ingest.formats.jaeger.levels import depth_of

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.files.json_values import integer, text
+from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.jaeger.details import add_copy, add_kernel, add_layer, device_name
 from xsp_ingest.formats.jaeger.document import tags_of
 from xsp_ingest.formats.jaeger.lanes import HostSpan, lanes
@@ -14,8 +14,8 @@ from xsp_ingest.formats.jaeger.levels import LEFT_OUT, Meaning, is_level, meanin
 from xsp_ingest.formats.jaeger.metrics import SOURCE, logged
 from xsp_ingest.formats.jaeger.references import parents
 from xsp_ingest.formats.jaeger.sound import sound_spans
+from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_ingest.staging.rows import Rows
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:

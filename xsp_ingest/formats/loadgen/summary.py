@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.content import cut_off, read_all
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.loadgen.outcome import Outcome, sentences
 
 if TYPE_CHECKING:

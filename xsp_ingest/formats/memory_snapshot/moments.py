@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.values import int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.json_walk import EACH, Targets, walk
+from xsp_ingest.files.json_window import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.frames import lines_of
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT
 from xsp_model import Finding, LedgerKind, XspError

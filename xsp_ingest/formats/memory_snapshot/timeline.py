@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_walk import EACH, Targets, walk
+from xsp_ingest.files.json_window import EACH, Targets, walk
 from xsp_ingest.formats.memory_snapshot.moments import MOMENTS, WHAT, column
 from xsp_model import Finding, LedgerKind, MemoryKind, XspError
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import finite, nanoseconds, text
-from xsp_ingest.files.trace_event import TraceEvent
-from xsp_ingest.staging.begins_and_ends import BeginsAndEnds, Mark, Pair
+from xsp_ingest.files.json_window import Entries, entries
+from xsp_ingest.files.values import TraceEvent, finite, nanoseconds, text
+from xsp_ingest.staging.events import BeginsAndEnds, Mark, Pair
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import polars as pl
 
 from xsp_ingest.formats.mxnet.events import load
 from xsp_ingest.link.range_rules import NVTX, classify
-from xsp_ingest.staging.intervals import MAX_DURATION_NS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS, beside
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.sqlite.database import Database, check_header, table_names
+from xsp_ingest.files.sqlite import Database, check_header, table_names
 from xsp_ingest.files.stored_columns import strings_by_id
 from xsp_ingest.formats.nvprof.callbacks import DRIVER_CALLS, RUNTIME_CALLS
-from xsp_ingest.staging.cupti.fields import KINDS
-from xsp_ingest.staging.cupti.records import Records
+from xsp_ingest.staging.cupti_fields import KINDS, Records
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.nvprof.quantity import byte_count, time_ns
 from xsp_ingest.link.demangle import demangle
-from xsp_ingest.staging.rows import Rows
+from xsp_ingest.staging.intervals import Rows
 from xsp_model import Kind, Level
 from xsp_model.intervals import LATEST_NS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import open_text
+from xsp_ingest.files.content import open_text
 from xsp_ingest.formats.nvprof.lines import LineRows, add_summary, add_trace
 from xsp_ingest.formats.nvprof.table import Printed, rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nvprof.database import read_records
-from xsp_ingest.staging.cupti import activities, host
-from xsp_ingest.staging.cupti.devices import devices
+from xsp_ingest.staging import cupti
+from xsp_ingest.staging.cupti import calls, devices, markers
 from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.staging.cupti.records import Records
+    from xsp_ingest.staging.cupti_fields import Records
 
 __all__ = ["read_database"]
 
@@ -27,8 +27,8 @@ _SINCE_1970_NS = 10**18
 def read_database(path: Path, options: Options) -> RawTrace:
     """The database's rows; XspError where it is damaged, or holds no record with a start."""
     records = read_records(path)
-    parts = [activities.activities(records), activities.waits(records), host.calls(records)]
-    marked, marker_findings = host.markers(records, options)
+    parts = [cupti.activities(records), cupti.waits(records), calls(records)]
+    marked, marker_findings = markers(records, options)
     spans = pl.concat([*(spans for spans, _ in parts), marked["spans"]])
     if spans.is_empty():
         raise XspError(
@@ -41,8 +41,8 @@ def read_database(path: Path, options: Options) -> RawTrace:
         | marked
         | {
             "spans": spans,
-            "kernels": activities.kernels(records),
-            "copies": activities.copies(records),
+            "kernels": cupti.kernels(records),
+            "copies": cupti.copies(records),
             "devices": devices(records),
         }
     )

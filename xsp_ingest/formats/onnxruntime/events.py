@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import integer, nanoseconds, text
-from xsp_ingest.files.trace_event import TraceEvent
+from xsp_ingest.files.json_window import Entries, entries
+from xsp_ingest.files.values import TraceEvent, integer, nanoseconds, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,8 @@ import polars as pl
 from xsp_ingest.formats.onnxruntime.events import load, node_of
 from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
-from xsp_ingest.staging.intervals import MAX_DURATION_NS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS, beside
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.zero_length import beside
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:

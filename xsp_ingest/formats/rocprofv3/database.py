@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite import Database, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

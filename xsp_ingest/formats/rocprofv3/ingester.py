@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.files.sqlite.database import MAGIC, table_names
+from xsp_ingest.files.sqlite import MAGIC, table_names
 from xsp_ingest.formats.rocprofv3.csv_records import Table, from_tables, table_of
 from xsp_ingest.formats.rocprofv3.database import suffixes
 from xsp_ingest.formats.rocprofv3.perfetto import is_rocprofs

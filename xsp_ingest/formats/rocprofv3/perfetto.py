@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.files.content import cut_off
 from xsp_ingest.files.protobuf import Messages
-from xsp_ingest.files.varint import varint
+from xsp_ingest.files.values import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:

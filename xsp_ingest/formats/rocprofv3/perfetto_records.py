@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.digits import natural
-from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.values import int64, natural
 from xsp_ingest.formats.rocprofv3.columns import API, COPY, COUNT, KERNEL, Records, column
 from xsp_ingest.formats.rocprofv3.names import plain_kernel_name
 from xsp_ingest.formats.rocprofv3.perfetto import Slices

@@ -18,7 +18,7 @@ from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.json_entries import Entries
+    from xsp_ingest.files.json_window import Entries
 
 __all__ = ["shape"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import int64, json_integer
+from xsp_ingest.files.values import int64, json_integer
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler import refusal
-from xsp_ingest.link.distinct_texts import matches
+from xsp_ingest.link.spans import matches
 from xsp_ingest.staging.raw import frame_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_ingest.counters.ncu_names import unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, json_integer
+from xsp_ingest.files.values import finite, json_integer
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER
 from xsp_ingest.formats.torch_profiler.scan_plain import integer, microseconds_to_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.values import int64
 from xsp_ingest.staging.raw import RunFacts, frame_of
 
 if TYPE_CHECKING:

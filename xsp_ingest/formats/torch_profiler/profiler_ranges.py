@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.ncu_names import ncu_table, unit_of
+from xsp_ingest.counters.ncu_names import doubts, ncu_table, unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, json_integer
+from xsp_ingest.files.values import finite, json_integer
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
 from xsp_ingest.staging.raw import frame_of

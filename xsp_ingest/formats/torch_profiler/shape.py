@@ -19,8 +19,7 @@ from xsp_ingest.formats.torch_profiler.grids import in_blocks
 from xsp_ingest.formats.torch_profiler.profiler_ranges import range_metrics
 from xsp_ingest.formats.torch_profiler.sound import is_memory, sound_events
 from xsp_ingest.formats.torch_profiler.source_lines import SourceLines, of_call_stacks
-from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify
+from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify, module_ranges
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, frame_of
 from xsp_ingest.staging.stage import Stage

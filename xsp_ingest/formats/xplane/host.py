@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.xplane.statistics import AMOUNTS, NUMBERS, TEXTS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, LedgerKind, Severity

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.xplane.sweep import STAT
 from xsp_model.arrays import nullable_index
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import integer
+from xsp_ingest.files.values import integer
 from xsp_model import XspError
 
 if TYPE_CHECKING:

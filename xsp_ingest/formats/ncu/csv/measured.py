@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.counters.formula import Measured
-from xsp_ingest.counters.ncu_labels import counter_of
-from xsp_ingest.counters.numbers import UNAVAILABLE, decimal_sign, to_floats, with_evidence
-from xsp_ingest.counters.units import base_unit
+from xsp_ingest.counters.ncu_names import counter_of
+from xsp_ingest.counters.units import UNAVAILABLE, base_unit, decimal_sign, to_floats, with_evidence
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import MAX_LINE_CHARACTERS
+from xsp_ingest.files.content import MAX_LINE_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

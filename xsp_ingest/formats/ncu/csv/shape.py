@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
-from xsp_ingest.counters.ncu_names import ncu_table
+from xsp_ingest.counters.ncu_names import doubts, ncu_table
 from xsp_ingest.formats.ncu.csv.measured import device_names, measured
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_values import nanoseconds
+from xsp_ingest.files.values import nanoseconds
 
 if TYPE_CHECKING:
     from xsp_ingest.formats.nsys.stats_csv.sections import Section

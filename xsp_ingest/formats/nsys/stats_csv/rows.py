@@ -8,9 +8,7 @@ import polars as pl
 
 from xsp_ingest.formats.nsys.stats_csv.cells import integers, texts
 from xsp_ingest.formats.nsys.tables.rows import ExportRows
-from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.operator_text import operator_details, plain_name
-from xsp_ingest.link.range_rules import NVTX, classify
+from xsp_ingest.link.range_rules import NVTX, classify, module_ranges, operator_details, plain_name
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:

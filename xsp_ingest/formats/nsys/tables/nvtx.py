@@ -11,9 +11,7 @@ from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
 from xsp_ingest.formats.nsys.tables.identifiers import process_of, thread_of
 from xsp_ingest.formats.nsys.tables.payloads import collectives
 from xsp_ingest.formats.nsys.tables.rows import ExportRows, label
-from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.operator_text import is_backward, operator_details, plain_name
-from xsp_ingest.link.range_rules import NVTX, classify
+from xsp_ingest.link.range_rules import NVTX, classify, is_backward, module_ranges, operator_details, plain_name
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_model import Finding, LedgerKind, Level
 

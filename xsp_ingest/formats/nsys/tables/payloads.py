@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.digits import natural
-from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.values import int64, natural
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, LedgerKind
 
