@@ -31,10 +31,10 @@ from benchmarks.programs.hot_paths import (
 from benchmarks.programs.stopwatch import cpu_s
 from xsp.batch.unit import Settings, Unit
 from xsp.batch.work import process
-from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite import Database, table_names
 from xsp_ingest.formats.torch_profiler.compiled import scanner
-from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
+from xsp_ingest.link.spans import pair_keys
 from xsp_model.arrays import lookup
 from xsp_model.intervals import union_length
 from xsp_model.limits import limits

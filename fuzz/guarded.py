@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from xsp_ingest.files import content_window
+from xsp_ingest.files import content
 from xsp_ingest.formats.torch_profiler.compiled import columns as scan_columns
 from xsp_ingest.formats.xplane import scan
 from xsp_ingest.machine.sqlite import reader
@@ -94,7 +94,7 @@ def _guarded_sweep(
 def guarded_memory() -> Iterator[None]:
     """What the compiled readers and sweeps read and write is guarded."""
     with ExitStack() as patches:
-        for module in (reader, scan_columns, content_window, scan):
+        for module in (reader, scan_columns, content, scan):
             patches.enter_context(mock.patch.object(module, "np", _Numpy()))
         patches.enter_context(mock.patch.object(reader, "_zeros", guarded))
         patches.enter_context(mock.patch.object(Sweep, "run_compiled", _guarded_sweep))

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from fuzz import sqlite_pages
 from fuzz.guarded import guarded_memory
 from fuzz.trial import compiled_readers
-from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, read_pages, select_list
+from xsp_ingest.files.sqlite import BYTES, INTEGER, NUMBER, read_pages, select_list
 from xsp_ingest.machine.sqlite import CannotRead
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from xsp_ingest.files.sqlite.bulk import Take
+    from xsp_ingest.files.sqlite import Take
 
 __all__ = ["main"]
 

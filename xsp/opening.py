@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xsp.cache.cache import Cache
+    from xsp_ingest.convert import LeveledRuns
     from xsp_ingest.ingester import Options
-    from xsp_ingest.staged_runs import LeveledRuns
     from xsp_model import Trace
 
 __all__ = ["expand", "load", "options_of", "read_runs", "with_what_is_given"]
@@ -115,9 +115,8 @@ def read_runs(
 
     The latter of a run set, of a folder with one for each rank, and of a file that holds several levels.
     """
-    from xsp_ingest.convert import convert_levels  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.convert import LeveledRuns, convert_levels  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.run_set.run_set import failed_runs, is_run_set, rank_sets, read_run_set  # noqa: PLC0415
-    from xsp_ingest.staged_runs import LeveledRuns  # noqa: PLC0415
 
     options = options_of(reading)
     sets = [] if len(paths) != 1 else paths if is_run_set(paths[0]) else rank_sets(paths[0])

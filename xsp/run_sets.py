@@ -10,7 +10,7 @@ from xsp_analyze.merge.ranks import join_ranks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_ingest.staged_runs import LeveledRuns
+    from xsp_ingest.convert import LeveledRuns
     from xsp_model import Trace
 
 __all__ = ["merged_sets"]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsp_ingest.distinct import distinct, finding, without_exported
-from xsp_ingest.files.digests import Digests, check_unchanged, files_of, sha256
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.files.safe_files import check, inside, leaves
+from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
 from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
-from xsp_ingest.link.captured_graphs import holds_capture
+from xsp_ingest.link.graph_captures import holds_capture
 from xsp_ingest.link.link import Source, link
+from xsp_ingest.link.relayer import relayer
 from xsp_ingest.registry import candidates
-from xsp_ingest.relayer import relayer
-from xsp_ingest.staged_runs import StagedRuns
-from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
+from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
 from xsp_model.plain_text import readable
@@ -30,10 +27,87 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xsp_ingest.ingester import Ingester, Options
-    from xsp_ingest.staged_runs import LeveledRuns
     from xsp_model import Trace
 
-__all__ = ["convert", "convert_levels", "convert_run", "relayer", "without_files"]
+_NAMED = 3
+__all__ = ["LeveledRuns", "StagedRuns", "convert", "convert_levels", "convert_run", "relayer", "without_files"]
+
+
+# Runs as their files have them, ready to be linked: all to one trace, or those of a leveled file to one each.
+
+
+@dataclass(frozen=True, slots=True)
+class LeveledRuns:
+    """Runs of the same work at several levels, a trace each, to be merged; and what the ledger says of them."""
+
+    traces: Sequence[Trace]
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRuns:
+    """Runs as they were read, each with its source; and those in which graphs were captured."""
+
+    raws: Sequence[RawTrace]
+    sources: Sequence[Source]
+    captures: Sequence[RawTrace]
+    capture_sources: Sequence[Source]
+    noted: Sequence[Finding]
+
+    def to_trace(self, options: Options, overrides: RunOverrides) -> Trace:
+        """All of them as one trace."""
+        leveled = sum(raw.facts.level is not None for raw in self.raws)
+        mixed = Finding(LedgerKind.LEVELS_MIXED, count=leveled if len(self.raws) > 1 else 0)
+        return link(
+            [*self.raws, *self.captures],
+            [*self.sources, *self.capture_sources],
+            options.layer_source,
+            [*self.noted, mixed, *self._same_ranks()],
+            overrides=overrides,
+            align_clocks=options.align_clocks,
+        )
+
+    def _same_ranks(self) -> Iterator[Finding]:
+        """Ranks that runs of several files say they are; runs of one work at several levels are no such."""
+        files: dict[int, dict[int, Source]] = {}
+        for raw, source in zip(self.raws, self.sources, strict=True):
+            if raw.facts.rank is not None and raw.facts.level is None:
+                files.setdefault(raw.facts.rank, {})[id(source)] = source
+        kind = LedgerKind.SAME_RANK_AGAIN
+        for rank, claiming in files.items():
+            if len(claiming) == 1:
+                continue
+            names = ", ".join(readable(Path(source.path).name) for source in [*claiming.values()][:_NAMED])
+            more = f" and {len(claiming) - _NAMED:,} more" if len(claiming) > _NAMED else ""
+            yield Finding(kind, f"{kind.sentence}: rank {rank} of {names}{more}", len(claiming))
+
+    @property
+    def are_levels(self) -> bool:
+        """Whether one file holds the same work at several levels, and nothing else was read."""
+        return any(raw.facts.level for raw in self.raws) and all(each is self.sources[0] for each in self.sources)
+
+    def split(self, options: Options) -> LeveledRuns:
+        """Each run that is of a level as a trace of its own."""
+        traces = [
+            replace(self, raws=[raw], sources=[source], noted=()).to_trace(options, RunOverrides(role=level.role))
+            for raw, source in zip(self.raws, self.sources, strict=True)
+            if (level := raw.facts.level) is not None
+        ]
+        return LeveledRuns(traces, [*self.noted, *_split(self.raws)])
+
+
+def _split(raws: Sequence[RawTrace]) -> Iterator[Finding]:
+    """What a file of several levels was split into, how they are known, and what of it is of no level."""
+    levels = [level for raw in raws if (level := raw.facts.level) is not None]
+    each = "; ".join(f"{level.role} ({level.evidence})" for level in levels)
+    detail = f"runs of the same work at several levels in one file, told apart and merged: {each}"
+    yield Finding(LedgerKind.LEVELS_SPLIT, detail, len(levels))
+    yield Finding(
+        LedgerKind.RUN_NOT_USED,
+        "runs of the file that were not used, since no step of a model is in them",
+        len(raws) - len(levels),
+    )
+
 
 _DECIMALS = Context(prec=28)
 

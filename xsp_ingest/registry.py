@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import decode_head
+from xsp_ingest.files.content import decode_head
 from xsp_ingest.ingester import Ingester
 from xsp_model import XspError
 

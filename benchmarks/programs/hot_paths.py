@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from benchmarks.programs.stopwatch import measured
-from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
+from xsp_ingest.link.spans import pair_keys
 from xsp_model.arrays import lookup
 from xsp_model.intervals import merge
 

@@ -60,7 +60,7 @@ def _sqlite3(path: Path) -> Callable[[], None]:
 
 
 def _xsp(path: Path, *tables: str) -> Callable[[], None]:
-    from xsp_ingest.files.sqlite.database import Database, table_names  # noqa: PLC0415 (likewise)
+    from xsp_ingest.files.sqlite import Database, table_names  # noqa: PLC0415 (likewise)
 
     def rows() -> None:
         database = Database(path, table_names(path))

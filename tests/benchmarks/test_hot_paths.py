@@ -20,11 +20,11 @@ from benchmarks.programs.hot_paths import (
 )
 from xsp.batch.unit import Settings, Status, Unit
 from xsp.batch.work import process
-from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite import Database, table_names
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
-from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import nest
+from xsp_ingest.link.spans import pair_keys
 from xsp_model.arrays import lookup
 from xsp_model.intervals import union_length
 

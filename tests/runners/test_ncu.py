@@ -19,8 +19,7 @@ from tests.runners.async_device import AsyncDevice
 from tests.runners.fake_tool import write_tool
 from xsp_ingest.convert import convert
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.ncu_names import CHIPS, PACKED, ncu_table
-from xsp_ingest.counters.tensor import choose_counters, partial
+from xsp_ingest.counters.ncu_names import CHIPS, PACKED, choose_counters, ncu_table, partial
 from xsp_ingest.ingester import Options
 from xsp_model.counters import COUNTERS
 from xsp_runners import ncu as runner

@@ -17,7 +17,7 @@ import pytest
 
 from xsp import memory as of_the_command
 from xsp.batch import fork_server, pool, work
-from xsp_ingest.files.sqlite.bulk import INTEGER, read_pages
+from xsp_ingest.files.sqlite import INTEGER, read_pages
 from xsp_ingest.machine.sqlite import CannotRead, reader
 from xsp_model import memory
 from xsp_model.limits import override_limits

@@ -13,7 +13,7 @@ import pytest
 from xsp_analyze.findings import advise
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
-from xsp_ingest.files.json_keys import outer_keys
+from xsp_ingest.files.json_window import outer_keys
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.link import Source, link
 from xsp_ingest.staging.intervals import MAX_DURATION_NS

@@ -41,7 +41,7 @@ def _inputs(parts: Sequence[TraceInputs]) -> Iterator[str]:
 
 def _beside_sources(inputs: Sequence[Path], others: Sequence[Path]) -> Mapping[Path, Path]:
     """The bundles all of whose sources are among the others, or in these, each with its first source."""
-    from xsp_ingest.files.digests import sha256  # noqa: PLC0415 (imports polars)
+    from xsp_ingest.files.safe_files import sha256  # noqa: PLC0415 (imports polars)
 
     made_of = {path: sources for path in inputs if bundle.is_bundle(path) and (sources := _sources(path))}
     lengths = {length for sources in made_of.values() for _, length in sources}
@@ -77,6 +77,6 @@ def _files(inputs: Sequence[Path]) -> Iterator[Path]:
 
 
 def _bytes(path: Path) -> int:
-    from xsp_ingest.files.digests import files_of  # noqa: PLC0415
+    from xsp_ingest.files.safe_files import files_of  # noqa: PLC0415
 
     return sum(file.stat().st_size for file in files_of(path))

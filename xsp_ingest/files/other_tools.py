@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.sqlite.database import MAGIC, table_names
-from xsp_ingest.files.varint import varint
+from xsp_ingest.files.sqlite import MAGIC, table_names
+from xsp_ingest.files.values import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:

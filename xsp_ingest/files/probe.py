@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.gzip_members import MAGIC, inflated_head
+from xsp_ingest.files.source import MAGIC, inflated_head
 from xsp_model import XspError
 
 if TYPE_CHECKING:

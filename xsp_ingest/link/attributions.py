@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.climb import innermost
+from xsp_ingest.link.graph_captures import capture_windows, is_of_the_process
 from xsp_ingest.link.layers import layer_spans
-from xsp_model import Attribution, AttributionBasis, Level
+from xsp_model import Attribution, AttributionBasis, Kind, Level
 from xsp_model.arrays import lookup
+from xsp_model.tree import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model import LayerSource
-    from xsp_model.arrays import Positions
+    from xsp_model.arrays import Bools, Positions
 
-__all__ = ["Attributed", "attribute"]
+__all__ = ["Attributed", "attribute", "replayed_first", "spans_of_capture", "with_forward_lines"]
 
 _ROWS = {"at": pl.Int64, "layer_run": pl.Int64, "layer": pl.Int64, "weight": pl.Float64, "basis": pl.String}
 _CAPTURED = {"at": pl.Int64, "run": pl.Int64, "launch": pl.Int64}
@@ -165,3 +167,66 @@ def _apply(run: int, layering: Layering, attributed: Attributed, paired: PairedW
     layering.layer[at] = first.select(pl.when(pl.col("layer_run") == run).then("layer").otherwise(-1)).to_series()
     work = at[layering.attribution[at] >= 0]
     layering.attribution[work] = _ATTRIBUTIONS.index(Attribution.LAYER)
+
+
+# Backward operators are of the lines that their forward twins were called from: the engine is called by one line.
+
+
+def with_forward_lines(forest: Forest) -> pl.DataFrame:
+    """The operators; those in a backward one, and it, have the lines of its forward twin.
+
+    What Python called within a backward operator, as to compute something anew, has other lines than that: it keeps its
+    own.
+    """
+    operators, has_twin = forest.operators, forest.twin >= 0
+    lines = operators["source_lines"]
+    if lines.null_count() == len(lines) or not has_twin.any():
+        return operators
+    at = operators["at"].to_numpy()
+    holder = innermost(forest.parent, has_twin)[at]
+    inside = np.flatnonzero(holder >= 0)
+    of_holder, of_twin = lookup(at, holder[inside]), lookup(at, forest.twin[holder[inside]])
+    texts = lines.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    recorded = (of_holder >= 0) & (of_twin >= 0)  # -1 reads the last, which does not matter then
+    moved = recorded & (texts[inside] == texts[of_holder]) & (texts[of_twin] >= 0)
+    source = np.arange(len(at))
+    source[inside[moved]] = of_twin[moved]
+    return operators.with_columns(lines.gather(source))
+
+
+# What is kept of a run in which graphs were captured: what the host did while it captured, and what that lay in.
+
+
+def spans_of_capture(forest: Forest) -> Bools:
+    """Which spans are kept; steps are not, as nothing is timed from such a run."""
+    start = forest.spans["start_ns"].to_numpy()
+    thread = forest.spans.select("process_id", "thread_id").hash_rows().to_numpy()
+    kept: Bools = np.zeros(len(start), dtype=np.bool_)
+    process = forest.spans["process_id"].to_numpy()
+    calls = forest.is_level(Level.RUNTIME) & forest.is_kind(Kind.CALL)
+    windows = capture_windows(forest)
+    for begin, end in windows:
+        first, last = np.searchsorted(start, (start[begin], start[end]), side="left")
+        kept[first:last] |= thread[first:last] == thread[begin]
+        if is_of_the_process(forest, (begin, end), windows):
+            kept[first:last] |= calls[first:last] & (process[first:last] == process[begin])
+    held = np.flatnonzero(kept)
+    for up in ancestors(forest.parent):
+        kept[up[held][up[held] >= 0]] = True
+    device = forest.is_level(Level.KERNEL) | forest.is_kind(Kind.SYNC)
+    return kept & ~device & ~forest.is_kind(Kind.STEP)
+
+
+def replayed_first(
+    calls: pl.DataFrame, run: int, attributed: Sequence[Attributed], forests: Sequence[Forest]
+) -> pl.DataFrame:
+    """Calls of layers of a capture as of when their work first ran in a replay, which orders them among the others."""
+    starts = [
+        each.rows.filter(pl.col("layer_run") == run).with_columns(
+            forest.spans["start_ns"].gather(each.rows.filter(pl.col("layer_run") == run)["at"]).alias("replayed_ns")
+        )
+        for each, forest in zip(attributed, forests, strict=False)
+    ]
+    first = pl.concat(starts).group_by("layer").agg(pl.col("replayed_ns").min())
+    joined = calls.join(first, left_on="at", right_on="layer", how="left", maintain_order="left")
+    return joined.with_columns(pl.coalesce("replayed_ns", "first_ns").alias("first_ns")).drop("replayed_ns")

@@ -1,4 +1,4 @@
-"""Rule 2: a device activity's parent is the runtime call with its process and correlation id, else what issued it."""
+"""Rules 2 and 5: what device work hangs under: the call that launched it, what the file says, a graph's replay."""
 
 from __future__ import annotations
 
@@ -8,18 +8,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.distinct_texts import category_indices
-from xsp_ingest.link.keys import pair_keys
+from xsp_ingest.link.climb import innermost
+from xsp_ingest.link.spans import category_indices, matches, pair_keys
 from xsp_model import Attribution, Kind, Level, scratch
 from xsp_model.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from xsp_ingest.link.span_kinds import SpanKinds
-    from xsp_model.arrays import Ints, Positions
+    from xsp_ingest.link.spans import SpanKinds
+    from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["Launches", "correlate"]
+__all__ = [
+    "GRAPH_LAUNCH",
+    "Launches",
+    "captures",
+    "correlate",
+    "in_generated_code",
+    "replayed_work",
+    "resolve_rows",
+    "with_callers",
+    "with_holders",
+]
+
+
+# Rule 2: a device activity's parent is the runtime call with its process and correlation id, else what issued it.
+
 
 _REASONS = tuple(str(reason) for reason in Attribution)
 
@@ -96,3 +110,105 @@ def _reasons(lost: pl.DataFrame, calls: pl.DataFrame) -> NDArray[np.int8]:
         .otherwise(pl.lit(str(Attribution.ORPHAN_NO_LAUNCH)))
     )
     return category_indices(compared.select(reason.cast(pl.Categorical)).to_series(), _REASONS)
+
+
+# Relations between spans that a file itself records: they go before what times suggest.
+
+
+def resolve_rows(spans: pl.DataFrame, facts: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The facts in which `column` names a span by its row, with that span's `position`."""
+    referring = facts.filter(pl.col(column).is_not_null())
+    position = lookup(spans["row"].to_numpy(), referring[column].to_numpy())
+    return referring.with_columns(pl.Series("position", position)).filter(pl.col("position") >= 0)
+
+
+def in_generated_code(spans: pl.DataFrame, kinds: SpanKinds) -> Positions:
+    """Layers that no thread called: the file says what they lie in."""
+    rows = spans["issued_by_row"]
+    if rows.null_count() == len(rows):
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(kinds.is_level(Level.LAYER) & rows.is_not_null().to_numpy())
+
+
+def with_holders(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> Positions:
+    """Parents in which layers that no thread called lie in what the file says they do."""
+    at = in_generated_code(spans, kinds)
+    if not len(at):
+        return parent
+    holder = lookup(spans["row"].to_numpy(), spans["issued_by_row"].gather(at).to_numpy())
+    start = spans["start_ns"].to_numpy()
+    earlier = (start[holder] < start[at]) | ((start[holder] == start[at]) & (holder < at))
+    sound = (holder >= 0) & earlier  # so that no circle arises
+    out = parent.copy()
+    out[at[sound]] = holder[sound]
+    return out
+
+
+def with_callers(spans: pl.DataFrame, kinds: SpanKinds, operators: pl.DataFrame, parent: Positions) -> Positions:
+    """Parents in which each operator's nearest operator above is the one that the file says called it.
+
+    What lies between the two (a module's call) stays. A caller that began after its callee is none: no circle arises.
+    """
+    if operators["called_by_row"].null_count() == operators.height:
+        return parent
+    caller_rows = operators["called_by_row"].fill_null(-1).to_numpy()
+    caller = lookup(spans["row"].to_numpy(), caller_rows)
+    at = operators["at"].to_numpy()
+    nearest = np.append(innermost(parent, kinds.is_level(Level.OPERATOR)), -1)
+    above = nearest[parent[at]]
+    start = spans["start_ns"].to_numpy()
+    length = spans["duration_ns"].fill_null(0).to_numpy()
+    before = (start[caller] < start[at]) | ((start[caller] == start[at]) & (length[caller] > length[at]))
+    change = (caller_rows >= 0) & (caller >= 0) & (caller != above) & before
+    out = parent.copy()
+    out[at[change]] = caller[change]
+    return out
+
+
+# Rule 5: device work that a graph launch replayed, and where its nodes were captured.
+
+GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
+
+
+def captures(
+    spans: pl.DataFrame,
+    kinds: SpanKinds,
+    kernels: pl.DataFrame,
+    parent: Positions,
+    moments: pl.DataFrame,
+    owner: Positions,
+) -> tuple[Positions, Bools]:
+    """For each span the span its graph node was captured in (-1: unknown or no replay), and whether it was replayed.
+
+    What the file says of a kernel goes first.
+    A replayed node is looked up by its own id, else by that of the node it was instantiated from.
+    """
+    captured_in = no_refs(spans.height)
+    nodes = kernels.filter(pl.col("graph_node_id").is_not_null()).select("at", "graph_node_id")
+    made = _capture_owners(moments, owner)
+    if made.height:
+        captured = nodes.join(made, on="graph_node_id", how="inner", maintain_order="left")
+        captured_in[captured["at"].to_numpy()] = captured["owner"].to_numpy()
+    recorded = resolve_rows(spans, kernels, "captured_in_row")
+    captured_in[recorded["at"].to_numpy()] = recorded["position"].to_numpy()
+    return captured_in, replayed_work(spans, kinds, kernels, parent)
+
+
+def replayed_work(spans: pl.DataFrame, kinds: SpanKinds, kernels: pl.DataFrame, parent: Positions) -> Bools:
+    """Which spans are device work that a graph launch issued: by launch, by kind, or by the graph node they carry."""
+    launches = np.append(matches(spans["name"], GRAPH_LAUNCH), [False])  # parent -1 reads the last
+    replayed: Bools = (launches[parent] & kinds.is_level(Level.KERNEL)) | kinds.is_kind(Kind.GRAPH)
+    replayed[kernels.filter(pl.col("graph_node_id").is_not_null())["at"].to_numpy()] = True
+    return replayed
+
+
+def _capture_owners(moments: pl.DataFrame, owner: Positions) -> pl.DataFrame:
+    """graph_node_id and owner: the span a node, or the node it was cloned from, was created in."""
+    created = moments.with_columns(pl.Series("owner", owner)).filter(pl.col("graph_node_id").is_not_null())
+    first = created.sort("start_ns").unique("graph_node_id", keep="first", maintain_order=True)
+    origin = first.select(pl.col("graph_node_id").alias("original_graph_node_id"), pl.col("owner").alias("at_capture"))
+    return (
+        first.join(origin, on="original_graph_node_id", how="left", maintain_order="left")
+        .select("graph_node_id", pl.coalesce("at_capture", "owner").alias("owner"))
+        .filter(pl.col("owner") >= 0)
+    )

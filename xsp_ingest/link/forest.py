@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link import graphs, steps
-from xsp_ingest.link.alike import call_numbers, details_of
+from xsp_ingest.link import steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
-from xsp_ingest.link.correlate import correlate
-from xsp_ingest.link.deep_nesting import with_limited_depth
+from xsp_ingest.link.correlate import captures, correlate, in_generated_code, with_callers, with_holders
 from xsp_ingest.link.nest import Moments, Nesting
-from xsp_ingest.link.range_nesting import named_ranges, nest_with_ranges
-from xsp_ingest.link.recorded_links import in_generated_code, with_callers, with_holders
-from xsp_ingest.link.replica_threads import with_replicas
-from xsp_ingest.link.span_kinds import SpanKinds, span_kinds
-from xsp_ingest.link.threads import Threads
+from xsp_ingest.link.nesting import Threads, named_ranges, nest_with_ranges, with_limited_depth, with_replicas
+from xsp_ingest.link.spans import SpanKinds, call_numbers, details_of, span_kinds
 from xsp_model import Finding, Kind, LedgerKind, Level, scratch
 from xsp_model.arrays import lookup
 from xsp_model.order import total_order
@@ -87,7 +82,7 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     parent, deeper = with_limited_depth(parent)
     scratch.release()
     kernels = at_spans(spans, raw.tables["kernels"])
-    captured_in, replayed = graphs.captures(spans, kinds, kernels, parent, moments, nesting.owner)
+    captured_in, replayed = captures(spans, kinds, kernels, parent, moments, nesting.owner)
     scratch.release()
     backward = scratch.to_scratch(is_backward(spans, kinds, operators))
     forest = Forest(

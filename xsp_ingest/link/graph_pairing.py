@@ -1,34 +1,264 @@
 """Which captured graph each replay is of: by the kernels it ran, in order; what is not certain is left open.
 
-A replay has kernels and one launch, a capture has launches and no kernels (`captured_graphs`). They pair where the
+A replay has kernels and one launch, a capture has launches and no kernels (`graph_captures`). They pair where the
 whole sequences are equal. Where launches do not say their kernels (CUDA), counts and kinds must be equal, and enough
 of the launches must be known by what their operator ran elsewhere.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from itertools import groupby
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import polars as pl
 
-from xsp_ingest.link.captured_graphs import UNKNOWN
-from xsp_ingest.link.graph_batches import graphs_for_step
-from xsp_ingest.link.graph_rounds import rounds
-from xsp_ingest.link.graph_streams import Ambiguous, order_on_streams
-from xsp_ingest.link.graph_surroundings import of_layer
+from xsp_ingest.link.climb import innermost, outermost
+from xsp_ingest.link.graph_captures import UNKNOWN
+from xsp_model.arrays import nullable_index
+from xsp_model.step_annotations import parse_step_annotation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from xsp_ingest.link.captured_graphs import CapturedGraph
-    from xsp_ingest.link.graph_streams import Order
-    from xsp_ingest.link.graph_surroundings import Surroundings
+    from xsp_ingest.link.forest import Forest
+    from xsp_ingest.link.graph_captures import CapturedGraph
+    from xsp_ingest.link.layers import Layering
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["Outcome", "Replays", "pair", "replays_of"]
+__all__ = [
+    "Ambiguous",
+    "Batch",
+    "Order",
+    "Outcome",
+    "Replays",
+    "Surroundings",
+    "graph_batches",
+    "graphs_for_step",
+    "launches_on_streams",
+    "of_layer",
+    "order_on_streams",
+    "pair",
+    "replay_batches",
+    "replays_of",
+    "rounds",
+    "surroundings",
+]
+
+
+# For which batch a graph was captured and for which it was replayed, where names around both say so.
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The size that the engine picks a graph by; `exact`: as it was padded, and not only at least so many."""
+
+    size: int
+    exact: bool
+
+
+def graph_batches(forest: Forest, begins: Sequence[int], file: str) -> list[int | None]:
+    """For each graph, by the call that began its capture, the size it was captured for; else as the file's name says.
+
+    Serving engines annotate captures, or write each into a file or folder named after it.
+    """
+    around = _batches_around(forest, np.array(begins, dtype=np.int64), captures=True)
+    parts = [part.split(".")[0] for part in reversed(PurePath(file).parts)]
+    named = next((size for part in parts if (size := _size(part, captures=True)) is not None), None)
+    return [named if batch is None else batch.size for batch in around]
+
+
+def _size(text: str, *, captures: bool) -> int | None:
+    annotation = parse_step_annotation(text)
+    return annotation.batch_key if annotation is not None and annotation.is_capture == captures else None
+
+
+def replay_batches(forest: Forest, launches: Positions) -> list[Batch | None]:
+    """For each launch the batch of the step around it."""
+    return _batches_around(forest, launches, captures=False)
+
+
+def _batches_around(forest: Forest, at: Positions, *, captures: bool) -> list[Batch | None]:
+    """The innermost annotation around each span that says a batch."""
+    batches: dict[str, Batch] = {}
+    for name in forest.spans["name"].unique().drop_nulls().cast(pl.String):
+        annotation = parse_step_annotation(name)
+        if annotation is not None and annotation.is_capture == captures and annotation.batch_key is not None:
+            padded = annotation.padded_tokens if annotation.padded_requests is None else annotation.padded_requests
+            batches[name] = Batch(annotation.batch_key, padded is not None)
+    if not batches:
+        return [None] * len(at)
+    annotated = forest.spans["name"].cast(pl.String).is_in(list(batches)).to_numpy()
+    holder = innermost(forest.parent, annotated)[at]
+    names = forest.spans["name"].gather(np.maximum(holder, 0)).cast(pl.String)
+    return [batches[name] if held >= 0 else None for name, held in zip(names, holder, strict=True)]
+
+
+def graphs_for_step(graphs: Sequence[int], captured: Sequence[int | None], step: Batch | None) -> list[int]:
+    """Those of the graphs that a step of this batch replays: of its padded size, else the smallest that holds it."""
+    if step is None:
+        return list(graphs)
+    sizes = {graph: captured[graph] for graph in graphs}
+    enough = [size for size in sizes.values() if size is not None and size >= step.size]
+    replayed = step.size if step.exact else min(enough, default=None)
+    return [graph for graph, size in sizes.items() if size is None or size == replayed]
+
+
+# Graphs that run the same kernels are told apart by their order: a model replays its pieces as it captured them.
+
+
+def rounds(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meaning: Callable[[int], int]) -> Ints:
+    """For each replay, in order, its graph where going around the graphs of one set leaves only that; else -1.
+
+    `possible[i]`: the graphs that replay i may be of; `set_of[g]`: what graph g was captured with (a run, for a batch
+    size), in order of capture. A trace may begin and end anywhere in a round. Where it may have begun in several
+    places, a replay has a graph only where all of them give one that says the same.
+    """
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for graph in sorted({graph for each in possible for graph in each}):
+        members[set_of[graph]].append(graph)
+    out = np.full(len(possible), -1, dtype=np.int64)
+    of_set: dict[Hashable, list[int]] = defaultdict(list)
+    for replay, each in enumerate(possible):
+        sets = {set_of[graph] for graph in each}
+        if len(sets) == 1:
+            of_set[sets.pop()].append(replay)
+    for name, replays in of_set.items():
+        out[replays] = _graphs_of_set(members[name], [possible[replay] for replay in replays], meaning)
+    return out
+
+
+def _graphs_of_set(graphs: Sequence[int], possible: Sequence[Sequence[int]], meaning: Callable[[int], int]) -> Ints:
+    """The graphs of these replays of one set; -1 where its order leaves them open."""
+    alike = {tuple(each): number for number, each in enumerate(dict.fromkeys(map(tuple, possible)))}
+    sought = np.array([alike[tuple(each)] for each in possible])
+    class_of = {graph: number for each, number in alike.items() for graph in each}
+    classes = np.array([class_of.get(graph, -1) for graph in graphs])
+    ways = [
+        np.resize(np.roll(np.array(graphs), -begin), len(sought))
+        for begin in np.flatnonzero(classes == sought[0])
+        if (np.resize(np.roll(classes, -begin), len(sought)) == sought).all()
+    ]
+    if not ways:
+        return np.full(len(sought), -1, dtype=np.int64)
+    if len(ways) == 1:
+        return ways[0]
+    meaning_of = np.zeros(max(graphs) + 1, dtype=np.int64)
+    meaning_of[list(graphs)] = [meaning(graph) for graph in graphs]
+    certain = np.logical_and.reduce([meaning_of[way] == meaning_of[ways[0]] for way in ways[1:]])
+    return np.where(certain, ways[0], -1)
+
+
+# Which captured launch each piece of a replay is of, where its work ran on several streams.
+
+
+class Ambiguous(Enum):
+    """There is more than one way."""
+
+    YES = True
+
+
+Order: TypeAlias = "Ints | Ambiguous | None"
+
+
+def order_on_streams(captured: Ints, tokens: Ints, stream: Ints) -> Order:
+    """For each captured launch the place of its work among `tokens`; None: they cannot be of these launches.
+
+    Within a stream work runs in the order of the capture. Across streams the next launch is on the one stream whose
+    next work is of its name: where two streams have it next, nothing says which, least of all when each started.
+    """
+    queues = [np.flatnonzero(stream == each).tolist()[::-1] for each in np.unique(stream)]
+    out = np.empty(len(captured), dtype=np.int64)
+    for number, token in enumerate(captured):
+        heads = [queue for queue in queues if queue and tokens[queue[-1]] == token]
+        if len(heads) != 1:
+            return Ambiguous.YES if heads else None
+        out[number] = heads[0].pop()
+    return out
+
+
+def launches_on_streams(captured: Ints, tokens: Ints, stream: Ints) -> Ints:
+    """For each piece of work, in order of start, the number of its launch; of work that was paired by that order."""
+    if (stream == stream[0]).all():
+        return np.arange(len(tokens))
+    order = order_on_streams(captured, tokens, stream)
+    assert isinstance(order, np.ndarray)  # noqa: S101 (it was paired by that)
+    out = np.empty(len(tokens), dtype=np.int64)
+    out[order] = np.arange(len(order))
+    return out
+
+
+# What captures and replays of graphs lay in: steps, batches, layers. It tells graphs of equal kernels apart.
+
+_INSTANCE = re.compile(r"_\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Of each captured graph the batch and the layer it was captured in; of each replay batch, layer and step.
+
+    Layers are named, "" for none. Replays with the same number in `steps` are of one step; where steps are not marked,
+    of one outermost call.
+    """
+
+    captured_batches: Sequence[int | None]
+    captured_layers: Sequence[str]
+    batches: Sequence[Batch | None]
+    layers: Sequence[str]
+    steps: Ints
+
+
+def surroundings(
+    graphs: Sequence[CapturedGraph],
+    run: int,
+    launches: Positions,
+    forests: Sequence[Forest],
+    layerings: Sequence[Layering],
+    names: Sequence[str],
+) -> Surroundings:
+    """Those of the graphs, which stand in order of their runs, and of replays of a run by their launches."""
+    batches: list[int | None] = []
+    layers: list[str] = []
+    for each, alike in groupby(graphs, key=lambda graph: graph.run):
+        begins = [graph.begin for graph in alike]
+        batches += graph_batches(forests[each], begins, names[each])
+        layers += _layers(forests[each], layerings[each], np.array(begins))
+    forest = forests[run]
+    return Surroundings(
+        batches,
+        layers,
+        replay_batches(forest, launches),
+        _layers(forest, layerings[run], launches),
+        _steps(forest, launches),
+    )
+
+
+def _layers(forest: Forest, layering: Layering, at: Positions) -> list[str]:
+    """The name of the innermost layer's call around each span."""
+    held = forest.spans["name"].gather(nullable_index(layering.held_in[at]))
+    return held.cast(pl.String).fill_null("").to_list()
+
+
+def _steps(forest: Forest, launches: Positions) -> Ints:
+    step = forest.spans["step"].gather(launches)
+    root = outermost(forest.parent, np.ones(len(forest.parent), dtype=np.bool_))[launches].astype(np.int64)
+    return np.where(step.is_null().to_numpy(), root, -2 - step.fill_null(0).to_numpy())
+
+
+def of_layer(graphs: Sequence[int], captured: Sequence[str], layer: str) -> list[int]:
+    """Those of the graphs that were captured in a call of this layer; where none was, all but those of its siblings.
+
+    A graph that was captured in one instance of a module is not replayed in another one.
+    """
+    same = [graph for graph in graphs if layer and captured[graph] == layer]
+    kind = _INSTANCE.sub("", layer)
+    return same or [g for g in graphs if not (layer and captured[g] and _INSTANCE.sub("", captured[g]) == kind)]
+
 
 _LONG = 8  # from so many kernels on a replay may lack its graph's last one, which ROCm's profiler loses at times
 _ENOUGH = 0.5  # of launches that do not say their kernel so many must be known otherwise

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.captured_graphs import KernelNumbers, captured_graphs, replay_tokens
-from xsp_ingest.link.distinct_texts import matches
-from xsp_ingest.link.expected_launches import expected_tokens
-from xsp_ingest.link.graph_pairing import Outcome, Replays, pair, replays_of
-from xsp_ingest.link.graph_streams import launches_on_streams
-from xsp_ingest.link.graph_surroundings import surroundings
-from xsp_ingest.link.graphs import GRAPH_LAUNCH
+from xsp_ingest.link.correlate import GRAPH_LAUNCH
+from xsp_ingest.link.graph_captures import KernelNumbers, captured_graphs, expected_tokens, replay_tokens
+from xsp_ingest.link.graph_pairing import Outcome, Replays, launches_on_streams, pair, replays_of, surroundings
+from xsp_ingest.link.spans import matches
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level
 from xsp_model.arrays import lookup, no_refs
 
@@ -25,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.link.captured_graphs import CapturedGraph
     from xsp_ingest.link.forest import Forest
+    from xsp_ingest.link.graph_captures import CapturedGraph
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.arrays import Ints, Positions

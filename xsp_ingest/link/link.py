@@ -11,13 +11,11 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link import clock, layer_table
-from xsp_ingest.link.attributions import attribute
-from xsp_ingest.link.backward_lines import with_forward_lines
-from xsp_ingest.link.capture_runs import replayed_first, spans_of_capture
+from xsp_ingest.link.attributions import attribute, replayed_first, spans_of_capture, with_forward_lines
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
-from xsp_ingest.staging.run_overrides import NOTHING, RunOverrides
+from xsp_ingest.staging.raw import NOTHING, RunOverrides
 from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
 from xsp_model.arrays import nullable_index
 from xsp_model.limits import limits

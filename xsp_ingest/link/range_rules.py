@@ -1,20 +1,212 @@
-"""Which level and kind a named range stands for: the rules as data, and the one function that applies them."""
+"""What a named range stands for by its text: a module of the model, an operator of PyTorch, or what a rule says."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import polars as pl
 
-from xsp_model import Kind, Level
+from xsp_model import Finding, Kind, LedgerKind, Level
 from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["ANNOTATIONS", "COMPILED_REGION", "KINETO", "KINETO_STEP", "NVTX", "Rule", "Rules", "classify", "one_of"]
+__all__ = [
+    "ANNOTATIONS",
+    "BEGINS",
+    "COMPILED_REGION",
+    "KINETO",
+    "KINETO_STEP",
+    "MAX_LENGTH",
+    "NVTX",
+    "ModuleText",
+    "Rule",
+    "Rules",
+    "classify",
+    "is_backward",
+    "module_ranges",
+    "module_text",
+    "one_of",
+    "operator_details",
+    "plain_name",
+]
+
+
+# What vLLM, SGLang and TensorRT-LLM write as a module's range: a dict of its path and the shapes of its tensors.
+
+
+BEGINS = r"""^\{\s*['"]Module['"]\s*:"""
+"""How such a text begins, as a regex."""
+MAX_LENGTH = 1 << 16
+"""No longer text is read: a call with hundreds of tensors writes a tenth of it."""
+_TOKEN = re.compile(r"""'([^'\\]*)'|"[^"\\]*"|[()]|\bNone\b|\bTrue\b|\bFalse\b|,(?=\s*[)\]}])""")
+_JSON_OF = {"(": "[", ")": "]", "None": "null", "True": "true", "False": "false", ",": ""}
+_FACTS = ("Module", "TrainableParams", "StaticParams", "Inputs", "Outputs")
+_COMPILED = re.compile(r"^Torch Compiled Module \((input|output)\):")
+_CLASSES = {
+    "in_features": "Linear",
+    "num_embeddings": "Embedding",
+    "in_chan": "Conv",
+    "num_features": "BatchNorm",
+    "ceil_mode": "AvgPool",
+    "output_size": "AdaptiveAvgPool",
+    "filter_dim": "MaxPool",
+    "scale_factor": "Upsample",
+    "p": "Dropout",
+    "in_place": "ReLU",
+}
+"""The class of torch.nn whose parameters have this name, the first that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """Path and type of a module, and the shapes of its inputs as JSON; null: not said.
+
+    `returned`: the range only says what the call before it returned; null: it says neither inputs nor outputs.
+    """
+
+    path: str
+    layer_type: str
+    shapes: str | None
+    returned: bool | None
+
+
+def module_text(text: str) -> ModuleText | None:
+    """What the text says; None where it is too long or not of this form."""
+    facts = _parse_dict(text) if len(text) <= MAX_LENGTH else {}
+    path = facts.get("Module")
+    if not isinstance(path, str) or not path.strip("' "):
+        return None
+    compiled = _COMPILED.match(path)
+    path = path[compiled.end() :] if compiled else path.strip("' ")
+    inputs = [s for name, value in facts.items() if name == "Inputs" or name not in _FACTS for s in _shapes(value)]
+    returned = not inputs if inputs or "Outputs" in facts else None
+    if compiled:
+        returned = compiled[1] == "output"
+    return ModuleText(path, _type(path, facts.get("StaticParams")), json.dumps(inputs) if inputs else None, returned)
+
+
+def _parse_dict(text: str) -> Mapping[str, object]:
+    """The dict that Python wrote, read as the JSON that it nearly is; empty where it is none."""
+    try:
+        facts = json.loads(_TOKEN.sub(_as_json, text))
+    except (ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _as_json(token: re.Match[str]) -> str:
+    return _JSON_OF.get(token[0], token[0]) if token[1] is None else json.dumps(token[1])
+
+
+def _shapes(value: object) -> list[list[int]]:
+    """The shapes in a list of shapes; of anything else none."""
+    return [shape for shape in value if _is_shape(shape)] if isinstance(value, list) else []
+
+
+def _is_shape(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(size) is int for size in value)
+
+
+def _type(path: str, static: object) -> str:
+    """The class of torch.nn that has these parameters; else the module's name in its parent, of a list's the list's."""
+    parameters = static if isinstance(static, dict) else {}
+    layer_type = next((name for key, name in _CLASSES.items() if key in parameters), None)
+    if layer_type == "Conv":
+        size = parameters.get("filter_dim")
+        dimensions = f"{len(size)}d" if isinstance(size, list) else ""
+        return f"Conv{'Transpose' if parameters.get('transposed') else ''}{dimensions}"
+    return layer_type or next((part for part in reversed(path.split(".")) if part and not part.isdigit()), path)
+
+
+# Ranges of modules whose text is a dict: one layer a module by its path, not one a text with other shapes.
+
+_MODULE = "nn.Module: "  # which rules and layers know as the mark of a module's call, as our own runners write it
+_RETURNED = "nn.Module outputs: "
+_LAYERS = {"row": pl.Int64(), "layer_type": pl.String(), "path": pl.String(), "shapes": pl.String()}
+_THREAD = ("process_id", "thread_id")
+_Named = tuple[pl.DataFrame, pl.DataFrame, tuple[Finding, ...]]
+
+
+def module_ranges(ranges: pl.DataFrame) -> _Named:
+    """The ranges, those of modules with the path as their name; rows of `layers` for them; what could not be read.
+
+    Takes row, name, text, start_ns, process_id and thread_id. A text is read once, however many ranges have it; where
+    no range is of this form, that is all that is found out.
+    """
+    first = ranges["text"].str.starts_with("{").fill_null(value=False)
+    marked = ranges.filter(first & ranges["text"].str.contains(BEGINS)) if first.any() else ranges.clear()
+    if marked.is_empty():
+        return ranges, pl.DataFrame(schema=_LAYERS), ()
+    texts = marked["text"].unique(maintain_order=True)
+    modules = marked.select("row", "text", "start_ns", *_THREAD).join(_read(texts), on="text", maintain_order="left")
+    modules = modules.with_columns(_is_return(modules))
+    mark = pl.when("returned").then(pl.lit(_RETURNED)).otherwise(pl.lit(_MODULE))
+    names = modules.select("row", (mark + pl.col("path")).alias("module_name"))
+    named = ranges.join(names, on="row", how="left", maintain_order="left")
+    named = named.with_columns(pl.coalesce("module_name", "name").alias("name")).drop("module_name")
+    unread = Finding(LedgerKind.MODULE_TEXT_UNREADABLE, count=marked.height - modules.height)
+    layers = modules.filter(~pl.col("returned")).select(*_LAYERS)
+    return named, layers, (unread,) if unread.count else ()
+
+
+def _read(texts: Iterable[str]) -> pl.DataFrame:
+    """A row for each text that can be read."""
+    modules = {text: module for text in texts if (module := module_text(text))}
+    read = [(text, m.path, m.layer_type, m.shapes, m.returned) for text, m in modules.items()]
+    columns = {"text": pl.String, "path": pl.String, "layer_type": pl.String, "shapes": pl.String}
+    return pl.DataFrame(read, schema={**columns, "returned": pl.Boolean}, orient="row")
+
+
+def _is_return(modules: pl.DataFrame) -> pl.Series:
+    """Whether each range only says what a call returned; where its text does not tell, by what stands before it.
+
+    vLLM writes such a range behind every call, SGLang and TensorRT-LLM behind none. So of one module on one thread
+    they take turns, and what is open is decided from the last range that says which it is.
+    """
+    returned = modules["returned"]
+    if not returned.null_count() or not returned.any():
+        return returned.fill_null(value=False)
+    of_module = [*_THREAD, "path"]
+    ordered = modules.with_row_index("at").sort(*of_module, "start_ns", "row")
+    ordered = ordered.with_columns(
+        pl.col("returned").is_not_null().cum_sum().over(of_module).alias("since"),
+        pl.col("returned").forward_fill().over(of_module).fill_null(value=True).alias("last"),
+    )
+    position = pl.int_range(pl.len()).over(*of_module, "since") + (pl.col("since") == 0)
+    turned = pl.when(position % 2 == 1).then(~pl.col("last")).otherwise("last")
+    return ordered.with_columns(turned.alias("returned")).sort("at")["returned"]
+
+
+# What PyTorch writes into the text of an operator's range: its name, and numbers and shapes that differ by call.
+
+_NUMBERS = r"(?:, (?:stashed )?seq = -?\d+)?(?:, op_id = \d+)?(?:, sizes = \[.*\])?(?:, input_op_ids = \[.*\])?$"
+_SEQUENCE = r", (?:stashed )?seq = (\d+)"
+_SHAPES = r", sizes = (\[.*?\])(?:, input_op_ids = .*)?$"
+_BACKWARD = r"Backward\d*$|^autograd::engine::evaluate_function: |AccumulateGrad$"
+
+
+def plain_name(text: pl.Expr) -> pl.Expr:
+    """The text without what differs from call to call: operator and sequence numbers, sizes, input ids."""
+    return text.str.replace(_NUMBERS, "")
+
+
+def operator_details(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Sequence number and, as JSON, input shapes that torch wrote into the range's text; null where it did not."""
+    sequence = text.str.extract(_SEQUENCE).cast(pl.Int64, strict=False).alias("sequence_number")
+    return sequence, text.str.extract(_SHAPES).alias("input_shapes")
+
+
+def is_backward(name: pl.Expr) -> pl.Expr:
+    """Whether an operator's name is that of a node of the backward pass."""
+    return name.str.contains(_BACKWARD)
+
+
+# Which level and kind a named range stands for: the rules as data, and the one function that applies them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +260,6 @@ _BY_FRAMEWORKS = one_of(
         r"^\w+_data: .*\bcompile_id=",  # TorchDynamo's notes on its own phases
     )
 )  # what PyTorch and Lightning annotate by themselves: no layers, whichever profiler recorded them
-
 _SERVING = (
     # A step of a serving engine: execute_context_2(6144)_generation_3(3), step[DECODE bs=32].
     Rule(Level.MODEL, Kind.STEP, reads=is_serving_step),
@@ -77,10 +268,8 @@ _SERVING = (
 )
 _MODULE_CALL = Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: ")
 _MODULE_RETURNED = Rule(Level.APPLICATION, Kind.RANGE, name=r"^nn\.Module outputs: ")  # no call of its own
-
 COMPILED_REGION = r"^## Call CompiledFxGraph \S+ ##$|^CUDAGraphNode\.record|^Torch-Compiled Region"
 """Calls of compiled graphs, and the recording of one as a device graph, as PyTorch annotates them."""
-
 NVTX = Rules(
     defaults=(
         # A module's call as torch.profiler names it and our runners mark it: one layer, however often called.
@@ -124,9 +313,7 @@ NVTX = Rules(
     )
 )
 """Ranges of NVTX and its like (roctx, MXNet's): all of a process's libraries and frameworks write into one stream."""
-
 KINETO_STEP = r"^ProfilerStep#\d+$"
-
 KINETO = Rules(
     # Calls of process groups come as annotations: a library's, whatever pattern of the user's fits their name too.
     fixed=(Rule(Level.LIBRARY, Kind.RANGE, name=r"^(nccl|gloo|mpi|ucc|rccl):"),),
@@ -141,7 +328,6 @@ KINETO = Rules(
     ),
 )
 """User annotations of torch.profiler: operators and modules are events of their own there, and it marks the steps."""
-
 ANNOTATIONS = Rules(defaults=(), otherwise=Level.APPLICATION)
 """Annotations beside a recorder's own operators and steps, as XPlane's: nothing unless the user's pattern says so."""
 

@@ -13,7 +13,7 @@ from xsp_model.arrays import true_indices
 from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
 if TYPE_CHECKING:
-    from xsp_ingest.link.span_kinds import SpanKinds
+    from xsp_ingest.link.spans import SpanKinds
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["number"]

@@ -2,26 +2,152 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import json
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+import polars as pl
 
 from xsp_ingest.files.safe_files import check
 from xsp_ingest.ingester import LayerScope
-from xsp_ingest.run_set.results import Accuracy, CurvePoint, OutputDistance, Tensor, results
-from xsp_ingest.staging.run_overrides import RunOverrides
+from xsp_ingest.staging.raw import RunOverrides
 from xsp_model import XspError
+from xsp_model.arrow import conform
+from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["RunDescription", "json_schema", "read_description"]
+__all__ = [
+    "Accuracy",
+    "CurvePoint",
+    "OutputDistance",
+    "RunDescription",
+    "Tensor",
+    "json_schema",
+    "read_description",
+    "results",
+]
 
-_MAX_COUNT = 1 << 53  # so that sums of a thousand fit in 64 bits
+
+# How good a run's results are, and what came out of a step, as `run.json` says it: rows for the trace's tables.
+
+
+_NS_PER_S = 1e9
+_MAX_COUNT = 1 << 62
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 _Positive = Annotated[int, msgspec.Meta(gt=0, le=_MAX_COUNT)]
-_Rate = Annotated[float, msgspec.Meta(gt=0)]
+_Magnitude = Annotated[float, msgspec.Meta(ge=0)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Accuracy(msgspec.Struct, frozen=True):
+    """A measure of quality that a run ended with."""
+
+    metric: _Name
+    value: float
+    unit: str = ""
+    dataset: str = ""
+    samples: _Positive | None = None
+    higher_is_better: bool | None = None
+
+
+class CurvePoint(msgspec.Struct, frozen=True):
+    """A measure of quality some time after training began."""
+
+    metric: _Name
+    time_s: _Seconds
+    value: float
+    unit: str = ""
+    dataset: str = ""
+    samples: _Positive | None = None
+    higher_is_better: bool | None = None
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """What a step was given, or what came out of it, by checksum."""
+
+    kind: Literal["input", "weights", "output"]
+    name: _Name
+    step: _Count | None = None  # steps run before
+    shape: list[_Count] | None = None
+    dtype: str = ""
+    sha256: _Digest | None = None
+    l2_norm: _Magnitude | None = None
+    max_abs: _Magnitude | None = None
+    non_finite: _Count | None = None
+    sampled_values: list[float | None] | None = None
+    top1: list[_Count] | None = None
+
+
+class OutputDistance(msgspec.Struct, frozen=True):
+    """An output of this run against that of another, element by element."""
+
+    name: _Name
+    reference: _Name
+    reference_sha256: _Digest | None = None
+    max_abs_difference: _Magnitude | None = None
+    relative_l2: _Magnitude | None = None
+    cosine: Annotated[float, msgspec.Meta(ge=-1.0001, le=1.0001)] | None = None
+    top1_agreement: _Share | None = None
+
+
+def results(
+    accuracies: Sequence[Accuracy],
+    curve: Sequence[CurvePoint],
+    tensors: Sequence[Tensor],
+    distances: Sequence[OutputDistance],
+) -> Mapping[str, pl.DataFrame]:
+    """The rows by table, without the run's number; tables without rows are left out."""
+    measured = [*(_accuracy_row(each) for each in accuracies), *(_accuracy_row(p, p.time_s) for p in curve)]
+    rows = {
+        "accuracies": measured,
+        "tensors": [_tensor(each) for each in tensors],
+        "output_distances": [msgspec.structs.asdict(each) for each in distances],
+    }
+    return {name: _frame(name, some) for name, some in rows.items() if some}
+
+
+def _frame(name: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    columns = [c for c in TABLES[name].columns if c.name != "run_id"]
+    values = {c.name: [row[c.name] for row in rows] for c in columns}
+    return conform(pl.DataFrame(values, strict=False), TABLES[name]).select([c.name for c in columns])
+
+
+def _accuracy_row(point: Accuracy | CurvePoint, time_s: float | None = None) -> dict[str, Any]:
+    return {
+        "metric": point.metric,
+        "dataset": point.dataset or None,
+        "time_ns": None if time_s is None else round(time_s * _NS_PER_S),
+        "value": point.value,
+        "unit": point.unit or None,
+        "sample_count": point.samples,
+        "higher_is_better": point.higher_is_better,
+    }
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    count = None if tensor.shape is None else math.prod(tensor.shape)
+    return {
+        **msgspec.structs.asdict(tensor),
+        "shape": None if tensor.shape is None else json.dumps(tensor.shape),
+        "dtype": tensor.dtype or None,
+        "value_count": count if count is not None and count <= _MAX_COUNT else None,
+        "non_finite_count": tensor.non_finite,
+        "sampled_values": None if tensor.sampled_values is None else json.dumps(tensor.sampled_values),
+        "top1": None if tensor.top1 is None else json.dumps(tensor.top1),
+    }
+
+
+_MAX_SUMMED = 1 << 53  # so that sums of a thousand fit in 64 bits
+_SummedCount = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SUMMED)]
+_SummedPositive = Annotated[int, msgspec.Meta(gt=0, le=_MAX_SUMMED)]
+_Rate = Annotated[float, msgspec.Meta(gt=0)]
 _FormatName = Annotated[str, msgspec.Meta(max_length=100)]  # errors name it
 
 
@@ -44,7 +170,9 @@ class _Layer(msgspec.Struct, frozen=True):
     scope: _Name  # what the names of its operators begin with, as `net/conv1`
     name: str = ""  # the scope where left out
     type: str = ""
-    index: _Count | None = msgspec.field(default=None, name="place")  # of the model's layers; else by first operator
+    index: _SummedCount | None = msgspec.field(
+        default=None, name="place"
+    )  # of the model's layers; else by first operator
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -59,19 +187,19 @@ class RunDescription(msgspec.Struct, frozen=True):
     level: Literal["M", "ML", "MLG"]
     model: _Model
     framework: _Framework
-    batch_size: _Positive | None  # None: a program of the user's own that did not tell it
+    batch_size: _SummedPositive | None  # None: a program of the user's own that did not tell it
     device: _Device
-    steps: _Count
+    steps: _SummedCount
     files: list[_File] = []
     graph_captures: list[_Name] = []  # files or folders inside the run set with how the graphs of `files` were captured
     layers: list[_Layer] = []  # where a profile has operators in scopes but no calls of layers
     counters: list[str] = []  # what a counter run collected; empty otherwise
     deepest_level: str | None = None  # model, operator or kernel: what the files should hold at the bottom
     serialized: bool | None = None  # device synchronised after each layer
-    warmup_steps: _Count = 0
-    rank: _Count | None = None  # of a job of several processes, and how many those are
-    world_size: _Positive | None = None
-    step_durations_ns: list[_Positive] = []  # measured around each step after warm-up; always for M
+    warmup_steps: _SummedCount = 0
+    rank: _SummedCount | None = None  # of a job of several processes, and how many those are
+    world_size: _SummedPositive | None = None
+    step_durations_ns: list[_SummedPositive] = []  # measured around each step after warm-up; always for M
     accuracies: list[Accuracy] = []  # what the run ended with
     training_curve: list[CurvePoint] = []
     tensors: list[Tensor] = []  # of what a step was given and of what came out of it

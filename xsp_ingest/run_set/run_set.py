@@ -11,7 +11,7 @@ import msgspec
 from xsp_ingest.convert import convert_run, without_files
 from xsp_ingest.files.safe_files import leaves
 from xsp_ingest.run_set.description import read_description
-from xsp_ingest.staging.run_overrides import RunOverrides
+from xsp_ingest.staging.raw import RunOverrides
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:

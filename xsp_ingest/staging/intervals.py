@@ -1,13 +1,19 @@
-"""Start and duration of records, with what is odd about them counted."""
+"""Rows of the staging tables: start and duration of records, with what is odd about them counted."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
+from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_model import Finding, LedgerKind
 from xsp_model.intervals import LATEST_NS
 
-__all__ = ["MAX_DURATION_NS", "with_times"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MAX_DURATION_NS", "Rows", "beside", "with_times"]
 
 MAX_DURATION_NS = 24 * 3600 * 10**9
 """A day: no capture is longer, nor anything in one."""
@@ -46,3 +52,46 @@ def with_times(
 
 def _plausible(name: str) -> pl.Expr:
     return pl.when(pl.col(name).is_between(-LATEST_NS, LATEST_NS)).then(pl.col(name))
+
+
+# Keeps spans of no length beside those that start with them, where a profiler's clock is coarse.
+
+
+def beside(spans: pl.DataFrame, levels: tuple[str, ...]) -> pl.DataFrame:
+    """The spans of these levels that last 0 ns and start with another one of theirs, without their thread.
+
+    On its thread such a span would be taken for a child of the other, as linking sees no more than times; without one
+    it goes under the step it ran in.
+    """
+    level = pl.col("level").cast(pl.String)
+    together = pl.len().over("process_id", "thread_id", "start_ns", level) > 1
+    lost = level.is_in(levels) & (pl.col("duration_ns") == 0) & together
+    return spans.with_columns(pl.when(~lost).then(pl.col("thread_id")).alias("thread_id"))
+
+
+# Collects rows of the staging tables one at a time.
+
+
+class Rows:
+    """Rows by table; columns not given are null."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, dict[str, list[object]]] = {
+            name: {column: [] for column in columns} for name, columns in RAW_TABLES.items()
+        }
+
+    def add(self, table: str, **row: object) -> None:
+        """Adds a row."""
+        columns = self._columns[table]
+        for column, values in columns.items():
+            values.append(row.pop(column, None))
+        if row:
+            message = f"table {table} has no column {', '.join(sorted(row))}"
+            raise ValueError(message)
+
+    def frames(self) -> Mapping[str, pl.DataFrame]:
+        """Every staging table."""
+        return {
+            name: frame_of(name, pl.DataFrame(columns, schema=dict(RAW_TABLES[name])))
+            for name, columns in self._columns.items()
+        }

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xsp_model import Finding
 
-__all__ = ["RAW_TABLES", "RawTrace", "RunFacts", "RunLevel", "frame_of"]
+__all__ = ["NOTHING", "RAW_TABLES", "RawTrace", "RunFacts", "RunLevel", "RunOverrides", "frame_of"]
 
 _I = pl.Int64()
 _S = pl.String()
 _W = pl.Categorical()
-
 _SPANS: Mapping[str, pl.DataType] = {
     "row": _I,  # unique number of the span within this RawTrace; detail tables refer to it
     "level": _W,
@@ -195,7 +194,6 @@ _METRICS: Mapping[str, pl.DataType] = {  # counters of a span; see xsp_model.sch
     "unit": _W,
     "source": _W,
 }
-
 RAW_TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
     "spans": _SPANS,
     "operators": _OPERATORS,
@@ -286,3 +284,36 @@ class RawTrace:
     tables: Mapping[str, pl.DataFrame]
     facts: RunFacts
     findings: tuple[Finding, ...] = field(default=())
+
+
+# What is known of a run besides its files: from its description, or from the user.
+
+
+@dataclass(frozen=True, slots=True)
+class RunOverrides:
+    """Facts that override what a file says of its run; None and empty: no override. Times in ns."""
+
+    level: str | None = None
+    role: str | None = None
+    model: str | None = None
+    framework: str | None = None
+    batch_size: int | None = None
+    serialised: bool | None = None
+    counters: Sequence[str] = ()
+    deepest_level: str | None = None  # that the files should hold
+    warmup_steps: int | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    device_name: str | None = None
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    step_durations_ns: Sequence[int] = ()
+    results: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # accuracies, tensors, output_distances
+    folder: str | None = None  # of the run within its run set: tells files of one name apart
+
+    def shown_name(self, file: str) -> str:
+        """The file's name as messages and provenance show it."""
+        return f"{self.folder}/{file}" if self.folder else file
+
+
+NOTHING = RunOverrides()
+"""Nothing is known besides the files."""

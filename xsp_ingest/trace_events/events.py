@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_entries import entries
-from xsp_ingest.files.json_values import nanoseconds
+from xsp_ingest.files.json_window import entries
+from xsp_ingest.files.values import nanoseconds
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.files.json_entries import Entries
+    from xsp_ingest.files.json_window import Entries
 
 __all__ = ["BeginsAndEnds", "Mark", "Pair", "TraceEvent", "read_events", "table_of_events"]
 

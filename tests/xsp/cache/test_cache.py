@@ -33,7 +33,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from xsp_ingest.staged_runs import LeveledRuns
+    from xsp_ingest.convert import LeveledRuns
     from xsp_model.arrays import Ints
 
 _REPO = Path(__file__).resolve().parents[3]

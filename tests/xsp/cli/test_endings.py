@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
-from xsp_ingest.files.digests import Digests, sha256
+from xsp_ingest.files.safe_files import Digests, sha256
 from xsp_ingest.link import link
 from xsp_model.limits import override_limits
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from xsp_ingest.counters import tensor
+from xsp_ingest.counters import ncu_names
 from xsp_ingest.counters.formula import Formula, Measured, canonical, same
-from xsp_ingest.counters.ncu_labels import counter_of
-from xsp_ingest.counters.ncu_names import CHIPS, NCU, PACKED, flop_terms, ncu_table, unit_of
+from xsp_ingest.counters.ncu_names import CHIPS, NCU, PACKED, counter_of, flop_terms, ncu_table, unit_of
 from xsp_ingest.counters.nvprof_names import NVPROF
 from xsp_ingest.counters.units import base_unit
 from xsp_model.counters import COUNTERS, FLOP_COUNTS
@@ -159,7 +158,7 @@ _OPS = "sm__ops_path_tensor_"
 )
 def test_tensor_totals_and_parts_are_never_added_twice(names: list[str], counter: str, added: set[int]) -> None:
     counters = [f"{_OPS}{name}.sum" for name in names]
-    (formula,) = tensor.tensor_formulas(counters)[f"flop_count_tensor_{counter}"]
+    (formula,) = ncu_names.tensor_formulas(counters)[f"flop_count_tensor_{counter}"]
     assert set(formula.terms) == {counters[n] for n in added}
     assert set(formula.terms.values()) == {1}
 
@@ -177,7 +176,7 @@ def test_tensor_totals_and_parts_are_never_added_twice(names: list[str], counter
     ],
 )
 def test_a_part_of_the_tensor_work_is_known_as_such(names: list[str], *, is_partial: bool) -> None:
-    assert bool(tensor.partial([f"{_OPS}{name}.sum" for name in names])) == is_partial
+    assert bool(ncu_names.partial([f"{_OPS}{name}.sum" for name in names])) == is_partial
 
 
 def test_every_formula_is_of_a_counter_in_the_vocabulary() -> None:
@@ -244,11 +243,11 @@ def test_every_counter_that_we_use_exists_on_the_chip(chip: str, real_dir: Path)
 def test_every_tensor_counter_of_the_chip_is_understood(chip: str, real_dir: Path) -> None:
     names = [f"{name}.sum" for name in _names(real_dir)[chip] if name.startswith("sm__ops_path_tensor")]
     kept = [name for name in names if "realtime" not in name]
-    assert all(tensor.split(name) is not None for name in kept)
-    assert all(tensor.split(name) is None for name in set(names) - set(kept))
-    formulas = tensor.tensor_formulas(names)
-    assert set(formulas) == {f"flop_count_tensor_{source}" for source in tensor.choose_counters(names)}, (
+    assert all(ncu_names.split(name) is not None for name in kept)
+    assert all(ncu_names.split(name) is None for name in set(names) - set(kept))
+    formulas = ncu_names.tensor_formulas(names)
+    assert set(formulas) == {f"flop_count_tensor_{source}" for source in ncu_names.choose_counters(names)}, (
         "all in the vocabulary"
     )
-    assert tensor.partial(names) == {}, "all counters of the chip together tell all work"
-    assert all(not tensor.split(term).op for (f,) in formulas.values() for term in f.terms)  # type: ignore[union-attr]
+    assert ncu_names.partial(names) == {}, "all counters of the chip together tell all work"
+    assert all(not ncu_names.split(term).op for (f,) in formulas.values() for term in f.terms)  # type: ignore[union-attr]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_ingest.files.digits import natural
-from xsp_ingest.files.json_values import nanoseconds
+from xsp_ingest.files.values import nanoseconds, natural
 from xsp_ingest.formats.loadgen import statements
 from xsp_ingest.formats.nsys.tables import nvtx
 from xsp_ingest.formats.rocprofv3 import perfetto

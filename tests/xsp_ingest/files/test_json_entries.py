@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import integer, nanoseconds
+from xsp_ingest.files.json_window import Entries, entries
+from xsp_ingest.files.values import integer, nanoseconds
 from xsp_model import XspError
 from xsp_model.limits import override_limits
 

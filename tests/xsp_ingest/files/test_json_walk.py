@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_ingest.files.json_walk import EACH, JsonPart, Targets, walk
+from xsp_ingest.files.json_window import EACH, JsonPart, Targets, walk
 from xsp_model import XspError
 from xsp_model.limits import override_limits
 

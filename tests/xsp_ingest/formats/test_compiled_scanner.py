@@ -23,7 +23,7 @@ from tests.helpers.kineto_documents import (
     assert_same,
     event_list,
 )
-from xsp_ingest.files import gzip_members
+from xsp_ingest.files import source
 from xsp_ingest.files.source import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
@@ -357,7 +357,7 @@ class TestGzip:
 
     @pytest.mark.slow
     def test_without_the_faster_library(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(gzip_members, "_isal", lambda: None)
+        monkeypatch.setattr(source, "_isal", lambda: None)
         _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
 
     def test_blocks(self, file: Path) -> None:

@@ -14,8 +14,8 @@ from xsp_ingest.convert import convert
 from xsp_ingest.formats.execution_trace import EXECUTION_TRACE
 from xsp_ingest.formats.execution_trace.nodes import read_nodes
 from xsp_ingest.ingester import Options
-from xsp_ingest.link.recorded_links import with_callers
-from xsp_ingest.link.span_kinds import span_kinds
+from xsp_ingest.link.correlate import with_callers
+from xsp_ingest.link.spans import span_kinds
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:

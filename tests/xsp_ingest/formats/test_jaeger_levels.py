@@ -9,9 +9,8 @@ import pytest
 
 from fixtures.make.jaeger import MlModelScope, leveled
 from tests.helpers.linked import ledger_counts
-from xsp_ingest.convert import convert, convert_levels
+from xsp_ingest.convert import LeveledRuns, convert, convert_levels
 from xsp_ingest.ingester import Options
-from xsp_ingest.staged_runs import LeveledRuns
 from xsp_model import Trace
 
 if TYPE_CHECKING:

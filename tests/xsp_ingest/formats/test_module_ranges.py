@@ -12,16 +12,15 @@ from tests.helpers.synth_nsys import NsightFile
 from tests.helpers.synth_rocprof import RocprofRun
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.link import module_ranges as tested
-from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.module_text import module_text
+from xsp_ingest.link import range_rules
+from xsp_ingest.link.range_rules import module_ranges, module_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-    from xsp_ingest.link.module_text import ModuleText
+    from xsp_ingest.link.range_rules import ModuleText
     from xsp_model import Trace
 
 _NAMED = ("layer_index", "layer_name", "layer_type", "path", "shapes")
@@ -113,7 +112,7 @@ def test_a_text_is_read_once_however_many_ranges_have_it_and_no_other_text_is(
         read.append(text)
         return module_text(text)
 
-    monkeypatch.setattr(tested, "module_text", counted)
+    monkeypatch.setattr(range_rules, "module_text", counted)
     _read(_served((8, 8, 8)), tmp_path)
     assert len(read) == 2
     read.clear()

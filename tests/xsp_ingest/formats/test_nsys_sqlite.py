@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
+from xsp_ingest.files import sqlite
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.files.sqlite import database
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.raw import RAW_TABLES
@@ -184,8 +184,8 @@ def test_without_the_fast_driver_the_rows_are_the_same(tmp_path: Path, monkeypat
         file.kernel(number, number + 1, "sound", correlation=1 << 60)
         file.range(number, number + 1, b"\xe9tape")
     with_driver = _read(file, tmp_path)
-    monkeypatch.setattr(database, "find_spec", lambda _: None)
-    monkeypatch.setattr(database.Database, "_bulk_arrow", lambda *_: pytest.fail("the driver was used"))
+    monkeypatch.setattr(sqlite, "find_spec", lambda _: None)
+    monkeypatch.setattr(sqlite.Database, "_bulk_arrow", lambda *_: pytest.fail("the driver was used"))
     (tmp_path / "again").mkdir()
     with override_limits(fetched_rows=2):
         without = _read(file, tmp_path / "again")

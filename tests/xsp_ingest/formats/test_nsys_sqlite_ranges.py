@@ -10,8 +10,7 @@ import pytest
 from tests.helpers.synth_nsys import NsightFile
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.link.operator_text import is_backward, plain_name
-from xsp_ingest.link.range_rules import NVTX, classify
+from xsp_ingest.link.range_rules import NVTX, classify, is_backward, plain_name
 
 if TYPE_CHECKING:
     from pathlib import Path

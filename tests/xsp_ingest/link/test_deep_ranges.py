@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.helpers.examples import examples
-from xsp_ingest.link import range_nesting
+from xsp_ingest.link import nesting
 from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_shortcuts_change_no_answer(spans: list[tuple[int, int, bool, int]]) -> 
     answers = []
     for deep in (0, _NO_END):
         with override_limits(shortcut_min_steps=deep):
-            answers.append(range_nesting._within(np.flatnonzero(is_range), start, end, is_range, around))
+            answers.append(nesting._within(np.flatnonzero(is_range), start, end, is_range, around))
     for short, plain in zip(*answers, strict=True):
         assert short.tolist() == plain.tolist()
 
@@ -47,8 +47,8 @@ def test_what_lies_in_thousands_of_sound_spans_is_not_compared_with_each(monkeyp
             steps.append(step)
             yield step
 
-    monkeypatch.setattr(range_nesting, "count", counted)
+    monkeypatch.setattr(nesting, "count", counted)
     is_range = start % 2 == 0
-    begin, until = range_nesting._within(np.flatnonzero(is_range), start, 10_000 - start, is_range, start - 1)
+    begin, until = nesting._within(np.flatnonzero(is_range), start, 10_000 - start, is_range, start - 1)
     assert len(steps) < 100
     assert (begin.tolist(), until.tolist()) == (start[is_range].tolist(), (10_000 - start)[is_range].tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_ingest.link.graph_batches import Batch, graphs_for_step
+from xsp_ingest.link.graph_pairing import Batch, graphs_for_step
 
 CAPTURED = [8, 16, 32, None]
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_ingest.link.graph_rounds import rounds
+from xsp_ingest.link.graph_pairing import rounds
 
 
 def _meaning(graph: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_ingest.link.graph_streams import Ambiguous, launches_on_streams, order_on_streams
+from xsp_ingest.link.graph_pairing import Ambiguous, launches_on_streams, order_on_streams
 
 if TYPE_CHECKING:
     from random import Random

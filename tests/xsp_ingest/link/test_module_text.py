@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_ingest.link.module_text import MAX_LENGTH, ModuleText, module_text
+from xsp_ingest.link.range_rules import MAX_LENGTH, ModuleText, module_text
 
 _SGLANG = (
     "{'Module': 'model.model.layers.0.self_attn.q_proj', 'TrainableParams': {'weight': [2112, 7168], 'scale': [17, 5]},"

@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 
 from xsp_ingest.link import climb
-from xsp_ingest.link.keys import pair_keys
 from xsp_ingest.link.nest import Moments, nest
-from xsp_ingest.link.range_nesting import nest_with_ranges
-from xsp_ingest.link.threads import Threads
+from xsp_ingest.link.nesting import Threads, nest_with_ranges
+from xsp_ingest.link.spans import pair_keys
 from xsp_model import tree
 from xsp_model.limits import override_limits
 

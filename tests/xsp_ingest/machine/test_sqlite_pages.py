@@ -21,8 +21,7 @@ from fuzz.guarded import guarded_memory
 from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
 from tests.helpers.examples import examples
-from xsp_ingest.files.sqlite.bulk import BYTES, INTEGER, NUMBER, read_pages, select_list
-from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite import BYTES, INTEGER, NUMBER, Database, read_pages, select_list, table_names
 from xsp_ingest.files.stored_columns import Among
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
@@ -34,7 +33,7 @@ from xsp_model.limits import limits, override_limits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_ingest.files.sqlite.bulk import Take
+    from xsp_ingest.files.sqlite import Take
 
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(

@@ -41,7 +41,7 @@ def test_the_plain_engine_runs_on_few_rows(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: object) -> None:
         pytest.fail("compiled engine used")
 
-    monkeypatch.setattr(sweep.Sweep, "compiled", fail)
+    monkeypatch.setattr(sweep.Sweep, "run_compiled", fail)
     parent, depth = _SWEEP(_START, _END, 0, outputs=2, fill=-1)
     assert parent.tolist() == [-1, 0, 1, 0, -1, -1]
     assert depth.tolist() == [-1, 0, 1, 0, -1, -1]
@@ -95,14 +95,14 @@ def test_a_reversed_column_is_taken_in_its_own_order() -> None:
 
 @override_limits(sweep_min_rows=0)
 def test_a_column_of_a_wider_type_is_swept_by_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep.Sweep, "compiled", lambda *_: pytest.fail("compiled engine used"))
+    monkeypatch.setattr(sweep.Sweep, "run_compiled", lambda *_: pytest.fail("compiled engine used"))
     (copied,) = sweep.dual(toy(_copy, "int32", "int64"))(_copy)(_START)
     assert copied.tolist() == _START.tolist()
 
 
 @override_limits(sweep_min_rows=0, sweep_compile_min_rows=0)
 def test_a_column_of_a_narrower_type_is_made_wider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep.Sweep, "plain", lambda *_: pytest.fail("plain engine used"))
+    monkeypatch.setattr(sweep.Sweep, "run_plain", lambda *_: pytest.fail("plain engine used"))
     (copied,) = _copying()(_START.astype(np.int32))
     assert copied.tolist() == _START.tolist()
 

@@ -15,7 +15,7 @@ from tests.helpers.synth import KinetoTrace
 from tests.helpers.synth_nsys import NsightFile
 from xsp.cli.main import main
 from xsp_ingest.convert import convert
-from xsp_ingest.files.sqlite.database import Database
+from xsp_ingest.files.sqlite import Database
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.selection import Selection, narrow, range_of

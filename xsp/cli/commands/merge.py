@@ -18,7 +18,7 @@ from xsp.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xsp_ingest.staged_runs import LeveledRuns
+    from xsp_ingest.convert import LeveledRuns
     from xsp_model import Trace
 
 __all__ = ["merge"]
@@ -162,13 +162,13 @@ def _runs(
     together: Path | None, files: Sequence[tuple[str, Path]], reading: Reading, progress: Callable[[str], None]
 ) -> Sequence[LeveledRuns]:
     """The runs to merge: those given one by one, of a set, of the set of each rank, or of files that hold several."""
+    from xsp_ingest.convert import LeveledRuns  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.run_set.run_set import (  # noqa: PLC0415
         failed_runs,
         rank_sets,
         read_run_set,
         read_single,
     )
-    from xsp_ingest.staged_runs import LeveledRuns  # noqa: PLC0415 (--help must not wait for polars)
 
     options = options_of(reading)
     if together is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.probe import Probe
     from xsp_ingest.ingester import Options
-    from xsp_ingest.staging.cupti.records import Records
+    from xsp_ingest.staging.cupti_fields import Records
 
 __all__ = ["CUPTI_DUMP"]
 
@@ -37,27 +37,27 @@ class _CuptiDump(Ingester):
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows; XspError where it is cut off, of a later version, or holds no records."""
         from xsp_ingest.formats.cupti_dump.reader import operators_with_threads, read_dump, with_issuers
-        from xsp_ingest.staging.cupti import activities, host
-        from xsp_ingest.staging.cupti.devices import devices
+        from xsp_ingest.staging import cupti
+        from xsp_ingest.staging.cupti import devices
 
         header, records = read_dump(path)
         operators, doubts = operators_with_threads(records)
         parts = [
-            activities.activities(records),
-            activities.waits(records),
-            host.calls(records),
-            host.operators(records, operators),
+            cupti.activities(records),
+            cupti.waits(records),
+            cupti.calls(records),
+            cupti.operators(records, operators),
         ]
-        marked, marker_findings = host.markers(records, options)
+        marked, marker_findings = cupti.markers(records, options)
         spans = [with_issuers(records, parts[0][0]), *(part for part, _ in parts[1:]), marked["spans"]]
         tables = (
             {name: frame_of(name) for name in RAW_TABLES}
             | marked
             | {
                 "spans": pl.concat(spans),
-                "kernels": activities.kernels(records),
-                "copies": activities.copies(records),
-                "operators": host.operator_facts(operators),
+                "kernels": cupti.kernels(records),
+                "copies": cupti.copies(records),
+                "operators": cupti.operator_facts(operators),
                 "devices": devices(records),
             }
         )

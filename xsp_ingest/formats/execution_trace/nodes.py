@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_values import int64, integer
-from xsp_ingest.files.json_walk import Targets, walk
+from xsp_ingest.files.json_window import Targets, walk
+from xsp_ingest.files.values import int64, integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_walk import EACH, Targets, walk
+from xsp_ingest.files.json_window import EACH, Targets, walk
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:

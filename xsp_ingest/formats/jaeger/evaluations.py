@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_values import integer, text
+from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.jaeger.document import JaegerTrace, parents, tags_of
 from xsp_ingest.formats.jaeger.levels import SOURCE, depth_of, metrics_of_logs
 from xsp_ingest.staging.raw import RunLevel

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_values import finite, integer, text
+from xsp_ingest.files.values import finite, integer, text
 from xsp_ingest.formats.jaeger.document import parents, tags_of
+from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts
-from xsp_ingest.staging.rows import Rows
 from xsp_model import Kind, Level, XspError
 from xsp_model.vocabulary import LEVELS
 

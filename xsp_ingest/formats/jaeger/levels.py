@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.files.json_values import finite, text
+from xsp_ingest.files.values import finite, text
 from xsp_ingest.link.range_rules import one_of
 from xsp_model import Kind, Level
 

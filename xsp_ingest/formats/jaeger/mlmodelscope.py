@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.json_values import integer, text
+from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.jaeger.document import lists_as_json, parents, sizes, tags_of
 from xsp_ingest.formats.jaeger.levels import (
     DEVICE_WORK,
@@ -21,8 +21,8 @@ from xsp_ingest.formats.jaeger.levels import (
     metrics_of_logs,
 )
 from xsp_ingest.link.nest import SLACK_NS
+from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_ingest.staging.rows import Rows
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity
 from xsp_model.intervals import LATEST_NS
 from xsp_model.vocabulary import LEVELS

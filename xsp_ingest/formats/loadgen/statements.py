@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import msgspec
 
 from xsp_ingest.files.content import cut_off, lines, read_all
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.loadgen.run import Outcome, sentences
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.json_values import int64
-from xsp_ingest.files.json_walk import EACH, Targets, walk
+from xsp_ingest.files.json_window import EACH, Targets, walk
+from xsp_ingest.files.values import int64
 from xsp_model import Finding, LedgerKind, MemoryKind, XspError
 from xsp_model.intervals import LATEST_NS
 

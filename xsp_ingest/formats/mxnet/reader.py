@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries
-from xsp_ingest.files.json_values import finite, text
+from xsp_ingest.files.json_window import Entries
+from xsp_ingest.files.values import finite, text
 from xsp_ingest.link.range_rules import NVTX, classify
-from xsp_ingest.staging.intervals import MAX_DURATION_NS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS, beside
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.zero_length import beside
 from xsp_ingest.trace_events.events import BeginsAndEnds, Mark, read_events
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 

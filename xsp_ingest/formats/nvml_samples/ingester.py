@@ -49,7 +49,7 @@ class _NvmlSamples(Ingester):
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted, a device's in the first run that used it."""
         from xsp_ingest.formats.nvml_samples.samples import read_samples
-        from xsp_ingest.staging.sampled import add_samples, overlapping
+        from xsp_ingest.staging.samples import add_samples, overlapping
 
         samples = read_samples(path)
         windows = overlapping(runs, samples.rows, path)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.sqlite.database import Database, check_header, table_names
+from xsp_ingest.files.sqlite import Database, check_header, table_names
 from xsp_ingest.files.stored_columns import strings_by_id
 from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, is_nvprof
-from xsp_ingest.staging.cupti import activities, host
-from xsp_ingest.staging.cupti.devices import devices
-from xsp_ingest.staging.cupti.fields import KINDS
-from xsp_ingest.staging.cupti.records import Records
+from xsp_ingest.staging import cupti
+from xsp_ingest.staging.cupti import devices
+from xsp_ingest.staging.cupti_fields import KINDS, Records
 from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
@@ -327,8 +326,8 @@ _SINCE_1970_NS = 10**18
 def read_database(path: Path, options: Options) -> RawTrace:
     """The database's rows; XspError where it is damaged, or holds no record with a start."""
     records = read_records(path)
-    parts = [activities.activities(records), activities.waits(records), host.calls(records)]
-    marked, marker_findings = host.markers(records, options)
+    parts = [cupti.activities(records), cupti.waits(records), cupti.calls(records)]
+    marked, marker_findings = cupti.markers(records, options)
     spans = pl.concat([*(spans for spans, _ in parts), marked["spans"]])
     if spans.is_empty():
         raise XspError(
@@ -341,8 +340,8 @@ def read_database(path: Path, options: Options) -> RawTrace:
         | marked
         | {
             "spans": spans,
-            "kernels": activities.kernels(records),
-            "copies": activities.copies(records),
+            "kernels": cupti.kernels(records),
+            "copies": cupti.copies(records),
             "devices": devices(records),
         }
     )

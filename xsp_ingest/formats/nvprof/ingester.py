@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.sqlite.database import MAGIC, table_names
-from xsp_ingest.files.text import decode_head
+from xsp_ingest.files.content import decode_head
+from xsp_ingest.files.sqlite import MAGIC, table_names
 from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, header_of, is_nvprof
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError

@@ -8,12 +8,12 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.digits import natural
-from xsp_ingest.files.text import open_text
+from xsp_ingest.files.content import open_text
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.nvprof.tables import MAX_CHARACTERS, Printed, rows
 from xsp_ingest.link.demangle import demangle
+from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
-from xsp_ingest.staging.rows import Rows
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 from xsp_model.intervals import LATEST_NS
 

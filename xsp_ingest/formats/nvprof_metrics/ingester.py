@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.files.text import decode_head, open_text
+from xsp_ingest.files.content import decode_head, open_text
 from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of

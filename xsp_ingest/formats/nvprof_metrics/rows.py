@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.counters.nvprof_names import DESCRIPTIONS
 from xsp_ingest.counters.units import base_unit
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

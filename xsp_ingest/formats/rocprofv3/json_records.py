@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_walk import EACH, Targets, walk
+from xsp_ingest.files.json_window import EACH, Targets, walk
 from xsp_ingest.formats.rocprofv3.records import (
     API,
     COPY,

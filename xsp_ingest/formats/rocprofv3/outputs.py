@@ -6,7 +6,7 @@ import re
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.sqlite.database import MAGIC, table_names
+from xsp_ingest.files.sqlite import MAGIC, table_names
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, read_all
-from xsp_ingest.files.digits import natural
-from xsp_ingest.files.json_values import int64
 from xsp_ingest.files.protobuf import Messages
-from xsp_ingest.files.varint import varint
+from xsp_ingest.files.values import int64, natural, varint
 from xsp_ingest.formats.rocprofv3.outputs import CATEGORIES, PACKET
 from xsp_ingest.formats.rocprofv3.records import API, COPY, COUNT, KERNEL, Records, column, plain_kernel_name
 from xsp_model import Finding, LedgerKind, XspError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.sqlite.database import Database, table_names
+from xsp_ingest.files.sqlite import Database, table_names
 from xsp_ingest.formats.rocprofv3.json_records import Agent, devices
 from xsp_ingest.formats.rocprofv3.outputs import suffixes
 from xsp_ingest.formats.rocprofv3.records import API, COPY, COUNT, KERNEL, Records, column, plain_kernel_name

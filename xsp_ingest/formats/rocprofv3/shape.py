@@ -9,9 +9,7 @@ import polars as pl
 from xsp_ingest.counters.amd_names import AMD, unit_of
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.formats.rocprofv3.records import DISPATCH
-from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.operator_text import plain_name
-from xsp_ingest.link.range_rules import NVTX, classify
+from xsp_ingest.link.range_rules import NVTX, classify, module_ranges, plain_name
 from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level

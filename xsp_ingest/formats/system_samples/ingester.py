@@ -49,7 +49,7 @@ class _SystemSamples(Ingester):
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The runs with the samples taken while they lasted."""
         from xsp_ingest.formats.system_samples.samples import read_samples
-        from xsp_ingest.staging.sampled import add_samples, overlapping
+        from xsp_ingest.staging.samples import add_samples, overlapping
 
         samples = read_samples(path)
         windows = overlapping(runs, samples.rows, path)

@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from xsp_ingest.staging.raw import frame_of
-from xsp_ingest.staging.sample_lines import read_lines
+from xsp_ingest.staging.samples import read_lines
 from xsp_model import XspError
 from xsp_model.intervals import LATEST_NS
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries, entries
-from xsp_ingest.files.json_values import integer, nanoseconds, text
+from xsp_ingest.files.json_window import Entries, entries
+from xsp_ingest.files.values import integer, nanoseconds, text
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.json_keys import outer_keys
+from xsp_ingest.files.json_window import outer_keys
 from xsp_ingest.files.source import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.ncu_names import ncu_table, unit_of
+from xsp_ingest.counters.ncu_names import doubts, ncu_table, unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, int64, json_integer, nanoseconds
+from xsp_ingest.files.values import finite, int64, json_integer, nanoseconds
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER, PROFILER_RANGE
 from xsp_ingest.formats.torch_profiler.scan_plain import integer
-from xsp_ingest.link.distinct_texts import matches
+from xsp_ingest.link.spans import matches
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 

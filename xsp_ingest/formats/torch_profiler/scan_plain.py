@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import int64
+from xsp_ingest.files.values import int64
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.events import (
     ARGS,

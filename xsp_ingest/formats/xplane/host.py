@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.digits import natural
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, TEXTS
 from xsp_ingest.formats.xplane.wide import wide
 from xsp_ingest.link.range_rules import one_of

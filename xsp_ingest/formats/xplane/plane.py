@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from google.protobuf.message import DecodeError
 
-from xsp_ingest.files.digits import natural
 from xsp_ingest.files.protobuf import Messages
+from xsp_ingest.files.values import natural
 from xsp_ingest.formats.xplane import wire
 from xsp_ingest.formats.xplane.scan import scan_lines
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.varint import varint
+from xsp_ingest.files.values import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert_run
 from xsp_ingest.ingester import Options
-from xsp_ingest.staging.run_overrides import RunOverrides
+from xsp_ingest.staging.raw import RunOverrides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

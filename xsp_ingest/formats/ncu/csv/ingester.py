@@ -6,7 +6,7 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.text import decode_head, open_text
+from xsp_ingest.files.content import decode_head, open_text
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.counters.launch import ATTRIBUTE
 from xsp_ingest.counters.units import is_unit
-from xsp_ingest.files.text import MAX_LINE_CHARACTERS
+from xsp_ingest.files.content import MAX_LINE_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
-from xsp_ingest.counters.ncu_labels import counter_of
-from xsp_ingest.counters.ncu_names import ncu_table
-from xsp_ingest.counters.numbers import UNAVAILABLE, decimal_sign, to_floats, with_evidence
-from xsp_ingest.counters.units import base_unit
+from xsp_ingest.counters.ncu_names import counter_of, doubts, ncu_table
+from xsp_ingest.counters.units import UNAVAILABLE, base_unit, decimal_sign, to_floats, with_evidence
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.sqlite.database import MAGIC, Database, check_header, table_names
+from xsp_ingest.files.sqlite import MAGIC, Database, check_header, table_names
 from xsp_ingest.formats.nsys.tables.interface import META_TABLES
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError

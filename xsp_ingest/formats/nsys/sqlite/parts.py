@@ -20,7 +20,7 @@ from xsp_model.intervals import LATEST_NS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from xsp_ingest.files.sqlite.database import Database
+    from xsp_ingest.files.sqlite import Database
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.staging.selection import Selection
 

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_values import nanoseconds
+from xsp_ingest.files.values import nanoseconds
 from xsp_ingest.formats.nsys.tables.rows import ExportRows
-from xsp_ingest.link.module_ranges import module_ranges
-from xsp_ingest.link.operator_text import operator_details, plain_name
-from xsp_ingest.link.range_rules import NVTX, classify
+from xsp_ingest.link.range_rules import NVTX, classify, module_ranges, operator_details, plain_name
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:

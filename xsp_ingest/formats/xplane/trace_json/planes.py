@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.json_entries import Entries
-from xsp_ingest.files.json_values import integer, text
+from xsp_ingest.files.json_window import Entries
+from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, READ, TEXTS, Plane
 from xsp_ingest.trace_events.events import read_events
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
+from xsp_ingest.link.spans import matches
 from xsp_model import Kind, Level, scratch
 from xsp_model.arrays import true_indices
 from xsp_model.limits import limits
 from xsp_model.order import has_equal_neighbour
-from xsp_model.tree import innermost, jumps
+from xsp_model.tree import MAX_DEPTH, depths, innermost, jumps
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import polars as pl
     from numpy.typing import NDArray
 
-    from xsp_ingest.link.span_kinds import SpanKinds
+    from xsp_ingest.link.spans import SpanKinds
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["named_ranges", "nest_with_ranges"]
+__all__ = ["Threads", "named_ranges", "nest_with_ranges", "with_limited_depth", "with_replicas"]
 
 _OUTERMOST = 0
 _LIBRARY = LEVELS.index(Level.LIBRARY)
@@ -166,3 +169,115 @@ def _holders(ranges: Positions, around: Positions, start: Ints) -> Positions:
     while (later := np.flatnonzero((up >= 0) & (start[up] > start[ranges]))).size:
         up[later] = around[up[later]]
     return up
+
+
+# Spans nested deeper than any program nests: the chain of parents is cut, so that no path grows with the file.
+
+_BLOCK = MAX_DEPTH // 2  # Python by itself stops at about 330 modules, each of three calls, in one another
+
+
+def with_limited_depth(parent: Positions) -> tuple[Positions, int]:
+    """The parents, so that fewer than MAX_DEPTH spans are above each, and how many spans were deeper.
+
+    The outer half of the levels is as it was. Of what is below, every so many levels together hang under the last of
+    that half: nearly all spans keep their own parent, on which rest the names and the layers of device work.
+    """
+    if not _is_deep(parent):
+        return parent, 0
+    depth = depths(parent)
+    heads = (depth >= MAX_DEPTH) & (depth % _BLOCK == 0)
+    limited = parent.copy()
+    limited[heads] = innermost(parent, depth == _BLOCK - 1)[heads]
+    return limited, int((depth >= MAX_DEPTH).sum())
+
+
+def _is_deep(parent: Positions) -> bool:
+    """Whether any span has so many above it; in most traces a few rounds see that none has."""
+    return any(2**doubled >= MAX_DEPTH for doubled, _ in enumerate(jumps(parent)))
+
+
+# Small integers for the threads of a run, so that sweeps can keep a stack for each.
+
+_UNKNOWN = -(1 << 63)  # a process or thread that the file does not name is one of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The processes and threads that occur; a thread's number is its process's index times `len(threads)` plus its."""
+
+    processes: Ints
+    threads: Ints
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Threads:
+        """Those of rows with `process_id` and `thread_id`."""
+        return cls(*(_numbers(rows[name].unique()) for name in ("process_id", "thread_id")))
+
+    @property
+    def count(self) -> int:
+        """How many numbers there may be; the last is of those that are unknown."""
+        return len(self.processes) * len(self.threads) + 1
+
+    def numbers(self, rows: pl.DataFrame) -> NDArray[np.int32]:
+        """For each row the number of its thread."""
+        out: NDArray[np.int32] = scratch.empty(rows.height, np.int32)
+        for piece in scratch.pieces(rows.height):
+            part = rows[piece]
+            process, has_process = _indices(self.processes, part["process_id"])
+            thread, has_thread = _indices(self.threads, part["thread_id"])
+            number = process * len(self.threads) + thread
+            out[piece] = np.where(has_process & has_thread, number, self.count - 1)
+        return out
+
+
+def _numbers(values: pl.Series) -> Ints:
+    return np.sort(values.fill_null(_UNKNOWN).to_numpy())
+
+
+def _indices(sorted_numbers: Ints, values: pl.Series) -> tuple[Ints, NDArray[np.bool_]]:
+    searched = values.fill_null(_UNKNOWN).to_numpy()
+    if not len(sorted_numbers):
+        return np.zeros(len(searched), dtype=np.int64), np.zeros(len(searched), dtype=np.bool_)
+    if len(sorted_numbers) == 1:
+        return np.zeros(len(searched), dtype=np.int64), searched == sorted_numbers[0]
+    indices = np.minimum(np.searchsorted(sorted_numbers, searched), len(sorted_numbers) - 1)
+    return indices, sorted_numbers[indices] == searched
+
+
+# What threads run that live only in calls of `nn.DataParallel`: its replicas.
+
+_CALL = r"^(nn\.Module: )?DataParallel(_\d+|\.forward)$"
+
+
+def with_replicas(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> Positions:
+    """Parents in which a thread's outermost spans are children of the call of DataParallel that they ran in.
+
+    It starts a thread a replica and waits for them. So the threads are those that do something in its calls alone.
+    """
+    calls = np.flatnonzero(matches(spans["name"], _CALL) & (kinds.is_kind(Kind.MODULE) | named_ranges(kinds)))
+    if not len(calls):
+        return parent
+    host = ~kinds.is_level(Level.KERNEL) & ~kinds.is_kind(Kind.SYNC)
+    call = _calls_around(spans, calls)
+    threads = Threads.of(spans.select("process_id", "thread_id"))
+    thread = threads.numbers(spans)
+    elsewhere = np.zeros(threads.count, dtype=np.bool_)
+    elsewhere[[threads.count - 1, *np.unique(thread[calls])]] = True  # those unknown, and those that call
+    elsewhere[thread[host & (call < 0)]] = True
+    out = parent.copy()
+    roots = np.flatnonzero(host & (parent < 0) & (call >= 0))
+    roots = roots[~elsewhere[thread[roots]]]
+    out[roots] = call[roots]
+    return out
+
+
+def _calls_around(spans: pl.DataFrame, calls: Ints) -> Positions:
+    """For each span the innermost of the calls in whose time its process ran it, on whichever thread; -1: none."""
+    start, process = spans["start_ns"].to_numpy(), spans["process_id"].fill_null(-1).to_numpy()
+    end = start + spans["duration_ns"].fill_null(0).to_numpy()
+    out = np.full(len(start), -1, dtype=np.int64)
+    for call in calls:  # outer ones first
+        window = slice(int(np.searchsorted(start, start[call])), int(np.searchsorted(start, end[call])))
+        inside: Bools = (process[window] == process[call]) & (end[window] <= end[call] + SLACK_NS)
+        out[window][inside] = call
+    return out

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from xsp_model.intervals import LATEST_NS
 
-__all__ = ["finite", "int64", "integer", "json_integer", "nanoseconds", "text"]
+__all__ = ["finite", "int64", "integer", "json_integer", "nanoseconds", "natural", "text", "varint"]
 
 _MAX_DIGITS = 4_000
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -66,3 +66,31 @@ def nanoseconds(value: object, unit_ns: int) -> int | None:
             return 0 if digits.is_finite() and digits.adjusted() < 0 else None
         time_ns = round(digits * unit_ns)
     return time_ns if -LATEST_NS < time_ns < LATEST_NS else None
+
+
+# Integers from their digits, of which a damaged file may have thousands: more than Python or 64 bits take.
+
+_DIGITS = re.compile(r"\d{1,20}\Z", re.ASCII)
+
+
+def natural(text: str, bits: int = 63) -> int | None:
+    """The number that the digits are; None where the text is anything else, or the number needs more bits."""
+    number = int(text) if _DIGITS.match(text) else None
+    return number if number is not None and not number >> bits else None
+
+
+# Integers of variable length as protobuf writes them: seven bits a byte, the lowest first.
+
+_MAX_VARINT_BYTES = 10
+_HIGH_BIT = 0x80
+
+
+def varint(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+    """The number at an offset and the offset behind it, -1 where there is none."""
+    value = 0
+    for n in range(min(_MAX_VARINT_BYTES, end - at)):
+        byte = data[at + n]
+        value |= (byte & (_HIGH_BIT - 1)) << (7 * n)
+        if byte < _HIGH_BIT:
+            return value, at + n + 1
+    return 0, -1

@@ -1,4 +1,4 @@
-"""Ranges of tools of which nothing more is known: steps and layers by their names, else what somebody named."""
+"""Ranges of tools of which little is known: what they are by their names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
 
 __all__ = ["RANGE_COLUMNS", "tables_of_ranges"]
+
 
 RANGE_COLUMNS: Mapping[str, pl.DataType] = {
     "name": pl.String(),

@@ -9,11 +9,10 @@ import polars as pl
 
 from xsp_ingest.link import layer_table
 from xsp_ingest.link.backward import is_backward
-from xsp_ingest.link.distinct_texts import category_indices
+from xsp_ingest.link.correlate import replayed_work
 from xsp_ingest.link.forest import Forest
-from xsp_ingest.link.graphs import replayed_work
 from xsp_ingest.link.layers import choose_source, lay
-from xsp_ingest.link.span_kinds import span_kinds
+from xsp_ingest.link.spans import category_indices, span_kinds
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Attribution, AttributionBasis, Finding, LedgerKind, Trace, TraceBuilder
 from xsp_model.schema import TABLES

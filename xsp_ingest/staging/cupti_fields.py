@@ -1,7 +1,8 @@
-"""The fields of a dump's records: which kinds there are, and what each of them may hold."""
+"""CUPTI's activity records, one table a kind: the fields of each, and what each of them may hold."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -9,7 +10,9 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["END", "KINDS", "KNOWN_UNUSED", "TYPES"]
+    from xsp_model import Finding
+
+__all__ = ["END", "KINDS", "KNOWN_UNUSED", "TYPES", "Records"]
 
 _TIMES = ("start", "end")
 _WHERE = ("deviceId", "contextId", "streamId")
@@ -19,10 +22,8 @@ _SHARED = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
 _KERNEL = (*_TIMES, *_WHERE, "correlationId", "processId", "name", *_SIZES, *_SHARED, *_GRAPH)
 _MEMCPY = (*_TIMES, *_WHERE, "correlationId", "processId", "bytes", "copyKind", "srcKind", "dstKind", *_GRAPH)
 _CALL = (*_TIMES, "processId", "threadId", "correlationId", "cbid", "name")
-
 END = "END"
 """The record that closes a dump of JSON lines."""
-
 KINDS: Mapping[str, tuple[str, ...]] = {
     "KERNEL": _KERNEL,
     "CONCURRENT_KERNEL": _KERNEL,
@@ -48,7 +49,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     END: ("records", "dropped"),
 }
 """What is read: kinds by CUPTI's name (CUPTI_ACTIVITY_KIND_ without its prefix) and two of the format's own."""
-
 KNOWN_UNUSED = frozenset(
     {
         *("CONTEXT", "NAME", "STREAM", "MARKER_DATA", "ENVIRONMENT", "FUNCTION", "MODULE", "DEVICE_ATTRIBUTE"),
@@ -58,7 +58,6 @@ KNOWN_UNUSED = frozenset(
     }
 )
 """Kinds of CUPTI that say nothing that XSP asks for; a dump may hold them."""
-
 _TEXTS = frozenset({"name", "domain", "level", "inputShapes", "inputTypes"})
 TYPES: Mapping[str, pl.DataType] = {
     "kind": pl.String(),
@@ -68,3 +67,28 @@ TYPES: Mapping[str, pl.DataType] = {
     },
 }
 """Every field that is read, with its type: integers, and texts."""
+
+
+# CUPTI's activity records, one table a kind.
+
+
+@dataclass
+class Records:
+    """A file's records by kind, each with its index in the file as `row`; and what was odd."""
+
+    process_id: int | None
+    """The process that was profiled, for records that do not say theirs."""
+    kinds: dict[str, pl.DataFrame] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def process(self) -> pl.Expr:
+        """The process a record is of: its own, else the file's; as `processId`."""
+        return pl.col("processId").fill_null(pl.lit(self.process_id, pl.Int64))
+
+    def of(self, *kinds: str) -> pl.DataFrame:
+        """The records of these kinds (which have the same fields), in the order of the file."""
+        tables = [self.kinds[kind] for kind in kinds if kind in self.kinds]
+        if not tables:
+            return pl.DataFrame(schema={"row": pl.Int64, **{name: TYPES[name] for name in KINDS[kinds[0]]}})
+        return pl.concat(tables).sort("row") if len(tables) > 1 else tables[0]
