@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import int64, json_integer
+from xsp_ingest.files.json_values import characters, int64, json_integer
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.link.distinct_texts import matches
@@ -69,8 +69,8 @@ def _facts(event: Mapping[str, object]) -> tuple[object, ...]:
     return (
         int64(event.get("pid")),
         int64(args.get("correlation")),
-        str(event.get("name", "")),
-        kernel if isinstance(kernel, str) and kernel else None,
+        characters(str(event.get("name", ""))),
+        characters(kernel) if isinstance(kernel, str) and kernel else None,
         *sizes[0],
         *sizes[1],
     )

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_ingest.counters.ncu_names import unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, json_integer, nanoseconds
+from xsp_ingest.files.json_values import characters, finite, json_integer, nanoseconds
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER
 from xsp_ingest.formats.torch_profiler.scan_plain import integer
@@ -43,7 +43,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     rows, lost = [], 0
     for event in _events(path, expected):
         args, time_ns = event.get("args"), nanoseconds(event.get("ts"), _NS_PER_US)
-        values = {name: _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
+        values = {characters(name): _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
         usable = {name: value for name, value in values.items() if value is not None and time_ns is not None}
         lost += max(len(values), 1) - len(usable)
         device = integer(event.get("pid"))

@@ -12,7 +12,7 @@ from xsp_ingest.counters.doubts import doubts
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import ncu_table, unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.json_values import finite, json_integer
+from xsp_ingest.files.json_values import characters, finite, json_integer
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import PROFILER_RANGE
 from xsp_ingest.staging.raw import frame_of
@@ -66,7 +66,8 @@ def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
         events = [e for e in entries if isinstance(e, dict) and e.get("cat") in PROFILER_RANGE and e.get("ph") == "X"]
     for event in events:
         args = event.get("args")
-        yield finite(event.get("ts")) or 0.0, str(event.get("name", "")), args if isinstance(args, dict) else {}
+        counters = {characters(name): value for name, value in args.items()} if isinstance(args, dict) else {}
+        yield finite(event.get("ts")) or 0.0, str(event.get("name", "")), counters
 
 
 def _targets(spans: pl.DataFrame) -> tuple[pl.DataFrame, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.json_values import characters
 from xsp_ingest.formats.torch_profiler.python_lines import DEPTH, SEPARATOR, lines_of_stack, user_line
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
@@ -123,4 +124,4 @@ def of_call_stacks(stacks: pl.Series, *, keep_private: bool) -> pl.Series:
 
 def _of_call_stack(text: str, *, keep_private: bool) -> str | None:
     stack = json.loads(text)
-    return lines_of_stack(stack, keep_private=keep_private) if isinstance(stack, str) else None
+    return lines_of_stack(characters(stack), keep_private=keep_private) if isinstance(stack, str) else None
