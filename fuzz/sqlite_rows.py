@@ -32,6 +32,8 @@ def damaged(content: bytes, random: Random) -> bytes | None:
 
 def _change(database: sqlite3.Connection, random: Random) -> None:
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    if not tables:
+        return
     filled = [t for t in tables if database.execute(f'SELECT 1 FROM "{t}" LIMIT 1').fetchone()]
     table = random.choice(filled or tables)
     columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]

@@ -47,6 +47,7 @@ def write(trace: Trace, path: Path) -> None:
 
     The folder appears under its name only when complete, so a reader never meets half a bundle.
     """
+    _check_name(path)
     if path.exists() and not is_bundle(path):
         raise XspError("this exists and is not a bundle", path=path, advice="Choose another name for the output")
     if foreign := _not_ours(path):
@@ -65,6 +66,16 @@ def write(trace: Trace, path: Path) -> None:
         (unfinished / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
         unfinished.chmod(0o755)
         _put_in_place(unfinished, path)
+
+
+def _check_name(path: Path) -> None:
+    """XspError where what reads and writes Parquet cannot take the path, which is not text in UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise XspError(
+            "a bundle's name, or its folder's, is not UTF-8", path=path, advice="Name it otherwise"
+        ) from error
 
 
 def _not_ours(path: Path) -> str | None:
@@ -146,6 +157,7 @@ def read(path: Path, *, is_own: bool = False, sound: Sound | None = None) -> Tra
     are held against the rules of the model before it is first used: unless this user's XSP alone can have written it
     (`is_own`), or it is among the `sound`, which this adds to.
     """
+    _check_name(path)
     manifest = read_manifest(path)
     version = manifest["schema_version"]
     assert isinstance(version, int)  # noqa: S101 (read_manifest checked it)

@@ -20,6 +20,7 @@ from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.selection import range_of
 from xsp_model import XspError
+from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +135,45 @@ def test_runs_whose_dates_are_centuries_apart_are_refused(tmp_path: Path) -> Non
         (tmp_path / f"rank{rank}.json").write_text(json.dumps({"schemaVersion": 1, **content}), encoding="utf-8")
     with pytest.raises(XspError, match=r"rank1[.]json: its times are over 146 years from the start of the trace"):
         convert([tmp_path], Options())
+
+
+_HALF = "half \ud800"  # of a surrogate pair
+_CAPTURE = {**_OPERATOR, "cat": "cuda_runtime", "name": "cudaStreamBeginCapture_v10000", "args": {"correlation": 1}}
+
+
+@pytest.mark.parametrize(
+    ("events", "head"),
+    [
+        ([], {"deviceProperties": [{"id": 0, "name": _HALF}]}),
+        ([{**_OPERATOR, "name": _HALF}], {}),
+        ([{**_OPERATOR, "args": {"Call stack": f"{_HALF}.py(3): f"}}], {}),
+        ([{**_OPERATOR, "cat": "user_annotation", "name": f"{{'Module': '{_HALF}'}}"}], {}),
+        ([_CAPTURE, {**_CAPTURE, "name": f"cudaLaunchKernel{_HALF}", "args": {"correlation": 2, "kernel": _HALF}}], {}),
+        ([{"ph": "C", "cat": "hardware_counters", "name": "n", "pid": 0, "ts": 2, "args": {_HALF: 1}}], {}),
+        ([{**_OPERATOR, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": 1}},
+          {"ph": "X", "cat": "cuda_profiler_range", "name": "__cupti_profiler__", "ts": 1, "dur": 1,
+           "args": {_HALF: 1}}], {}),
+        ([{**_OPERATOR, "cat": "kernel", "name": "k", "args": {"correlation": 1, "graph node id": 1, "stream": 7,
+           "module_fqn": _HALF, "Collective name": _HALF, "Process Group Name": _HALF, "dtype": _HALF}}], {}),
+    ],
+    ids=["device", "name", "stack", "module", "capture", "counter", "range", "annotation"],
+)  # fmt: skip
+def test_half_of_a_surrogate_pair_is_a_question_mark(
+    tmp_path: Path, events: list[dict[str, Any]], head: dict[str, Any]
+) -> None:
+    trace = convert([_written(tmp_path, *events, **head)], Options())
+    texts = [text for table in TABLES for text in _texts(trace.frame(table))]
+    assert any("half ?" in text for text in texts)
+
+
+def _texts(frame: pl.DataFrame) -> list[str]:
+    columns = frame.select(pl.col(pl.String, pl.Categorical).cast(pl.String))
+    return [text for column in columns for text in column.drop_nulls()]
+
+
+def test_the_bytes_of_a_message_beyond_64_bits_are_unknown(tmp_path: Path) -> None:
+    sizes = {"Input Dims": [[1 << 40, 1 << 40]], "Input type": ["float"]}
+    call = {**_OPERATOR, "name": "nccl:all_reduce", "cat": "user_annotation", "args": sizes}
+    operator = {**_OPERATOR, "name": "c10d::allreduce_", "args": sizes}
+    trace = convert([_written(tmp_path, call, operator)], Options())
+    assert trace.frame("collectives")["input_bytes"].drop_nulls().is_empty()

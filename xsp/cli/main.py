@@ -29,8 +29,8 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; 0 when it answered, 2 on a user's error (one sentence on stderr), 130 when interrupted.
 
-    It is 4 where some of what was asked for is answered, and some not. Where stdout does not take the answer it is 1,
-    and 141 where whoever read it has gone.
+    It is 4 where some of what was asked for is answered and some not, 1 where stdout does not take the answer, and 141
+    where whoever read it has gone.
     """
     hold()
     command_line = sys.argv[1:] if arguments is None else list(arguments)

@@ -48,8 +48,14 @@ _MAX_CHARACTERS = 200_000
 def without_comments(text: str) -> str:
     """The query as it is to be run: what stands in a comment is decided here alone, as readers differ in that.
 
-    XspError where what is left could be taken for a comment, or text in it is quoted as no trace needs it.
+    XspError where what is left could be taken for a comment, text in it is quoted as no trace needs it, or what stands
+    in it are no characters, as bytes of a command line that are not UTF-8.
     """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        place = f"its character {error.start + 1} is {text[error.start]!r}"
+        raise XspError(f"the query is no text in UTF-8: {place}", advice="Write it in UTF-8") from error
     run = _PARTS.sub(lambda match: " " if match["comment"] else match.group(), text)
     if mark := _COMMENT.search(_bare(run)):
         raise XspError(f"the query has a {mark.group()} that belongs to no comment", advice=LOOK)

@@ -8,11 +8,16 @@ from decimal import Decimal, InvalidOperation
 
 from xsp_model.intervals import LATEST_NS
 
-__all__ = ["finite", "int64", "integer", "json_integer", "nanoseconds", "natural", "text", "varint"]
+__all__ = ["characters", "finite", "int64", "integer", "json_integer", "nanoseconds", "natural", "text", "varint"]
 
 _MAX_DIGITS = 4_000
 _INT64 = range(-(1 << 63), 1 << 63)
 _INTEGER = re.compile(r"[+-]?\d{1,19}\Z", re.ASCII)
+
+
+def characters(value: str) -> str:
+    """The text; half of a surrogate pair, which JSON may escape and is no character, becomes a question mark."""
+    return value if value.isascii() else value.encode("utf-8", errors="replace").decode()
 
 
 def text(value: object) -> str | None:

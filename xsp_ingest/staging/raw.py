@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.values import characters
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -231,7 +233,7 @@ def _from_columns(columns: pl.DataFrame | Mapping[str, object]) -> pl.DataFrame:
 def _of_characters(values: object) -> object:
     if not isinstance(values, list):
         return values
-    return [v.encode(errors="replace").decode() if isinstance(v, str) else v for v in values]
+    return [characters(value) if isinstance(value, str) else value for value in values]
 
 
 def frame_of(table: str, columns: pl.DataFrame | Mapping[str, object] | None = None) -> pl.DataFrame:

@@ -44,6 +44,13 @@ def test_a_name_that_is_no_utf8_is_read_and_shown_harmless(
     assert not _ACTS.search(shown)
 
 
+def test_a_bundle_of_a_name_that_is_no_utf8_is_refused(
+    odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", str(odd), "-o", str(tmp_path / os.fsdecode(b"b\xff.xsp"))]) == 2
+    assert "b\\udcff.xsp: a bundle's name, or its folder's, is not UTF-8" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_batch_takes_such_names_and_says_nothing_of_where_it_lies(odd: Path, tmp_path: Path) -> None:
     (odd.parent / os.fsdecode(b"cut\xff.json")).write_text('{"schemaVersion": 1, "traceEvents": [{"ph"')

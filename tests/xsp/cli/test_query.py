@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from xsp.cli.main import main
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.render.frame import as_csv, as_json, as_table
 from xsp_analyze.schema import described
+from xsp_model import XspError
 from xsp_model.schema import TABLES
 
 _DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -75,6 +77,7 @@ def test_a_file_holds_all_rows_and_appears_whole(raw: Path, tmp_path: Path, caps
         ("select * from read_csv('/etc/hostname')", "sees the tables of its trace alone, so read_csv"),
         ("select upper(start_ns) from spans", "the query cannot be answered"),
         ("select * from B14", "B14 (energy) needs"),
+        (os.fsdecode(b"select '\xff' from spans"), "the query is no text in UTF-8: its character 9 is '\\udcff'"),
     ],
 )
 def test_a_bad_query_is_one_sentence(raw: Path, text: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +86,11 @@ def test_a_bad_query_is_one_sentence(raw: Path, text: str, says: str, capsys: py
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert says.replace("one statement", "one (and only one) statement") in captured.err
+
+
+def test_half_of_a_character_is_no_query_in_python_either(raw: Path) -> None:
+    with pytest.raises(XspError, match="its character 8 is '\\\\ud800'"):
+        xsp.open(raw).sql("select \ud800 from spans")
 
 
 def test_text_in_quotes_is_no_code(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,6 +98,13 @@ def test_a_timeline_keeps_its_categories(tmp_path: Path) -> None:
     assert summed.select("time_ns", "bytes", pl.col("category").cast(pl.String)).rows() == expected
 
 
+def test_a_moment_without_sizes_takes_no_room(tmp_path: Path) -> None:
+    begun = 1_795_177_998_539_478
+    sizes = [[0, 512, 0, 0, 0, 64, 0, 0, 0], [], [0, 256, 0, 0, 0, 64, 0, 0, 0]]
+    rows = _trace(tmp_path, [[begun, begun + 1, begun + 2], sizes]).frame("allocations")
+    assert rows["bytes"].to_list() == [512, 64, -256]
+
+
 def test_raw_events_start_from_what_was_in_use_before(tmp_path: Path) -> None:
     events = [[-1, 1, 512, 0], [2_000, 2, 64, 3], [2_000, 3, -64, 3], [2_000, 3, 64, 4], [5_000, 4, -512, 0]]
     assert _counters(_trace(tmp_path, events)) == [

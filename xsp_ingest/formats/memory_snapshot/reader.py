@@ -278,7 +278,8 @@ def read_sizes(path: Path) -> tuple[pl.DataFrame, list[Finding]]:
 
 def _changes_by_category(pairs: pl.DataFrame) -> pl.DataFrame:
     """From sizes by category, of which the first column is none, the bytes by which each changed, in order of time."""
-    long = pairs.with_row_index("moment").with_columns(pl.int_ranges(-1, pl.col("sizes").list.len() - 1).alias("code"))
+    last = pl.col("sizes").list.len().cast(pl.Int64) - 1  # a length is unsigned: one less than none would be 2^32
+    long = pairs.with_row_index("moment").with_columns(pl.int_ranges(-1, last).alias("code"))
     flat = long.explode("sizes", "code").filter(pl.col("sizes").is_not_null())
     change = pl.col("sizes").diff().over("code", order_by="moment")
     changed = flat.with_columns(change.fill_null(pl.col("sizes")).alias("bytes")).filter(pl.col("bytes") != 0)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.values import int64
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.staging.raw import frame_of
 
@@ -107,7 +108,7 @@ def _argument_bytes(dims: str | None, types: str | None) -> int | None:
     pairs = zip(shapes, kinds, strict=True)
     sizes = [_size(shape, kind) for shape, kind in pairs if shape or kind == _LIST or _element_bytes(kind)]
     sized = [size for size in sizes if size is not None]
-    return sum(sized) if sized and len(sized) == len(sizes) else None
+    return int64(sum(sized)) if sized and len(sized) == len(sizes) else None
 
 
 def _element_bytes(kind: object) -> int | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.values import characters
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import AttributionBasis, Kind, Level
 
@@ -73,7 +74,7 @@ def _with_launch_and_text(spans: pl.DataFrame, noted: pl.DataFrame) -> pl.DataFr
 def _text(annotation: str) -> str:
     """What stands in JSON: a text, nothing for null, or anything else as JSON writes it."""
     value = json.loads(annotation)
-    return "" if value is None else value.strip() if isinstance(value, str) else annotation
+    return "" if value is None else characters(value.strip()) if isinstance(value, str) else annotation
 
 
 def _calls(work: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import doubts, ncu_table, unit_of
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.values import finite, int64, json_integer, nanoseconds
+from xsp_ingest.files.values import characters, finite, int64, json_integer, nanoseconds
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.categories import COUNTER, PROFILER_RANGE
@@ -95,8 +95,8 @@ def _launch_facts(event: Mapping[str, object]) -> tuple[object, ...]:
     return (
         int64(event.get("pid")),
         int64(args.get("correlation")),
-        str(event.get("name", "")),
-        kernel if isinstance(kernel, str) and kernel else None,
+        characters(str(event.get("name", ""))),
+        characters(kernel) if isinstance(kernel, str) and kernel else None,
         *sizes[0],
         *sizes[1],
     )
@@ -130,7 +130,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     rows, lost = [], 0
     for event in raw_events(path, _SAMPLE_HEAD, _is_sample, expected=expected, parse_float=_Number):
         args, time_ns = event.get("args"), nanoseconds(event.get("ts"), _NS_PER_US)
-        values = {name: _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
+        values = {characters(name): _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
         usable = {name: value for name, value in values.items() if value is not None and time_ns is not None}
         lost += max(len(values), 1) - len(usable)
         device = integer(event.get("pid"))
@@ -206,7 +206,8 @@ def _ranges(path: Path) -> Iterator[tuple[float, str, dict[str, object]]]:
     """Start, name and counters of each range."""
     for event in raw_events(path, _RANGE_HEAD, _is_range):
         args = event.get("args")
-        yield finite(event.get("ts")) or 0.0, str(event.get("name", "")), args if isinstance(args, dict) else {}
+        counters = {characters(name): value for name, value in args.items()} if isinstance(args, dict) else {}
+        yield finite(event.get("ts")) or 0.0, str(event.get("name", "")), counters
 
 
 def _is_range(event: dict[str, Any]) -> bool:

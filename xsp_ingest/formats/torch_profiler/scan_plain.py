@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.files.content import read_all
-from xsp_ingest.files.values import int64
+from xsp_ingest.files.values import characters, int64
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
@@ -163,17 +163,12 @@ def _take_arguments(sparse: _Sparse, row: int, args: dict[str, Any]) -> None:
 
 
 def _category(value: object) -> str | None:
-    return _text(value) if isinstance(value, str) and not isinstance(value, _Fraction) else None
+    return characters(value) if isinstance(value, str) and not isinstance(value, _Fraction) else None
 
 
 def _name(event: dict[str, Any]) -> str:
     value = event.get("name", "")
-    return _text(str(value)) if isinstance(value, str) else json.dumps(value)
-
-
-def _text(value: str) -> str:
-    """The text; half of a surrogate pair, which is no character, becomes a question mark."""
-    return value if value.isascii() else value.encode("utf-8", errors="replace").decode()
+    return characters(str(value)) if isinstance(value, str) else json.dumps(value)
 
 
 def integer(value: object) -> int | None:

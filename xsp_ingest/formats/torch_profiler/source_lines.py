@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.values import characters
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import scratch
@@ -194,4 +195,4 @@ def of_call_stacks(stacks: pl.Series, *, keep_private: bool) -> pl.Series:
 
 def _of_call_stack(text: str, *, keep_private: bool) -> str | None:
     stack = json.loads(text)
-    return lines_of_stack(stack, keep_private=keep_private) if isinstance(stack, str) else None
+    return lines_of_stack(characters(stack), keep_private=keep_private) if isinstance(stack, str) else None

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.files.content import lines
+from xsp_ingest.files.values import characters
 from xsp_ingest.formats.compiled_code.code import CompiledCode, Graph, KernelCall, Module, event_name
 from xsp_model import XspError
 
@@ -141,7 +142,7 @@ def _used_artifact(line: bytes) -> tuple[str, str] | None:
     )
     if name not in _KEPT:
         return None
-    return str(name), f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
+    return str(name), characters(f"{record.get('frame_id')}/{record.get('frame_compile_id')}")
 
 
 class _Log:
@@ -202,4 +203,4 @@ def _sources(stacks: object) -> Sequence[str]:
     """`model.py:12` of the innermost line of each stack."""
     texts = [each for each in stacks if isinstance(each, str)] if isinstance(stacks, list) else []
     innermost = [frames[-1] for each in texts if (frames := _STACK_FRAME.findall(each))]
-    return list(dict.fromkeys(f"{PurePath(file).name}:{line}" for file, line in innermost))
+    return list(dict.fromkeys(characters(f"{PurePath(file).name}:{line}") for file, line in innermost))
