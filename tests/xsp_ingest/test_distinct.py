@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 from tests.helpers.batches import trace_of
-from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of as trace_of_case
+from tests.helpers.fixture_cases import SOUND, FixtureCase, every
+from tests.helpers.fixture_cases import trace_of as trace_of_case
 from tests.helpers.linked import ledger_counts
 from xsp_ingest.convert import convert
 from xsp_ingest.distinct import distinct
 from xsp_ingest.ingester import Options
-from xsp_model import Trace
 from xsp_model.schema import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xsp_model import Trace
 
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 _RANK = {"rank": 0, "world_size": 2}

@@ -1,12 +1,12 @@
-"""A batch of a folder that holds a trace under several names: one unit for each trace, and what was left out is said."""
+"""A batch of a folder that holds a trace under several names does it once, and says what was left out."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +17,9 @@ from xsp.cli.main import main
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
