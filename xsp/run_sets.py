@@ -32,7 +32,8 @@ def _once(sets: Sequence[LeveledRuns]) -> list[LeveledRuns]:
     """The sets of which none is a copy of another; the ledger says how many were, and which ranks several are."""
     by_content: dict[Hashable, LeveledRuns] = {}
     for number, each in enumerate(sets):
-        by_content.setdefault(_content(each) or number, each)
+        content = _content(each)
+        by_content.setdefault(number if content is None else content, each)
     first, *others = by_content.values()
     findings = [*first.findings, *_same_ranks([first, *others])]
     kind = LedgerKind.SAME_CONTENT_AGAIN
@@ -40,7 +41,7 @@ def _once(sets: Sequence[LeveledRuns]) -> list[LeveledRuns]:
     return [replace(first, findings=findings), *others]
 
 
-def _content(leveled: LeveledRuns) -> Hashable:
+def _content(leveled: LeveledRuns) -> Hashable | None:
     """What the files of the set's runs hold, and whose they are said to be; none where that is not known of all."""
     runs = [run for trace in leveled.traces for run in trace.frame("runs").select("source_sha256", "rank").iter_rows()]
     return frozenset(runs) if runs and all(digest is not None for digest, _ in runs) else None
