@@ -102,6 +102,7 @@ def test_a_bundle_of_more_than_lies_beside_it_stays(tmp_path: Path) -> None:
     assert _inputs(_discover(tmp_path)) == [["0.json"], ["both.xsp"]]
 
 
+@pytest.mark.slow
 def test_a_run_set_and_its_copy_are_one_and_so_is_its_profile_beside_it(tmp_path: Path) -> None:
     shutil.copytree(_FIXTURES / "run_set" / "results_synthetic", tmp_path / "runs")
     shutil.copytree(tmp_path / "runs", tmp_path / "runs-again")
@@ -145,6 +146,7 @@ def test_the_summary_names_what_was_not_read_again(tmp_path: Path, capsys: pytes
     assert "the same as ../in/a.json" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_cohort_has_each_trace_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace_of(100).write(tmp_path / "a.json")
     _packed(tmp_path / "a.json", tmp_path / "a.json.gz")

@@ -73,6 +73,7 @@ def test_a_rank_set_is_a_folder_of_run_sets_by_number(job: Path) -> None:
     assert rank_sets(job / "nothing") == []
 
 
+@pytest.mark.slow
 def test_a_rank_and_its_copy_are_one_rank_and_that_is_said(job: Path) -> None:
     shutil.rmtree(job / "rank-1")
     alone = load([str(job)], Reading(), lambda _: None)
@@ -83,6 +84,7 @@ def test_a_rank_and_its_copy_are_one_rank_and_that_is_said(job: Path) -> None:
     assert "same_rank_again" not in ledger_counts(profile)
 
 
+@pytest.mark.slow
 def test_two_sets_of_one_rank_are_said(job: Path) -> None:
     (job / "rank-0").rename(job / "rank-2")
     _rank(job, 0, late_ns=0, step_ns=1_100_000, kernel_ns=30_000)
