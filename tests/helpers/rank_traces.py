@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["REDUCE", "collective_args", "grouped_traces", "rank_trace", "write_rank"]
+__all__ = ["REDUCE", "collective_args", "grouped_traces", "rank_trace", "write_rank", "write_ranks"]
 
 _MS = 1_000_000
 
@@ -33,6 +33,16 @@ def rank_trace(compute_ms: int, reduce_ms: int, *, steps: int = 2, length_ms: in
         trace.launch("gemm", start + 2_000, start + _MS, compute_ms * _MS)
         trace.launch(REDUCE, start + 9_000, start + _MS * (1 + compute_ms), reduce_ms * _MS, stream_id=20)
     return trace
+
+
+def write_ranks(folder: Path, traces: Sequence[KinetoTrace]) -> list[Path]:
+    """A file for each, which states its name as PyTorch's profiler has it: ranks may else be equal to the byte."""
+    paths = []
+    for rank, trace in enumerate(traces):
+        name = f"rank{rank}.json"
+        trace.head["traceName"] = name
+        paths.append(trace.write(folder / name))
+    return paths
 
 
 def collective_args(

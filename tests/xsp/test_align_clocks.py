@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import xsp
-from tests.helpers.rank_traces import rank_trace
+from tests.helpers.rank_traces import rank_trace, write_ranks
 from xsp.opening import load
 from xsp.reading import reading_of
 from xsp_model import XspError, bundle
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [rank_trace(4, 3, steps=3).write(folder / f"rank{rank}.json") for rank in range(2)]
+    return write_ranks(folder, [rank_trace(4, 3, steps=3) for _ in range(2)])
 
 
 def test_python_and_the_reader_agree_on_the_option(tmp_path: Path) -> None:

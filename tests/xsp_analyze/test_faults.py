@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import xsp_analyze.pages.report.answers
 
+import xsp_analyze.catalog
 import xsp_analyze.core
 import xsp_analyze.faults
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
@@ -24,22 +24,21 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_analyze.frames.step_frames import StepFrames
-
     from xsp_analyze.core import Analysis, Result
+    from xsp_analyze.trace.step_view import StepView
 
 
 @pytest.fixture(name="failing")
 def fixture_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A10 and B01 fail."""
 
-    def failing(one: Analysis, frames: StepFrames) -> Result:
+    def failing(one: Analysis, frames: StepView) -> Result:
         if one.id in {"A10", "B01"}:
             raise TypeError("no such sum")
         return run(one, frames)
 
     monkeypatch.setattr(xsp_analyze.core, "run", failing)
-    monkeypatch.setattr(xsp_analyze.pages.report.answers, "run", failing)
+    monkeypatch.setattr(xsp_analyze.catalog, "run", failing)
 
 
 def _data(page: str) -> Any:  # noqa: ANN401 (JSON)

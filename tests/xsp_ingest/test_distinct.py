@@ -162,9 +162,9 @@ def test_an_input_of_several_files_goes_before_a_copy_of_one_of_them(tmp_path: P
     for path, content in zip(paths, "1213", strict=True):
         path.write_text(content, encoding="utf-8")
     a, b, c, d = paths
-    found = distinct([[a], [b, c], [d], [c, d]])
-    assert found.inputs == {1: [b, c], 3: [c, d]}
-    assert found.copies == {a: c}
+    once = distinct([[a], [b, c], [d], [c, d]])
+    assert once.inputs == {1: [b, c], 3: [c, d]}
+    assert once.copies == {a: c}
 
 
 def test_a_log_of_loadgen_beside_its_gzip_is_one(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
 
     `ranks`: whether the traces of a folder are ranks of one job; None: where they say so themselves.
     """
-    found: list[tuple[str, list[TraceInputs]]] = []
+    by_input: list[tuple[str, list[TraceInputs]]] = []
     left_out: list[tuple[str, str]] = []
     exported: dict[str, str] = {}
     seen: set[tuple[str, ...]] = set()
@@ -59,12 +59,12 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
             exported |= reports
             parts += [p for p in new if p.inputs not in seen]
             seen |= {p.inputs for p in new}
-        found.append((text, parts))
-    once, copies = without_copies([part for _, parts in found for part in parts])
+        by_input.append((text, parts))
+    once, copies = without_copies([part for _, parts in by_input for part in parts])
     stays = set(once)
     units: list[Unit] = []
     same_ranks: list[str] = []
-    for text, parts in found:
+    for text, parts in by_input:
         of_input, sentences = _units([part for part in parts if part in stays], _job_name(text), ranks)
         units += of_input
         same_ranks += sentences

@@ -128,12 +128,29 @@ def _one(
     name: str = ALONE,
 ) -> Compared:
     _check_steps(request.steps)
+    for side in (before, after):
+        _check_other_captures(side)
     before_traces, after_traces = (
         [load([text], request.reading, progress, cache=request.cache) for text in side] for side in (before, after)
     )
     progress("comparing")
     names = _names((before[0], after[0]), baseline)
     return of_traces(before_traces, after_traces, names, request, name=name)
+
+
+def _check_other_captures(side: Sequence[str]) -> None:
+    """XspError where a further capture of a side is a copy: captures that do not differ hide how much others do."""
+    from xsp_ingest.files.same_content import first_alike  # noqa: PLC0415 (imports polars)
+    from xsp_model import XspError  # noqa: PLC0415
+
+    paths = [path for text in side if (path := Path(text)).exists()]
+    for position, first in enumerate(first_alike(paths) if len(paths) > 1 else ()):
+        if first != position:
+            raise XspError(
+                f"holds what {readable(paths[first].name)} does, and tells nothing of how captures of this side differ",
+                path=paths[position],
+                advice="Leave it out, or give another capture of the same work",
+            )
 
 
 def of_traces(

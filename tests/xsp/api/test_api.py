@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import xsp
+from tests.helpers.batches import trace_of
 from tests.helpers.report_trace import small_trace
 from tests.helpers.run_sets import write_run
 from tests.helpers.synth import KinetoTrace
@@ -225,3 +226,11 @@ def test_the_docs_name_what_there_is() -> None:
     text = (_REPO / "docs" / "python.md").read_text(encoding="utf-8")
     public = {name for name in dir(xsp.OpenTrace) if not name.startswith("_")} - {"name"}
     assert {name for name in public if f"`t.{name}" not in text and f"t.{name}(" not in text} == set()
+
+
+def test_a_file_and_its_copies_are_opened_as_one(tmp_path: Path) -> None:
+    trace_of(100).write(tmp_path / "a.json")
+    (tmp_path / "b.json").symlink_to("a.json")
+    spelled = tmp_path / ".." / tmp_path.name / "a.json"
+    for inputs in ([tmp_path / "a.json", spelled], [tmp_path], [tmp_path / "*.json"], [tmp_path / "a.json"] * 2):
+        assert len(xsp.open(*inputs, cache=False).trace.table("runs")) == 1

@@ -289,16 +289,16 @@ def _names(folder: Path, *, ranks: bool | None = None) -> list[tuple[str, str | 
 
 
 def test_names_that_come_twice_are_numbered(tmp_path: Path) -> None:
-    for name in ("x/t.json", "x-t.json", "X-T.json"):
+    for scale, name in enumerate(("x/t.json", "x-t.json", "X-T.json"), 100):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(trace_of(100).to_bytes())
+        (tmp_path / name).write_bytes(trace_of(scale).to_bytes())
     assert [name for name, _, _ in _names(tmp_path)] == ["X-T", "x-t-2", "x-t-3"]
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    for name in ("runs/a/trace.json", "runs/b/trace.json", "runs/b/other.json"):
+    for scale, name in enumerate(("runs/a/trace.json", "runs/b/trace.json", "runs/b/other.json"), 100):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(trace_of(100).to_bytes())
+        (tmp_path / name).write_bytes(trace_of(scale).to_bytes())
     for inputs in (
         [str(tmp_path / "runs/*/*.json")],  # a pattern
         [str(tmp_path / "runs" / folder) for folder in "ab"],  # folders one by one
@@ -316,9 +316,9 @@ def test_the_same_file_twice_is_one_unit(traces: Path) -> None:
 @pytest.mark.parametrize("names", [("rank0.json", "rank1.json"), ("rank_00/t.json", "rank_01/t.json")])
 def test_ranks_are_known_by_their_names(names: tuple[str, ...], tmp_path: Path) -> None:
     job = tmp_path / "job"
-    for name in names:
+    for scale, name in enumerate(names, 100):
         (job / name).parent.mkdir(parents=True, exist_ok=True)
-        (job / name).write_bytes(trace_of(100).to_bytes())
+        (job / name).write_bytes(trace_of(scale).to_bytes())
     assert _names(job) == [("rank-0", "job", 0), ("rank-1", "job", 1)]
     assert {job for _, job, _ in _names(job, ranks=False)} == {None}
 
@@ -332,8 +332,8 @@ def test_ranks_are_known_by_what_their_files_say(tmp_path: Path) -> None:
 
 def test_traces_of_one_rank_are_no_job(tmp_path: Path) -> None:
     head = {"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1}}
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.json").write_bytes(trace_of(100, **head).to_bytes())
+    for scale, name in enumerate(("a", "b"), 100):
+        (tmp_path / f"{name}.json").write_bytes(trace_of(scale, **head).to_bytes())
     assert [job for _, job, _ in _names(tmp_path)] == [None, None]
 
 
@@ -342,9 +342,9 @@ def test_ranks_that_are_forced_are_numbered_in_order(traces: Path) -> None:
 
 
 def test_a_forced_job_with_a_rank_twice_is_refused(tmp_path: Path) -> None:
-    for name in ("a/rank0.json", "b/rank0.json"):
+    for scale, name in enumerate(("a/rank0.json", "b/rank0.json"), 100):
         (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes(trace_of(100).to_bytes())
+        (tmp_path / name).write_bytes(trace_of(scale).to_bytes())
     with pytest.raises(XspError, match="two traces are of rank 0"):
         _names(tmp_path, ranks=True)
 
@@ -374,6 +374,6 @@ def test_logs_of_one_load_test_are_one_unit() -> None:
 
 def test_units_of_a_job_are_ranks(tmp_path: Path) -> None:
     for rank in (0, 1):
-        (tmp_path / f"rank{rank}.json").write_bytes(trace_of(100).to_bytes())
+        (tmp_path / f"rank{rank}.json").write_bytes(trace_of(100 + rank).to_bytes())
     discovered = discover([str(tmp_path)], "/nowhere", ranks=None, format_name=None)
     assert {u.kind for u in discovered.units} == {Kind.RANK}

@@ -210,7 +210,8 @@ def test_traces_of_a_web_server_are_read(tmp_path: Path, web: str, capsys: pytes
     """A folder is a page that lists files; its sizes are unknown. Bundles are folders of it."""
     folder = _folder(tmp_path)
     (folder / "cut.json").unlink()
-    assert main(["convert", str(folder / "t0.json"), "-o", str(folder / "deep" / "kept.xsp")]) == 0
+    source = trace_of(900).write(tmp_path / "kept.json")
+    assert main(["convert", str(source), "-o", str(folder / "deep" / "kept.xsp")]) == 0
     assert main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1", "-f", "json"]) == 0
     assert main(["batch", f"{web}/in/", "-o", str(tmp_path / "far"), "--jobs", "1", "-f", "json"]) == 0
     assert main(["batch", f"{web}/in/t1.json", "-o", str(tmp_path / "one"), "--jobs", "1", "-f", "json"]) == 0

@@ -1,4 +1,4 @@
-"""A batch of a folder that holds a trace under several names: one unit a trace, and what was left out is said."""
+"""A batch of a folder that holds a trace under several names does it once, and says what was left out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
 
-def _found(*inputs: Path) -> Discovered:
+def _discover(*inputs: Path) -> Discovered:
     return discover([*map(str, inputs)], "", ranks=None, format_name=None)
 
 
@@ -48,16 +48,16 @@ def _symlink(file: Path, other: Path) -> None:
 def test_a_trace_under_two_names_is_one_unit(tmp_path: Path, repeat: Callable[[Path, Path], None]) -> None:
     trace_of(100).write(tmp_path / "a.json")
     repeat(tmp_path / "a.json", tmp_path / "b.json.gz")
-    discovered = _found(tmp_path)
+    discovered = _discover(tmp_path)
     assert _inputs(discovered) == [["a.json"]]
     assert _copies(discovered) == {"b.json.gz": "a.json"}
 
 
-def test_copies_in_several_inputs_are_found(tmp_path: Path) -> None:
+def test_copies_in_several_inputs_are_discover(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         trace_of(100).write(tmp_path / folder / "trace.json")
-    assert _inputs(_found(tmp_path / "one", tmp_path / "two")) == [["trace.json"]]
+    assert _inputs(_discover(tmp_path / "one", tmp_path / "two")) == [["trace.json"]]
 
 
 def test_a_copy_of_a_rank_does_not_keep_a_folder_from_being_a_job(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_copy_of_a_rank_does_not_keep_a_folder_from_being_a_job(tmp_path: Path
         trace_of(100 + rank).write(tmp_path / f"rank{rank}.json")
     _packed(tmp_path / "rank0.json", tmp_path / "rank0.json.gz")
     _symlink(tmp_path / "rank1.json", tmp_path / "latest.json")
-    discovered = _found(tmp_path)
+    discovered = _discover(tmp_path)
     assert [(unit.kind, unit.rank) for unit in discovered.units] == [(Kind.RANK, 0), (Kind.RANK, 1)]
     assert _copies(discovered) == {"rank0.json.gz": "rank0.json", "latest.json": "rank1.json"}
     assert not discovered.same_ranks
@@ -74,7 +74,7 @@ def test_a_copy_of_a_rank_does_not_keep_a_folder_from_being_a_job(tmp_path: Path
 def test_traces_that_are_one_rank_of_a_folder_are_said(tmp_path: Path) -> None:
     for name, rank in (("a", 0), ("b", 0), ("c", 1)):
         trace_of(100 + ord(name), distributedInfo={"rank": rank, "world_size": 2}).write(tmp_path / f"{name}.json")
-    discovered = _found(tmp_path)
+    discovered = _discover(tmp_path)
     assert [unit.kind for unit in discovered.units] == [Kind.TRACE] * 3
     (sentence,) = discovered.same_ranks
     assert sentence == (
@@ -87,26 +87,27 @@ def test_a_bundle_and_its_copy_are_one_and_a_bundle_beside_its_source_none(tmp_p
     trace_of(100).write(tmp_path / "a.json")
     bundle.write(convert([tmp_path / "a.json"], Options()), tmp_path / "b.xsp")
     shutil.copytree(tmp_path / "b.xsp", tmp_path / "c.xsp")
-    assert _copies(_found(tmp_path)) == {"b.xsp": "a.json", "c.xsp": "b.xsp"}
-    assert _inputs(_found(tmp_path)) == [["a.json"]]
+    assert _copies(_discover(tmp_path)) == {"b.xsp": "a.json", "c.xsp": "b.xsp"}
+    assert _inputs(_discover(tmp_path)) == [["a.json"]]
     (tmp_path / "a.json").unlink()
-    assert _inputs(_found(tmp_path)) == [["b.xsp"]]
+    assert _inputs(_discover(tmp_path)) == [["b.xsp"]]
 
 
 def test_a_bundle_of_more_than_lies_beside_it_stays(tmp_path: Path) -> None:
     for rank in range(2):
         trace_of(100 + rank).write(tmp_path / f"{rank}.json")
     bundle.write(convert([tmp_path], Options()), tmp_path / "both.xsp")
-    assert _inputs(_found(tmp_path)) == [["0.json"], ["1.json"]]
+    assert _inputs(_discover(tmp_path)) == [["0.json"], ["1.json"]]
     (tmp_path / "1.json").unlink()
-    assert _inputs(_found(tmp_path)) == [["0.json"], ["both.xsp"]]
+    assert _inputs(_discover(tmp_path)) == [["0.json"], ["both.xsp"]]
 
 
+@pytest.mark.slow
 def test_a_run_set_and_its_copy_are_one_and_so_is_its_profile_beside_it(tmp_path: Path) -> None:
     shutil.copytree(_FIXTURES / "run_set" / "results_synthetic", tmp_path / "runs")
     shutil.copytree(tmp_path / "runs", tmp_path / "runs-again")
     assert main(["merge", str(tmp_path / "runs"), "-o", str(tmp_path / "profile.xsp")]) == 0
-    discovered = _found(tmp_path)
+    discovered = _discover(tmp_path)
     assert _inputs(discovered) == [["runs"]]
     assert set(_copies(discovered)) == {"profile.xsp", "runs-again"}
 
@@ -115,7 +116,7 @@ def test_three_hundred_copies_are_one_unit(tmp_path: Path) -> None:
     trace_of(100).write(tmp_path / "a.json")
     for number in range(299):
         shutil.copyfile(tmp_path / "a.json", tmp_path / f"b{number:03}.json")
-    discovered = _found(tmp_path)
+    discovered = _discover(tmp_path)
     assert _inputs(discovered) == [["a.json"]]
     assert len(discovered.copies) == 299
 
@@ -125,7 +126,7 @@ def test_samples_of_the_machine_are_of_a_trace_that_lies_there_twice(tmp_path: P
     _packed(tmp_path / "a.json", tmp_path / "a.json.gz")
     samples = _FIXTURES / "nvml_samples" / "alone_synthetic" / "nvml.jsonl"
     shutil.copyfile(samples, tmp_path / samples.name)
-    assert _inputs(_found(tmp_path)) == [["a.json", samples.name]]
+    assert _inputs(_discover(tmp_path)) == [["a.json", samples.name]]
 
 
 @pytest.mark.slow
@@ -145,6 +146,7 @@ def test_the_summary_names_what_was_not_read_again(tmp_path: Path, capsys: pytes
     assert "the same as ../in/a.json" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_cohort_has_each_trace_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace_of(100).write(tmp_path / "a.json")
     _packed(tmp_path / "a.json", tmp_path / "a.json.gz")

@@ -89,6 +89,21 @@ def test_several_captures_a_side_measure_the_noise_between_them(
     assert answer["rows"][0]["significant"] is True
 
 
+def test_a_capture_is_compared_with_its_copy(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder / "before.xsp", tmp_path / "copy.xsp")
+    assert main(["compare", str(folder / "before.xsp"), str(copy)]) == 0
+    assert main(["compare", str(folder / "before.xsp"), str(folder / "before.xsp")]) == 0
+
+
+def test_a_copy_is_no_further_capture_of_a_side(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(folder / "before.xsp", tmp_path / "copy.xsp")
+    before, slower = (str(folder / f"{name}.xsp") for name in ("before", "slower"))
+    assert main(["compare", before, slower, "--also-before", str(copy)]) == 2
+    assert f"{copy}: holds what before.xsp does" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

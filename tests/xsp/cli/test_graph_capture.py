@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from typing import TYPE_CHECKING
+import shutil
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -19,9 +21,6 @@ from xsp.opening import load
 from xsp.reading import Reading
 from xsp_model import Trace, XspError
 from xsp_model.limits import override_limits
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GRAPH = (Piece("gemm", "Linear_0", "aten::mm"), Piece("relu", "ReLU_0", "aten::relu"))
 
@@ -98,6 +97,15 @@ def test_what_holds_no_capture_is_one_sentence(
     assert says in error
     assert error.startswith(f"error: {tmp_path / path}:") or path in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_a_capture_and_what_is_packed_of_it_are_one(pair: tuple[str, str], tmp_path: Path) -> None:
+    packed = tmp_path / "capture.json.gz"
+    packed.write_bytes(gzip.compress(Path(pair[1]).read_bytes()))
+    trace = xsp.open(pair[0], graph_captures=[pair[1], packed]).trace
+    assert trace.frame("runs")["source_path"].to_list() == ["replay.json", "capture.json"]
+    copy = shutil.copyfile(pair[0], tmp_path / "copy-of-replay.json")
+    assert main(["info", pair[0], "--graph-capture", str(copy)]) == 2  # which holds no capture either
 
 
 def test_a_folder_may_hold_files_without_captures(pair: tuple[str, str], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.hand import Hand
 from tests.helpers.profile_trace import profile
-from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace
+from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace, write_ranks
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
@@ -37,7 +37,7 @@ def _rows(identity: str, trace: Trace, steps: str | None = None) -> pl.DataFrame
 
 
 def _read(folder: Path, traces: Sequence[KinetoTrace]) -> Trace:
-    return convert([trace.write(folder / f"rank{i}.json") for i, trace in enumerate(traces)], Options())
+    return convert(write_ranks(folder, traces), Options())
 
 
 def _three(folder: Path) -> Trace:

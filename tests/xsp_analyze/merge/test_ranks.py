@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
+from tests.helpers.linked import ledger_counts
 from tests.helpers.run_sets import write_run
 from tests.helpers.synth import KinetoTrace
 from xsp.opening import load
@@ -69,3 +71,23 @@ def test_a_rank_set_is_a_folder_of_run_sets_by_number(job: Path) -> None:
     assert not is_run_set(job)
     assert rank_sets(job / "rank-0") == []
     assert rank_sets(job / "nothing") == []
+
+
+@pytest.mark.slow
+def test_a_rank_and_its_copy_are_one_rank_and_that_is_said(job: Path) -> None:
+    shutil.rmtree(job / "rank-1")
+    alone = load([str(job)], Reading(), lambda _: None)
+    shutil.copytree(job / "rank-0", job / "rank-1")
+    profile = load([str(job)], Reading(), lambda _: None)
+    assert profile.frame("spans").equals(alone.frame("spans"))
+    assert ledger_counts(profile)["same_content_again"] == 1
+    assert "same_rank_again" not in ledger_counts(profile)
+
+
+@pytest.mark.slow
+def test_two_sets_of_one_rank_are_said(job: Path) -> None:
+    (job / "rank-0").rename(job / "rank-2")
+    _rank(job, 0, late_ns=0, step_ns=1_100_000, kernel_ns=30_000)
+    profile = load([str(job)], Reading(), lambda _: None)
+    assert profile.frame("runs").height == 6
+    assert ledger_counts(profile)["same_rank_again"] == 2

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.profile_trace import profile
-from tests.helpers.rank_traces import grouped_traces, rank_trace, write_rank
+from tests.helpers.rank_traces import grouped_traces, rank_trace, write_rank, write_ranks
 from xsp_analyze.pages.ranks.page import render as render_job
 from xsp_analyze.pages.ranks.rank_blocks import bandwidth, heat_map
 from xsp_analyze.pages.report.page import render
@@ -36,8 +36,7 @@ _COMPUTE_MS = (4, 4, 6)
 
 def _read(folder: Path, traces: Sequence[KinetoTrace], options: Options | None = None) -> Trace:
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [trace.write(folder / f"rank{i}.json") for i, trace in enumerate(traces)]
-    return convert(paths, options or Options())
+    return convert(write_ranks(folder, traces), options or Options())
 
 
 def _three(steps: int = 3) -> list[KinetoTrace]:

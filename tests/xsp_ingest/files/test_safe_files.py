@@ -88,7 +88,9 @@ def test_links_out_of_a_folder_and_pipes_in_it_are_left_out_and_counted(tmp_path
     folder = tmp_path / "folder"
     folder.mkdir()
     shutil.copyfile(trace, folder / "a.json")
-    (folder / "inside.json").symlink_to(folder / "a.json")
+    (folder / "below").mkdir()
+    (folder / "below" / "b.json").write_bytes(trace.read_bytes() + b" ")
+    (folder / "inside.json").symlink_to(folder / "below" / "b.json")
     (folder / "outside.json").symlink_to(trace)
     (folder / "nowhere.json").symlink_to(folder / "nothing")
     os.mkfifo(folder / "pipe")
@@ -186,7 +188,7 @@ def test_one_damaged_file_of_a_folder_does_not_keep_the_others_from_being_read(t
     folder = tmp_path / "ranks"
     folder.mkdir()
     for rank in range(3):
-        shutil.copyfile(trace, folder / f"rank{rank}.json")
+        (folder / f"rank{rank}.json").write_bytes(trace.read_bytes() + b" " * rank)
     content = trace.read_bytes()
     (folder / "rank1.json").write_bytes(content[: len(content) // 2])
     converted = convert([folder], Options())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest.files import same_content
+from xsp_ingest.files.safe_files import sha256
 from xsp_ingest.files.same_content import first_alike
 
 if TYPE_CHECKING:
@@ -82,8 +83,12 @@ def test_what_cannot_be_unpacked_is_like_nothing_else(trace: Path) -> None:
 
 def test_of_many_copies_each_is_read_once_and_of_links_none(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    digest = same_content.sha256
-    monkeypatch.setattr(same_content, "sha256", lambda path: (read.append(path), digest(path))[1])
+
+    def digest(path: Path) -> str:
+        read.append(path)
+        return sha256(path)
+
+    monkeypatch.setattr(same_content, "sha256", digest)
     copies = [trace.with_name(f"copy-{number}") for number in range(50)]
     links = [trace.with_name(f"link-{number}") for number in range(50)]
     for copy in copies:

@@ -131,7 +131,7 @@ def test_it_goes_to_the_run_of_its_process(tmp_path: Path) -> None:
 def test_one_that_fits_two_runs_alike_is_refused(tmp_path: Path) -> None:
     et, first = _written(tmp_path, [_node(2, "aten::mul", 9, 1)], [_event("aten::mul", 10, 5, 9)])
     second = tmp_path / "trace2"
-    second.write_bytes(first.read_bytes())
+    second.write_bytes(first.read_bytes() + b" ")
     with pytest.raises(XspError, match="fits 2 of the runs alike"):
         convert([et, first, second], Options())
 

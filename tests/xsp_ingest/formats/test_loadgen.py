@@ -222,16 +222,16 @@ def test_what_loadgen_says_of_an_invalid_test_is_its_reason(tmp_path: Path) -> N
 
 
 def test_two_logs_of_a_kind_in_a_folder_are_refused(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        _written(tmp_path, name, _trace(_THREE))
+    for name, samples in (("a", _THREE), ("b", _THREE[:-1])):
+        _written(tmp_path, name, _trace(samples))
     with pytest.raises(XspError, match=r"two LoadGen logs of a kind \(trace\)"):
         convert([tmp_path], Options())
 
 
 def test_folders_are_runs_of_their_own(tmp_path: Path) -> None:
-    for name in ("a", "b"):
+    for name, samples in (("a", _THREE), ("b", _THREE[:-1])):
         (tmp_path / name).mkdir()
-        _written(tmp_path / name, "t", _trace(_THREE))
+        _written(tmp_path / name, "t", _trace(samples))
     assert convert([tmp_path / "a", tmp_path / "b"], Options()).frame("runs").height == 2
 
 

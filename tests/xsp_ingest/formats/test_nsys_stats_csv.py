@@ -116,7 +116,7 @@ def test_an_execution_trace_ties_kernels_by_itself(tmp_path: Path) -> None:
 def test_files_of_one_report_are_one_run(tmp_path: Path) -> None:
     (tmp_path / "r1_cuda_api_trace.csv").write_text(_API + "10,2,cudaLaunchKernel,0,7,1,1,20,x\n")
     (tmp_path / "r1_cuda_gpu_trace.csv").write_text(_GPU + "20,5,7,1,1,1,1,1,1,1,0,0,,,,,G (0),1,,7,k\n")
-    (tmp_path / "r2_cuda_gpu_trace.csv").write_text(_GPU + "20,5,7,1,1,1,1,1,1,1,0,0,,,,,G (0),1,,7,k\n")
+    (tmp_path / "r2_cuda_gpu_trace.csv").write_text(_GPU + "20,6,7,1,1,1,1,1,1,1,0,0,,,,,G (0),1,,7,k\n")
     trace = convert([tmp_path], Options())
     assert trace.frame("runs").height == 2
     attributed = trace.frame("spans").filter(pl.col("kind").cast(pl.String) == "kernel")["attribution"]

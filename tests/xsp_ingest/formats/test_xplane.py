@@ -327,7 +327,9 @@ def test_a_log_folder_stands_for_its_profiles(tmp_path: Path) -> None:
     session = tmp_path / "logs" / "plugins" / "profile" / "2026_11_20"
     session.mkdir(parents=True)
     for name in ("a", "b"):
-        _tensorflow().write(session / f"{name}.xplane.pb")
+        profile = _tensorflow()
+        profile.space.hostnames.append(name)
+        profile.write(session / f"{name}.xplane.pb")
     (session / "a.trace.json.gz").write_bytes(b"\x1f\x8b\x08")
     for folder in (tmp_path / "logs", session.parent, session):
         runs = convert([folder], Options()).frame("runs")
