@@ -9,7 +9,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from xsp_model.private_files import is_own, make_private
+from xsp_model.output_files import is_own, make_private
 
 __all__ = ["Notes"]
 

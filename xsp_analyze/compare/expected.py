@@ -11,7 +11,7 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.counted_operators import operator_work
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.peak_rates import BANDWIDTH
-from xsp_model.device_table import peaks_for
+from xsp_model.devices import peaks_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
