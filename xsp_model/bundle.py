@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -12,25 +14,218 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from xsp_model import integrity
 from xsp_model.arrow import read_parquet, write_parquet
-from xsp_model.bundle_files import MANIFEST, check_contents, check_tables, file_entry, read_json
 from xsp_model.bundle_rows import RowsCheck, readable, refuse
 from xsp_model.errors import AGAIN, XspError
 from xsp_model.limits import limits
 from xsp_model.output_files import replace_folder, room_beside
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 from xsp_model.trace import Trace
-from xsp_model.upgrade import UPGRADES, upgrade
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
+    from collections.abc import Collection, Mapping
 
     from xsp_model.bundle_rows import Sound
+    from xsp_model.schema import TableSpec
 
-__all__ = ["MANIFEST", "is_bundle", "read", "read_manifest", "write"]
+__all__ = [
+    "MANIFEST",
+    "UPGRADES",
+    "check_contents",
+    "check_tables",
+    "file_entry",
+    "is_bundle",
+    "leaves",
+    "read",
+    "read_json",
+    "read_manifest",
+    "upgrade",
+    "write",
+]
+
+MANIFEST = "manifest.json"
+_READ_BYTES = 1 << 20
+_MAX_MANIFEST_BYTES = 1 << 26
+_MAX_GROUP_ROWS = 1 << 20  # ours have an eighth of that
+_MAX_COLUMN_BYTES = 1 << 31
+_ROWS_FREE, _MAX_CELLS_A_BYTE = 1 << 22, 150  # 200 where all rows are alike, 100 where only times differ, else 1 to 10
+_BYTES_FREE, _MAX_RATIO = 1 << 30, 1_000
+_PHYSICAL = {pa.int64(): "INT64", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
+_TEXT = "BYTE_ARRAY"
+
+
+def leaves(path: Path, folder: Path) -> bool:
+    """Whether what lies in the folder leads out of it or nowhere, or is no ordinary file or folder."""
+    try:
+        mode = path.stat().st_mode
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            return True
+    except (OSError, RuntimeError):  # links in a circle
+        return True
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def read_json(path: Path) -> object:
+    """What the bundle's manifest holds; XspError where it is no JSON, or no file of the bundle's own."""
+    file = path / MANIFEST
+    if leaves(file, path):
+        raise XspError("the bundle's manifest is no file of its own", path=path, advice=AGAIN)
+    try:
+        with file.open("rb") as content:
+            text = content.read(_MAX_MANIFEST_BYTES + 1)
+        if len(text) > _MAX_MANIFEST_BYTES:
+            raise XspError("the bundle's manifest is longer than any is", path=path, advice=AGAIN)
+        return json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise XspError("the bundle's manifest cannot be read", path=path, advice=AGAIN) from error
+
+
+def file_entry(path: Path) -> dict[str, object]:
+    """What the manifest says of a file: its size and the CRC-32 of its content, in hexadecimal."""
+    checksum, size = 0, 0
+    with path.open("rb") as content:
+        while block := content.read(_READ_BYTES):
+            checksum, size = zlib.crc32(block, checksum), size + len(block)
+    return {"bytes": size, "crc32": f"{checksum:08x}"}
+
+
+def check_contents(path: Path, files: Collection[Path], manifest: Mapping[str, object]) -> None:
+    """XspError where a file is not the bundle's own, or not what the manifest says was written.
+
+    Bundles of before files had checksums have none to compare with.
+    """
+    entries = manifest.get("files", {})
+    if not isinstance(entries, dict):
+        raise XspError("the bundle's manifest lists no files", path=path, advice=AGAIN)
+    gone = sorted(set(entries) - {file.name for file in files})
+    if gone:
+        raise XspError(f"the bundle lacks its file {gone[0]}", path=path, advice=AGAIN)
+    for file in files:
+        if leaves(file, path) or not file.is_file():
+            raise XspError(f"{file.name} is no file of the bundle's own", path=path, advice=AGAIN)
+        if "files" in manifest and file_entry(file) != entries.get(file.name):
+            raise XspError(f"{file.name} is not what was written: it was damaged or changed", path=path, advice=AGAIN)
+
+
+def check_tables(path: Path, files: Mapping[str, Path], manifest: Mapping[str, object], *, current: bool) -> None:
+    """XspError where what the Parquet files say of themselves is not what such tables are.
+
+    Of a `current` bundle, every column has the declared type; of any, rows are as many as the manifest says, and no
+    more than files of their size hold.
+    """
+    rows = manifest.get("rows", {})
+    if not isinstance(rows, dict):
+        raise XspError("the bundle's manifest does not say how many rows there are", path=path, advice=AGAIN)
+    for name, file in files.items():
+        try:
+            metadata = pq.read_metadata(file)
+            problem = _problem(metadata, file.stat().st_size, rows.get(name, metadata.num_rows))
+            if problem is None and current and not _has_columns(metadata, TABLES[name]):
+                problem = "has other columns than this version writes"
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise XspError(f"{file.name} cannot be read", path=path, advice=AGAIN) from error
+        if problem is not None:
+            raise XspError(f"{file.name} {problem}", path=path, advice=AGAIN)
+
+
+def _problem(metadata: pq.FileMetaData, size: int, rows: object) -> str | None:
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    if metadata.num_rows != rows or sum(group.num_rows for group in groups) != rows:
+        return "has not as many rows as the manifest says"
+    columns = [(group.column(n), group.num_rows) for group in groups for n in range(group.num_columns)]
+    if any(column.num_values != height for column, height in columns):
+        return "has columns of different lengths"
+    is_dense = metadata.num_rows * metadata.num_columns > _MAX_CELLS_A_BYTE * size
+    if (metadata.num_rows > _ROWS_FREE and is_dense) or any(g.num_rows > _MAX_GROUP_ROWS for g in groups):
+        return f"has {metadata.num_rows:,} rows in {size:,} bytes, which no trace has"
+    unpacked = sum(column.total_uncompressed_size for column, _ in columns)
+    if unpacked > max(_BYTES_FREE, _MAX_RATIO * size) or any(
+        not 0 <= column.total_uncompressed_size < _MAX_COLUMN_BYTES for column, _ in columns
+    ):
+        return "unpacks to more than any trace does"
+    return None
+
+
+def _has_columns(metadata: pq.FileMetaData, spec: TableSpec) -> bool:
+    """Whether the columns are the table's, both as Arrow and as other readers of Parquet take them."""
+    parquet = metadata.schema
+    stored = [parquet.column(n) for n in range(metadata.num_columns)]
+    return parquet.to_arrow_schema().equals(spec.schema) and all(
+        each.physical_type == _PHYSICAL.get(column.type, _TEXT)
+        and each.logical_type.type in ("NONE", "STRING")
+        and each.max_repetition_level == 0
+        and each.max_definition_level == int(column.nullable)
+        for each, column in zip(stored, spec.columns, strict=True)
+    )
+
+
+# Brings bundles of earlier schema versions up to date, one pure function a version.
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Tables = Mapping[str, pa.Table]
+
+
+def _with_tables_of_2(tables: Tables) -> Tables:
+    """Version 2 says how the layer of replayed and compiled work is known; its earliest bundles lacked collectives."""
+    added = ("attributions", "collectives", "compiled_kernels")
+    return {**{name: TABLES[name].schema.empty_table() for name in added}, **tables}
+
+
+def _with_columns_of_3(tables: Tables) -> Tables:
+    """Version 3 keeps strides of operators' inputs and the lines that called them; earlier ones did not read them."""
+    spec = TABLES["operators"].schema
+    operators = tables["operators"]
+    columns = [
+        operators[field.name].cast(field.type)
+        if field.name in operators.column_names
+        else pa.nulls(operators.num_rows, field.type)
+        for field in spec
+    ]
+    return {**tables, "operators": pa.table(columns, schema=spec)}
+
+
+def _with_allocations_of_4(tables: Tables) -> Tables:
+    """Version 4 keeps each block of memory that was given out or taken back; earlier ones only what was in use."""
+    return {"allocations": TABLES["allocations"].schema.empty_table(), **tables}
+
+
+def _with_more_of_5(tables: Tables) -> Tables:
+    """Version 5 keeps more that earlier ones did not read.
+
+    What calls of MPI say of a message, faults and migrations of unified memory; how good a run's results are, and what
+    came out of a step.
+    """
+    names = ("messages", "page_faults", "accuracies", "tensors", "output_distances")
+    added = {name: TABLES[name].schema.empty_table() for name in names}
+    copies = tables["copies"]
+    if "virtual_address" not in copies.column_names:
+        copies = copies.append_column("virtual_address", pa.nulls(copies.num_rows, pa.int64()))
+    return {**added, **tables, "copies": copies}
+
+
+UPGRADES: Mapping[int, Callable[[Tables], Tables]] = {
+    1: _with_tables_of_2,
+    2: _with_columns_of_3,
+    3: _with_allocations_of_4,
+    4: _with_more_of_5,
+}
+"""For each version but the present one, the function that turns its tables into the next version's."""
+
+
+def upgrade(
+    tables: Tables, version: int, steps: Mapping[int, Callable[[Tables], Tables]] = UPGRADES, to: int = SCHEMA_VERSION
+) -> Tables:
+    """The tables of a bundle of `version` as those of version `to`; KeyError where a step is missing."""
+    for number in range(version, to):
+        tables = steps[number](tables)
+    return tables
+
 
 _FORMAT = "xsp bundle"
 _SPANS = "spans"

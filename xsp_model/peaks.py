@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model.device_table import QUANTITIES, DeviceSpec, Peak, is_nameless, peaks_for, spec_called, spec_for
+from xsp_model.devices import (
+    QUANTITIES,
+    DeviceSpec,
+    Peak,
+    Vendor,
+    is_nameless,
+    peaks_for,
+    spec_called,
+    spec_for,
+    vendor_of,
+)
 from xsp_model.ledger import Finding
 from xsp_model.ledger_kinds import LedgerKind
-from xsp_model.multiprocessors import Vendor, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

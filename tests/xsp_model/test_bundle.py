@@ -15,9 +15,9 @@ import pytest
 
 from tests.helpers.model_sample import sample_trace
 from xsp_model import XspError, arrow, bundle
+from xsp_model.bundle import upgrade
 from xsp_model.limits import override_limits
 from xsp_model.schema import SCHEMA_VERSION, TABLES
-from xsp_model.upgrade import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

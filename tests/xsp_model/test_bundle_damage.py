@@ -24,7 +24,7 @@ from xsp import opening
 from xsp.cli.main import main
 from xsp_analyze.sql.query import query
 from xsp_model import XspError, bundle, bundle_rows, integrity
-from xsp_model.bundle_files import MANIFEST, file_entry
+from xsp_model.bundle import MANIFEST, file_entry
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

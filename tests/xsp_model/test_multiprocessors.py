@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_model.device_table import device_table
-from xsp_model.multiprocessors import Vendor, multiprocessor_of, vendor_of
+from xsp_model.devices import Vendor, device_table, multiprocessor_of, vendor_of
 
 _KIB = 1024
 

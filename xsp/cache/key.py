@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_model.private_files import is_own, make_private
+from xsp_model.output_files import is_own, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

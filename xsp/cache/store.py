@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from xsp_model import XspError, bundle
-from xsp_model.private_files import is_own, make_private
+from xsp_model.output_files import is_own, make_private
 
 with suppress(ImportError):  # Windows could not tell whether another process reads an entry: nothing is kept there
     import fcntl

@@ -32,7 +32,7 @@ from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
 from xsp_model import XspError
-from xsp_model.device_table import peaks_for
+from xsp_model.devices import peaks_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_analyze.frames.multiprocessors import DeviceSize
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
-    from xsp_model.multiprocessors import Multiprocessor
+    from xsp_model.devices import Multiprocessor
 
 __all__ = ["CONFIGURATION", "has_grids", "launch_configurations", "ran_alone"]
 

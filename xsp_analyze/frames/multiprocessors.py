@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_model.device_table import spec_for
-from xsp_model.multiprocessors import Multiprocessor, Vendor, multiprocessor_of, vendor_of
+from xsp_model.devices import Multiprocessor, Vendor, multiprocessor_of, spec_for, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xsp_model.multiprocessors import Multiprocessor
+    from xsp_model.devices import Multiprocessor
 
 __all__ = ["Occupancy", "occupancy"]
 

@@ -16,7 +16,7 @@ from xsp_analyze.frames.counters import Moved, counted_time, moved_bytes
 from xsp_analyze.frames.peak_rates import BANDWIDTH
 from xsp_model import XspError
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
-from xsp_model.device_table import QUANTITIES
+from xsp_model.devices import QUANTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ import numpy as np
 
 from xsp_ingest.machine import shipped
 from xsp_ingest.machine.shipped import library_address
-from xsp_model.private_files import is_own, make_private
+from xsp_model.output_files import is_own, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

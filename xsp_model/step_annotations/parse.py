@@ -1,24 +1,116 @@
-"""Reads a step's name by the forms of forms.toml."""
+"""What the name of a serving step says, read by the forms of forms.toml."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from xsp_model.step_annotations.annotation import ServingPhase, StepAnnotation
-from xsp_model.step_annotations.forms import Form, Mode, forms
+import tomllib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["is_serving_step", "parse_step_annotation"]
+__all__ = ["Form", "Mode", "ServingPhase", "StepAnnotation", "forms", "is_serving_step", "parse_step_annotation"]
+
+
+class ServingPhase(StrEnum):
+    """What a step of a serving engine computes; `Phase` is another thing, forward or backward."""
+
+    PREFILL = "prefill"  # tokens of prompts
+    DECODE = "decode"  # tokens that requests past their prompt go on from
+    MIXED = "mixed"  # both in one batch
+    DIFFUSION = "diffusion"  # one request for an image, all of its denoising steps
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnnotation:
+    """A step's name, read. None is what the name does not say; 0 is said.
+
+    `tokens` are those that the step computes (queries), `kv_tokens` those that its attention reads (keys), both summed
+    over requests; so are `tokens_squared`, each request's tokens times themselves, and `tokens_by_kv_tokens`, times its
+    kv_tokens. `padded_tokens` or `padded_requests` is the size that the batch was padded to, or captured at.
+    `batch_key` is the size by which the engine picks a captured graph, in its own unit (tokens or requests): padded
+    where the name says so, else as scheduled, and then the graph is the smallest one that is not smaller.
+    """
+
+    tool: str
+    form: str
+    is_capture: bool = False
+    serving_phase: ServingPhase | None = None
+    mode: str | None = None
+    iteration: int | None = None
+    requests: int | None = None
+    prefill_requests: int | None = None
+    decode_requests: int | None = None
+    tokens: int | None = None
+    prefill_tokens: int | None = None
+    decode_tokens: int | None = None
+    kv_tokens: int | None = None
+    prefill_kv_tokens: int | None = None
+    decode_kv_tokens: int | None = None
+    tokens_squared: int | None = None
+    prefill_tokens_squared: int | None = None
+    decode_tokens_squared: int | None = None
+    tokens_by_kv_tokens: int | None = None
+    prefill_tokens_by_kv_tokens: int | None = None
+    decode_tokens_by_kv_tokens: int | None = None
+    padded_requests: int | None = None
+    padded_tokens: int | None = None
+    batch_key: int | None = None
+    image_width: int | None = None
+    image_height: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What a form's word for the kind of step means; forms.toml says what the fields are."""
+
+    phase: ServingPhase | None = None
+    side: str | None = None
+    tokens_per_request: int | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way of writing; forms.toml says what the fields mean."""
+
+    name: str
+    tool: str
+    pattern: re.Pattern[str]
+    batch_key: str
+    source: str
+    title: str
+    examples: tuple[str, ...]
+    capture: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+
+
+@cache
+def forms() -> tuple[Form, ...]:
+    """In the order in which they are tried."""
+    text = (resources.files("xsp_model.step_annotations") / "forms.toml").read_text(encoding="utf-8")
+    return tuple(_form(entry) for entry in tomllib.loads(text)["form"])
+
+
+def _form(entry: dict[str, Any]) -> Form:
+    modes = {name: _mode(mode) for name, mode in entry.get("modes", {}).items()}
+    pattern = re.compile(entry["pattern"], re.ASCII)
+    return Form(**{**entry, "pattern": pattern, "examples": tuple(entry["examples"]), "modes": modes})
+
+
+def _mode(entry: dict[str, Any]) -> Mode:
+    return Mode(**{**entry, "phase": ServingPhase(entry["phase"]) if "phase" in entry else None})
+
 
 _MAX_LENGTH = 600  # characters; the longest that engines write are below 300
 _COUNTS = ("requests", "tokens", "kv_tokens", "tokens_squared", "tokens_by_kv_tokens")
 _SIDES = ("prefill", "decode")
 _KEYED = re.compile(r"(\w+)=(\d{1,18})(?:/(\d{1,12}))?(?=\s|$)", re.ASCII)
-
 _Counts = dict[str, int]
 
 

@@ -465,7 +465,7 @@ def _of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         own = before(which)
         return os.stat_result((*own[:4], own.st_uid + 1, *own[5:])) if own.st_ino == status.st_ino else own
 
-    monkeypatch.setattr("xsp_model.private_files.os.lstat", lstat)
+    monkeypatch.setattr("xsp_model.output_files.os.lstat", lstat)
 
 
 @pytest.mark.parametrize("of", [".", "manifest.json", "spans.parquet", ".."])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp.cli.main import main
 from xsp_model import bundle
-from xsp_model.device_table import device_table
+from xsp_model.devices import device_table
 
 if TYPE_CHECKING:
     import pytest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsp_analyze.frames.occupancy import Occupancy, occupancy
-from xsp_model.multiprocessors import Multiprocessor, Vendor, multiprocessor_of
+from xsp_model.devices import Multiprocessor, Vendor, multiprocessor_of
 
 
 def _of(capability: str, vendor: Vendor = Vendor.NVIDIA) -> Multiprocessor:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from xsp_model.step_annotations import parse_step_annotation
-from xsp_model.step_annotations.forms import forms
+from xsp_model.step_annotations.parse import forms
 
 _PAGE = Path(__file__).resolve().parents[3] / "docs" / "serving-steps.md"
 

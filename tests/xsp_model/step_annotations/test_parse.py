@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsp_model.step_annotations import ServingPhase, StepAnnotation, parse_step_annotation
-from xsp_model.step_annotations.forms import forms
+from xsp_model.step_annotations.parse import forms
 
 _EXAMPLES = [(form.name, example) for form in forms() for example in form.examples]
 _PREFILL, _DECODE, _MIXED = ServingPhase.PREFILL, ServingPhase.DECODE, ServingPhase.MIXED

@@ -132,7 +132,7 @@ def batch(
 
 def _check_gpu(name: str | None) -> None:
     """XspError now, not once an input, where no such device is known."""
-    from xsp_model.device_table import spec_called  # noqa: PLC0415
+    from xsp_model.devices import spec_called  # noqa: PLC0415
 
     if name is not None:
         spec_called(name)
@@ -142,7 +142,7 @@ def _sound(device: Path | None) -> Path | None:
     """The device file from the root, as workers may run elsewhere; XspError where it is none: not once a trace."""
     if device is None:
         return None
-    from xsp_model.device_table import read_device_file  # noqa: PLC0415
+    from xsp_model.devices import read_device_file  # noqa: PLC0415
 
     read_device_file(device)
     return device.absolute()

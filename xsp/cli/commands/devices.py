@@ -14,7 +14,7 @@ from xsp.cli.output import print_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model.device_table import DeviceSpec, Peak
+    from xsp_model.devices import DeviceSpec, Peak
 
 __all__ = ["devices"]
 
@@ -49,14 +49,14 @@ def devices(
 
     Examples: `xsp devices`, `xsp devices --device ours.toml`.
     """
-    from xsp_model.device_table import device_table, read_device_file  # noqa: PLC0415 (--help must not wait for it)
+    from xsp_model.devices import device_table, read_device_file  # noqa: PLC0415 (--help must not wait for it)
 
     specs = device_table() if file is None else read_device_file(file)
     print_text(_json(specs) if output is DeviceFormat.JSON else _table(specs))
 
 
 def _json(specs: Sequence[DeviceSpec]) -> str:
-    from xsp_model.device_table import QUANTITIES  # noqa: PLC0415 (see above)
+    from xsp_model.devices import QUANTITIES  # noqa: PLC0415 (see above)
 
     return json.dumps(
         [
@@ -91,7 +91,7 @@ def _table(specs: Sequence[DeviceSpec]) -> str:
     """Aligned columns: name, the peaks, the ideal intensity of FP32, the source."""
     from xsp_analyze.render.terminal import table_lines  # noqa: PLC0415
     from xsp_analyze.text.table import of_rows  # noqa: PLC0415
-    from xsp_model.device_table import QUANTITIES  # noqa: PLC0415 (see above)
+    from xsp_model.devices import QUANTITIES  # noqa: PLC0415
 
     rates = [(q, "GB/s" if u == "byte/s" else f"T{u}", True, 1) for q, u in QUANTITIES.items()]
     columns = [("device", "", False, 0), *rates, ("fp32 flop/byte", "", True, 2), ("source", "", False, 3)]

@@ -17,7 +17,7 @@ from xsp_analyze.pages.compare.texts import (
 )
 from xsp_analyze.text.table import Table, of_rows
 from xsp_analyze.text.units import apart, count, share
-from xsp_model.device_table import QUANTITIES
+from xsp_model.devices import QUANTITIES
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison, Expected

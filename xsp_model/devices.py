@@ -1,10 +1,11 @@
-"""The table of devices and their peak rates: the project's own, and files of the same format that users give."""
+"""What devices can do: the peak rates of the device table, and what a multiprocessor holds at once."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -19,14 +20,20 @@ if TYPE_CHECKING:
 __all__ = [
     "QUANTITIES",
     "DeviceSpec",
+    "Multiprocessor",
     "Peak",
+    "Vendor",
     "device_table",
     "is_nameless",
+    "multiprocessor_of",
     "peaks_for",
     "read_device_file",
     "spec_called",
     "spec_for",
+    "vendor_of",
 ]
+
+# The table of devices and their peak rates: the project's own, and files of the same format that users give.
 
 QUANTITIES: Mapping[str, str] = {
     # quantity: unit. Tensor rates are without sparsity; the vector rates count a multiply-add as two.
@@ -235,3 +242,54 @@ def _detail(quantity: str, facts: Mapping[str, object], clock: object) -> str:
     if "note" in facts:
         details.append(str(facts["note"]))
     return ", ".join(details)
+
+
+# Multiprocessors by generation of devices.
+
+_AMD = re.compile(r"(?i)\b(?:amd|radeon|instinct|gfx\d)")
+
+
+class Vendor(StrEnum):
+    """Who made a device: both number their generations alike."""
+
+    NVIDIA = "NVIDIA"
+    AMD = "AMD"
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """Its limits; registers are of 32 bits. See `data/multiprocessors.toml`."""
+
+    warp_size: int
+    warps: int
+    blocks: int
+    registers: int
+    block_registers: int
+    register_unit: int  # of a warp
+    partitions: int  # among which registers are divided
+    shared_bytes: int
+    shared_unit: int  # of a block
+    reserved_shared_bytes: int  # of each block
+
+
+def vendor_of(device_name: str) -> Vendor:
+    """By the name that a driver wrote, or of the table of devices."""
+    return Vendor.AMD if _AMD.search(device_name) else Vendor.NVIDIA
+
+
+def multiprocessor_of(vendor: Vendor, capability: str) -> Multiprocessor | None:
+    """That of devices of this compute capability; None: not listed."""
+    return _multiprocessors().get((vendor, capability))
+
+
+@cache
+def _multiprocessors() -> Mapping[tuple[Vendor, str], Multiprocessor]:
+    text = resources.files("xsp_model").joinpath("data", "multiprocessors.toml").read_text(encoding="utf-8")
+    content = tomllib.loads(text)
+    return {
+        (vendor, capability): Multiprocessor(**{name: facts[name] for name in Multiprocessor.__slots__})
+        for vendor in Vendor
+        for generation in content[vendor]["generation"]
+        for facts in (content[vendor]["common"] | generation,)
+        for capability in generation["capabilities"]
+    }
