@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from tests.where import find_tests
 from xsp_analyze.catalog import all_analyses, find
-from xsp_analyze.core import Role
+from xsp_analyze.core import Analysis, Role
 from xsp_model import XspError
 
 
@@ -64,3 +65,8 @@ def test_every_analysis_says_in_one_sentence_how_to_read_it(identity: str) -> No
     assert len(read) > 40
     assert read.endswith(".")
     assert ". " not in read
+
+
+@pytest.mark.parametrize("analysis", all_analyses(), ids=lambda a: a.id)
+def test_each_analysis_has_tests_that_name_it(analysis: Analysis) -> None:
+    assert find_tests(analysis.id)
