@@ -1,17 +1,22 @@
-"""Which ranges contain which stretches of the same thread, without a join over all pairs."""
+"""Which ranges of a thread hold which stretches, and the nest of ranges as nsys tells it; no join over all pairs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
+
+from xsp_model.tree import MAX_DEPTH, depths, innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_model.arrays import Ints
+    from xsp_model.arrays import Bools, Ints
 
-__all__ = ["containing", "lanes", "nest_of", "tightest"]
+__all__ = ["Nest", "containing", "lanes", "nest_of_ranges", "plain_nest", "tightest"]
 
 
 def lanes(start: Ints, end: Ints) -> list[Ints]:
@@ -77,7 +82,7 @@ def tightest(start: Ints, end: Ints) -> Ints:
     return best
 
 
-def nest_of(start: Ints, end: Ints) -> tuple[Ints, Ints] | None:
+def plain_nest(start: Ints, end: Ints) -> tuple[Ints, Ints] | None:
     """For each interval the tightest other one that contains it (-1: none) and how many do; None where that is not so.
 
     Plain nests alone: none is empty, no two are equal, and those that share time contain one another.
@@ -112,3 +117,59 @@ def _one_up(depth: Ints) -> Ints:
         at = np.searchsorted(outer, inner) - 1
         above[inner] = np.where(at >= 0, outer[np.maximum(at, 0)], -1) if len(outer) else -1
     return above
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """For each range the row of its parent (-1: none), its depth, and whether that is known.
+
+    A range's parent is the shortest that contains it. Equal ranges contain each other and so have no root: their depth
+    is unknown, and that of all inside them, and nsys prints them like that.
+    """
+
+    parent: Ints
+    depth: Ints
+    rooted: Bools
+
+    def stacks(self, ids: pl.Series) -> pl.Series:
+        """The way down to each, `:2:3:5`, by ids from the outermost to its own.
+
+        Null where it has no root, and for one in MAX_DEPTH others: all ways grow with the square of the depth.
+        """
+        stacks = _stacks(ids, np.where(_twins(self.parent), -1, self.parent), self.depth)
+        return stacks.to_frame().select(pl.when(pl.Series(self.rooted)).then("stack")).to_series()
+
+
+def nest_of_ranges(start: Ints, end: Ints, ids: Ints) -> Nest:
+    """The nest of ranges with these bounds; of several that are as short, the one of the least id is the parent."""
+    plain = plain_nest(start, end)
+    if plain is not None:
+        return Nest(*plain, np.ones(len(start), dtype=np.bool_))
+    order = np.argsort(ids, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    tightest_of = tightest(start[order], end[order])
+    parent = np.where(tightest_of >= 0, order[tightest_of], -1)[rank]
+    twin = _twins(parent)
+    below_roots = np.where(twin, -1, parent)
+    return Nest(parent, depths(below_roots), innermost(below_roots, twin) < 0)
+
+
+def _twins(parent: Ints) -> Bools:
+    """The ranges that are their parent's parent, which two equal ones are of each other."""
+    grand = np.where(parent >= 0, parent[parent], -1)
+    return np.equal(grand, np.arange(len(parent)))
+
+
+def _stacks(ids: pl.Series, parent: Ints, depth: Ints) -> pl.Series:
+    own = (":" + ids.cast(pl.String)).alias("stack")
+    order = np.argsort(depth, kind="stable")
+    edges = np.searchsorted(depth[order], np.arange(min(int(depth.max(initial=0)) + 1, MAX_DEPTH) + 1))
+    position = np.argsort(order, kind="stable")
+    levels: list[pl.Series] = []
+    for level, (first, end) in enumerate(pairwise(edges.tolist())):
+        here = order[first:end]
+        outer = levels[-1].gather(position[parent[here]] - edges[level - 1]) if level else ""
+        levels.append(outer + own.gather(here))
+    levels.append(own.clear(len(order) - int(edges[-1])))
+    return pl.concat(levels).gather(position).alias("stack")
