@@ -1,4 +1,4 @@
-"""B10: the longest chain of host, launches, device work and waits, and what it consists of."""
+"""Time in order: what ran when (B03), and the critical path through it (B10)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.formulas import share_of_sum
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
+from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.launches import STREAM, host_waits
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call
@@ -22,7 +25,69 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Ints
 
-__all__ = ["critical_path"]
+__all__ = ["critical_path", "timeline"]
+
+# B03: what each device did with its time.
+
+
+def _time(name: str, doc: str) -> Column:
+    return Column(name, TIME_NS, doc, "ns")
+
+
+@analysis(
+    "B03",
+    "timeline breakdown",
+    needs=("kernel",),
+    section="devices",
+    read="Idle time is the device waiting; exposed communication is what would vanish if it ran beside compute.",
+    columns=(
+        STEP,
+        Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),
+        Column("device_id", pl.Int64(), "The device, as the framework numbers it.", role=Role.KEY),
+        _time(
+            "window_ns", "The step's latency; over the whole trace, from the first start to the last end in its run."
+        ),
+        _time("active_ns", "In it, from the first start to the last end of the device's activities."),
+        _time("busy_ns", "Time in which at least one activity ran, whoever launched it."),
+        _time("earlier_ns", "Busy time in which nothing launched in the step ran, but work from before it did."),
+        _time("idle_ns", "The rest of the window."),
+        _time("compute_ns", "Time in which a kernel (or whole graph) other than communication ran."),
+        _time("communication_ns", "Time in which a kernel of class communication ran."),
+        _time("memory_ns", "Time in which a copy or memset ran."),
+        _time("compute_communication_ns", "Time in which compute and communication ran side by side."),
+        _time("exposed_communication_ns", "Communication while nothing computed."),
+        _time("exposed_memory_ns", "Copies and memsets while nothing computed or communicated."),
+        _time("idle_sync_ns", "Idle until the next launch, while the host waited for a device in a call that blocks."),
+        _time("idle_initialisation_ns", "Likewise while it created contexts, loaded modules or compiled."),
+        _time("idle_input_ns", "Likewise while it fetched the next batch."),
+        _time("idle_host_ns", "Likewise while it did other work: Python, the framework, calls that do not block."),
+        _time("idle_launch_ns", "Idle between that launch and the start of the work."),
+        _time("idle_unknown_ns", "Idle before work whose launch is not in the trace."),
+        Column("idle_share", pl.Float64(), "Idle time over the window."),
+    ),
+    figure=FigureSpec(
+        "stacked_bars",
+        x="device_id",
+        y=("compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns"),
+        title="Time of each device",
+    ),
+)
+def timeline(frames: StepView) -> pl.LazyFrame:
+    """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
+
+    The causes of idle time sum to it. A mean step is the mean over those that the trimmed mean of latency keeps.
+    """
+    window = pl.col("window_ns")
+    return (
+        frames.once(device_time)
+        .parts.lazy()
+        .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
+        .with_columns(pl.when(window > 0).then(quotient(pl.col("idle_ns"), window)).alias("idle_share"))
+        .sort(*frames.by, *DEVICE, nulls_last=True)
+    )
+
+
+# B10: the longest chain of host, launches, device work and waits, and what it consists of.
 
 _ROW = {"run_id": pl.Int64, "link": pl.String, "kind": pl.String, "layer_index": pl.Int64, "layer_name": pl.String,
         "layer_type": pl.String, "piece_count": pl.Int64, "duration_ns": pl.Int64}  # fmt: skip
@@ -79,13 +144,13 @@ def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
     duration = chain.end_ns - chain.start_ns
     on_host = chain.links == LINKS.index(Link.HOST)
     elsewhere = np.flatnonzero(~on_host)
-    yield _summed(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
+    yield _sums_of_pieces(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
     calls = frames.of_trace.once(every_layer_call).filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
     rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
-    yield _summed(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
+    yield _sums_of_pieces(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
 
-def _summed(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
+def _sums_of_pieces(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
     """The pieces by link, kind and layer, each as the row of a frame says that it is of; -1: of none."""
     described = ("kind", *LAYER_KEY) if "kind" in of.columns else LAYER_KEY
     at = nullable_index(rows)

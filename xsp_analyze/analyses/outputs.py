@@ -1,4 +1,4 @@
-"""B36: how good a run's results are, and how far its outputs are from those of another run."""
+"""How accurate a model is and how far outputs are apart (B36)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["accuracy_and_outputs"]
+
+# B36: how good a run's results are, and how far its outputs are from those of another run.
 
 _COLUMNS = (
     Column("run_id", pl.Int64(), "The run.", role=Role.KEY),
@@ -62,7 +64,7 @@ def accuracy_and_outputs(frames: StepView) -> pl.LazyFrame:
     By kind (accuracy, training curve, output, input, weights), run, name and time. Outputs of a later run of a profile
     are compared with those of the first that has any; distances that runs say themselves stand beside.
     """
-    rows = [*_measures(frames), *_tensors(frames), *_recorded(frames)]
+    rows = [*_measures(frames), *_tensors(frames), *_distances_on_record(frames)]
     schema = {c.name: c.type_of(averaged=False) for c in _COLUMNS if c.name != "point"}
     table = pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema, orient="row")
     keys = [c.name for c in _COLUMNS if c.role is Role.KEY and c.name != "point"]
@@ -95,7 +97,7 @@ def _tensors(frames: StepView) -> Iterator[dict[str, Any]]:
             first, reference = tensors, label or f"run {run}"
 
 
-def _recorded(frames: StepView) -> Iterator[dict[str, Any]]:
+def _distances_on_record(frames: StepView) -> Iterator[dict[str, Any]]:
     for run, label in frames.of_trace.run_labels.items():
         for name, reference, _, apart in recorded_distances(frames.trace, [run]):
             row = {"run_id": run, "role": label, "kind": "output", "name": name, "reference": reference}

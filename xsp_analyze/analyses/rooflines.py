@@ -1,22 +1,110 @@
-"""B24: model and hardware flop utilisation of a step, of layer types and of layers."""
+"""Work beside what the device can do: rooflines of kernels (A09) and layers (A14), FLOP utilisation (B24)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from xsp_analyze.columns import STEP
+from xsp_analyze.analyses.kernels import list_of_kernels, order_of_list
+from xsp_analyze.columns import (
+    DURATION,
+    EXECUTION,
+    KERNEL_CLASS,
+    KERNEL_DURATION,
+    KERNEL_LABEL,
+    KERNEL_NAME,
+    LAYER_INDEX,
+    LAYER_NAME,
+    LAYER_TYPE,
+    PRECISION,
+    ROOF_COLUMNS,
+    STEP,
+)
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
+from xsp_analyze.frames.device_peaks import agreed_peaks, device_peaks
+from xsp_analyze.frames.filled_counters import filled_executions
+from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
 from xsp_analyze.frames.model_time import latency_of_model
+from xsp_analyze.frames.peak_rates import DEVICE
+from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 from xsp_model import XspError
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["flop_utilisation"]
+__all__ = ["flop_utilisation", "kernel_roofline", "layer_roofline"]
+
+# A09: every kernel execution under the roof of its device.
+
+
+@analysis(
+    "A09",
+    "kernel roofline",
+    needs=("kernel", "work"),
+    section="rooflines",
+    read=(
+        "Points far below the roof leave speed unused; points left of the ridge are limited by memory bandwidth, "
+        "points right of it by arithmetic."
+    ),
+    columns=(
+        STEP,
+        replace(EXECUTION, doc="The kernel's row in A08."),
+        PRECISION,
+        replace(LAYER_INDEX, role=Role.LABEL),
+        LAYER_NAME,
+        replace(KERNEL_NAME, role=Role.LABEL),
+        KERNEL_LABEL,
+        KERNEL_CLASS,
+        replace(DURATION, doc="Its duration, as in A08."),
+        *ROOF_COLUMNS,
+    ),
+    figure=FigureSpec(
+        "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Kernels under the roof", color="precision"
+    ),
+)
+def kernel_roofline(frames: StepView) -> pl.LazyFrame:
+    """One row a kernel execution and precision that it works in, in the order of A08."""
+    executions = frames.once(filled_executions)
+    require_flops(executions, "A09 (kernel roofline)")
+    order = order_of_list(frames)
+    rows = by_precision(list_of_kernels(frames, executions[order], np.arange(len(order))).collect())
+    return under_roof(rows, device_peaks(frames), on=DEVICE).sort("execution", "place").lazy()
+
+
+# A14: every layer under the roof of the devices that ran it.
+
+
+@analysis(
+    "A14",
+    "layer roofline",
+    needs=("layer", "kernel", "work"),
+    key=("layer_index", "layer_name", "layer_type", "precision"),
+    about_layers=True,
+    section="rooflines",
+    read=(
+        "Layers left of the ridge gain from fusion and smaller types, layers right of it from tensor cores and "
+        "better kernels."
+    ),
+    columns=(STEP, LAYER_INDEX, LAYER_NAME, PRECISION, LAYER_TYPE, KERNEL_DURATION, *ROOF_COLUMNS),
+    figure=FigureSpec(
+        "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="Layers under the roof", color="precision"
+    ),
+)
+def layer_roofline(frames: StepView) -> pl.LazyFrame:
+    """One row a layer and precision that its kernels work in, in order; work without a layer, as in A11, last."""
+    require_flops(frames.once(filled_executions), "A14 (layer roofline)")
+    keys = [*frames.by, *LAYER_KEY]
+    rows = by_precision(layer_kernels(frames, filled=True).collect())
+    return under_roof(rows, agreed_peaks(frames)).sort(*keys, "place", nulls_last=True).lazy()
+
+
+# B24: model and hardware flop utilisation of a step, of layer types and of layers.
 
 _MIN_COUNTED = 0.5  # of the device time of products: where less is known a utilisation says nothing
 
@@ -68,8 +156,8 @@ def flop_utilisation(frames: StepView) -> pl.LazyFrame:
             advice="Record shapes: torch.profiler.profile(record_shapes=True)",
         )
     of_layers = [
-        _summed(layers, frames, "layer type", pl.col("layer_type")),
-        _summed(layers, frames, "layer", pl.col("layer_name"), pl.col("layer_index")),
+        _sums_by_name(layers, frames, "layer type", pl.col("layer_type")),
+        _sums_by_name(layers, frames, "layer", pl.col("layer_name"), pl.col("layer_index")),
     ]
     scopes = [_of_model(frames, layers), *(rows.rename({"device_ns": "time_ns"}) for rows in of_layers)]
     by_flop = pl.when(pl.col("scope") == "layer type").then(-pl.col("hardware_flop"))
@@ -82,7 +170,7 @@ def flop_utilisation(frames: StepView) -> pl.LazyFrame:
     )
 
 
-def _summed(layers: pl.DataFrame, frames: StepView, scope: str, name: pl.Expr, *keys: pl.Expr) -> pl.DataFrame:
+def _sums_by_name(layers: pl.DataFrame, frames: StepView, scope: str, name: pl.Expr, *keys: pl.Expr) -> pl.DataFrame:
     """One row a name: sums of FLOPS, null where a peak is missing; and the precisions."""
     peaks = ("model_peak_ns", "hardware_peak_ns")
     has_peaks = [pl.col(c).is_not_null().filter(pl.col("hardware_flop") > 0).all() for c in peaks]
@@ -99,7 +187,7 @@ def _summed(layers: pl.DataFrame, frames: StepView, scope: str, name: pl.Expr, *
 
 def _of_model(frames: StepView, layers: pl.DataFrame) -> pl.DataFrame:
     """The model's row: of the latency of its steps on all their devices."""
-    rows = _summed(layers, frames, "model", pl.lit("all products")).drop("device_ns")
+    rows = _sums_by_name(layers, frames, "model", pl.lit("all products")).drop("device_ns")
     latency = frames.once(latency_of_model).select(*frames.by, pl.col("model_ns").cast(pl.Float64).alias("time_ns"))
     return rows.join(latency, on="step", how="left") if frames.by else rows.join(latency, how="cross")
 

@@ -1,4 +1,4 @@
-"""B07: what was copied and filled, between which memories, and how fast for the link it went over."""
+"""Copies between memories, and fills (B07)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["copies"]
+
+# B07: what was copied and filled, between which memories, and how fast for the link it went over.
 
 _KEYS = ("direction", "source_kind", "destination_kind")
 _COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]
@@ -60,7 +62,7 @@ _NS_PER_S = 1e9
 def copies(frames: StepView) -> pl.LazyFrame:
     """One row a direction and kinds of memory, longest first, then by these names."""
     has_bytes = pl.col("bytes").is_not_null()
-    sums = _moved(frames).group_by(*frames.by, *_KEYS, maintain_order=True).agg(
+    sums = _with_direction(frames).group_by(*frames.by, *_KEYS, maintain_order=True).agg(
         pl.col("work_count").sum().alias("count"),
         pl.col("work_count").filter(has_bytes).sum().alias("known_count"),
         pl.when(has_bytes.any()).then((pl.col("bytes") * pl.col("work_count")).sum()).alias("bytes"),
@@ -77,7 +79,7 @@ def copies(frames: StepView) -> pl.LazyFrame:
     )
 
 
-def _moved(frames: StepView) -> pl.DataFrame:
+def _with_direction(frames: StepView) -> pl.DataFrame:
     """One row a copy or memset: direction and memories as text, bytes, work_ns and work_count."""
     details = frames.trace.frame("copies")
     direction = pl.when(pl.col("kind") == str(Kind.MEMSET)).then(pl.lit("fill")).otherwise(pl.col("copy_kind"))
