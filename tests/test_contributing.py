@@ -99,7 +99,7 @@ _FORMAT_LINES = (("    Format(", '    Format("toy", "toy:TOY", (("toy", ""),)),'
 
 _CATALOG = "xsp_analyze/catalog.py"
 _ANALYSIS_FILES = {
-    "xsp_analyze/analyses/x01_toy.py": '''"""X01: the device time of each name, for toys."""
+    "xsp_analyze/analyses/toys.py": '''"""X01: the device time of each name, for toys."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def toy(frames: StepView) -> pl.LazyFrame:
     return frames.once(step_work).lazy().group_by(*frames.by, name).agg(time).sort(*frames.by, "name")
 '''
 }
-_ANALYSIS_LINES = (('    "B14"', '    "X01": "x01_toy",'),)
+_ANALYSIS_LINES = (('    "B14"', '    "X01": "toys",'),)
 
 _RUNS = """
 import sys
@@ -221,7 +221,7 @@ def test_a_format_is_a_folder_and_its_registration(checkout: Path) -> None:
 
 def test_an_analysis_is_a_file_and_its_registration(checkout: Path) -> None:
     touched = _add(checkout, _ANALYSIS_FILES, _CATALOG, _ANALYSIS_LINES)
-    assert touched == {path.replace("<id>_<name>", "x01_toy") for path in _map()["add an analysis"][0]}
+    assert touched == {path.replace("<subject>", "toys") for path in _map()["add an analysis"][0]}
     assert len(touched) == 2
     bundle.write(paper_trace(), checkout / "paper.xsp")
     (answer,) = _xsp(checkout, "analyze paper.xsp -a X01 -f csv")

@@ -1,1 +1,1 @@
-"""One file an analysis; `xsp_analyze.catalog` lists them."""
+"""One file a subject, which names the ids that it holds; `xsp_analyze.catalog` lists them."""

@@ -1,10 +1,14 @@
-"""What a rule finds: one thing worth doing, or one reason to doubt, with its evidence."""
+"""What a rule finds: one thing worth doing, or one reason to doubt, with its evidence; and words that several say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from shlex import quote
 from typing import TYPE_CHECKING
+
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +16,7 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.facts import Facts
     from xsp_analyze.needs import Need
 
-__all__ = ["Advice", "Basis", "Evidence", "Observation", "Rule", "rule"]
+__all__ = ["RECORD_NODES", "Advice", "Basis", "Evidence", "Observation", "Rule", "give_captures", "rule", "times"]
 
 
 class Basis(StrEnum):
@@ -123,3 +127,24 @@ def rule(
         )  # fmt: skip
 
     return wrap
+
+
+# Words that several sentences have in common.
+
+RECORD_NODES = (
+    "Record each node of a replay, from before the graphs are captured on (nsys profile --cuda-graph-trace=node): nodes"
+    " tell where they were captured"
+)
+"""What to do about replays in traces that hold no PyTorch launches to pair them with."""
+
+
+def times(number: float) -> str:
+    """How often: `once`, `twice`, `17 times`, `0.5 times` (of a mean step)."""
+    named = {1: "once", 2: "twice"}
+    return named.get(round(number, 1), f"{count(round(number, 1))} times")  # type: ignore[call-overload, no-any-return]
+
+
+def give_captures(paths: Sequence[str]) -> str:
+    """What to do where traces of graphs' capture seem to lie beside the trace."""
+    options = " ".join(f"--graph-capture {clean(quote(path))}" for path in paths)
+    return f"Give the capture that lies beside the trace: {options}"

@@ -1,30 +1,45 @@
-"""Rules on what the device computes: kernels, layers, precision."""
+"""Rules on what the device computes and how the model is run: kernels, fusion, compiled code, training."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as limit
-from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
-from xsp_analyze.findings.phrases import times
-from xsp_analyze.findings.roof import unreached
+from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observation, give_captures, rule, times
+from xsp_analyze.findings.roof import time_above_roof
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_peaks import TENSOR_RATES
+from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean, short_name
-from xsp_analyze.text.units import duration, share
-from xsp_model import Kind
+from xsp_analyze.text.units import count, count_of, duration, quantity, share
+from xsp_model import Attribution, Kind, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["dominant_kernel", "dominant_layer", "fp32_products"]
+__all__ = [
+    "dominant_kernel",
+    "dominant_layer",
+    "fp32_products",
+    "graph_breaks",
+    "graph_replays",
+    "many_optimizer_kernels",
+    "recompilation",
+    "recompute",
+    "small_batch",
+    "unfused_chains",
+]
 
-_MAX_EVIDENCE = 3
+# Rules on what the device computes: kernels, layers, precision.
+
 _DO = {
     "tf32": "torch.set_float32_matmul_precision('high') for TF32, or autocast to BF16; check the model's accuracy.",
     "bf16_tensor": "autocast to BF16; the device is not known to have TF32. Check the model's accuracy.",
@@ -59,7 +74,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
         f"{short_name(name)} takes {share(facts.device_share(time))} of device time; it is"
         f" called {times(calls / facts.step_count)}.",
         (Evidence("its device time", time), Evidence("all device time", facts.device_ns)),
-        unreached(facts, pl.col("kernel_name") == name),
+        time_above_roof(facts, pl.col("kernel_name") == name),
         "A10",
         name,
     )
@@ -138,7 +153,7 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
     if factor is None or facts.device_share(time) < limit.FP32_SHARE:
         return
     precision, part = factor
-    worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(_MAX_EVIDENCE)
+    worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(limit.MAX_EVIDENCE)
     yield Observation(
         f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {_CALLED[precision]} would do"
         f" them in {share(1 - part)} of that time at best.",
@@ -157,3 +172,305 @@ def _tensor_gain(facts: Facts) -> tuple[str, float] | None:
         if peak_of.get("fp32") and peak_of.get(precision, 0) > peak_of["fp32"]:
             return precision, 1 - peak_of["fp32"] / peak_of[precision]
     return None
+
+
+# The rule on elementwise kernels that could be one.
+
+_ELEMENTWISE = [str(c) for c in (KernelClass.ELEMENTWISE, KernelClass.COPY, KernelClass.MEMSET)]
+"""Classes of kernels that do one operation an element, or only move or set it."""
+_NOT_FUSIBLE = r"^triton_|fusion|^__amd_rocclr_"
+"""Names of what a compiler has fused already (Triton's of torch.compile, XLA's), and of ROCm's own copies."""
+_LANE = ("run_id", "device_id", "stream_id", "step")
+
+
+@rule(
+    "unfused-chains",
+    "Elementwise kernels run one after the other",
+    fires=f"Fusing each chain of neighbouring elementwise kernels would save at least {limit.CHAIN_SHARE:.0%} of device"
+    " time.",
+    why="Each elementwise kernel reads and writes whole tensors. Fused, a chain reads and writes them once.",
+    gain="Of each chain of neighbours on a stream, its time less that of its longest kernel: one pass over the data has"
+    " to remain.",
+    do="torch.compile, or fused versions of the operator (GELU, dropout and add, LayerNorm, optimizers).",
+    source="Our choice; classes of kernels as docs/kernel-classes.md has them, without what a compiler has fused.",
+    needs=("timeline", "launches"),
+    explains=("dominant-kernel",),
+)
+def unfused_chains(facts: Facts) -> Iterator[Observation]:
+    """Runs of elementwise kernels on one stream; a chain is at least two."""
+    chains = _chains(facts.work, _is_unfused(facts))
+    if chains.is_empty():
+        return
+    saved = facts.longest(chains)
+    if facts.device_share(total_of(chains["ns"])) < limit.CHAIN_SHARE:
+        return
+    number, length = chains.height / facts.step_count, total_of(chains["length"]) / chains.height
+    yield Observation(
+        f"{count(round(number, 1))} chains of {count(round(length, 1))} elementwise kernels on average take"
+        f" {duration(total_of(chains['all_ns']))} of device time.",
+        (Evidence("in chains", total_of(chains["all_ns"])), Evidence("saved if fused", saved)),
+        saved,
+        "A10",
+        "elementwise",
+    )
+
+
+def _is_unfused(facts: Facts) -> pl.Expr:
+    is_kernel = pl.col("kind") == str(Kind.KERNEL)
+    return is_kernel & pl.col("kernel_class").cast(pl.String).is_in(_ELEMENTWISE) & ~facts.is_named(_NOT_FUSIBLE)
+
+
+def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
+    """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
+    rows = work.select(*_LANE, "start_ns", "even_ns", is_one.alias("is_one"))
+    code, size = group_ids(rows.select(_LANE), ordered=True)
+    order = sort_by(code, size)  # work stands in order of start
+    ones = rows["is_one"].to_numpy()[order]
+    starts = run_starts(code[order], ones)
+    chain = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+    neighbours: pl.DataFrame = rows.select("run_id", "device_id", "even_ns")[order[ones]]
+    return (
+        neighbours.with_columns(pl.Series("chain", chain[ones]))
+        .group_by("chain", "run_id", "device_id", maintain_order=True)
+        .agg(
+            pl.len().alias("length"),
+            pl.col("even_ns").sum().alias("all_ns"),
+            (pl.col("even_ns").sum() - pl.col("even_ns").max()).alias("ns"),
+        )
+        .filter(pl.col("length") > 1)
+    )
+
+
+# Rules on compiled code and captured graphs: code made anew, functions compiled in parts, replays without layers.
+
+
+@rule(
+    "recompilation",
+    "Code is compiled or loaded in the middle of the run",
+    fires=f"Devices are idle for at least {limit.COMPILE_SHARE:.0%} of the steps after the first (of the trace, without"
+    " steps) while the host compiles, captures or loads code for them; without device work, the step is that long in"
+    " compilation.",
+    why="A program is compiled for the shapes it meets. New shapes, or a guard that fails, compile it anew, and the"
+    " device waits for that as in the first step.",
+    gain="Idle device time while a span of compilation or of loading is open.",
+    do="TORCH_LOGS=recompiles (jax_log_compiles in JAX) says what changed. Keep shapes the same (pad, bucket), mark"
+    " those that vary: torch._dynamo.mark_dynamic, or dynamic=True; keep numbers that change out of what is compiled,"
+    " or make them tensors. What is compiled once only: warm up before recording.",
+    source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
+    " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V` (PyTorch 2.5"
+    " and later).",
+    explains=("gpu-idle", "uneven-steps", "dominant-layer"),
+)
+def recompilation(facts: Facts) -> Iterator[Observation]:
+    """Idle time inside spans of compilation, but those of each run's first step."""
+    if facts.frames.of_trace.is_one_by_one:
+        return
+    spans = _after_first_steps(facts, facts.host.compilations)
+    lost = facts.host.idle_within(spans)
+    if spans.is_empty() or facts.share(lost) < limit.COMPILE_SHARE:
+        return
+    names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
+    averaged = facts.frames.averaged
+    where = f" in {count_of(spans.select('run_id', 'step').n_unique(), 'step', 'steps')}" if averaged else ""
+    waits = "devices are idle for" if holds(facts.frames.of_trace, "kernel") else "the rest waits for"
+    yield Observation(
+        f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
+        f" {share(facts.share(lost))} of the time.{_versions(facts)}",
+        [Evidence(clean(name), time / facts.step_count) for name, time in names.head(limit.MAX_EVIDENCE).iter_rows()],
+        lost,
+        "timeline",
+    )
+
+
+def _after_first_steps(facts: Facts, spans: pl.DataFrame) -> pl.DataFrame:
+    """The spans, without those in each run's first step where steps are averaged."""
+    if not facts.frames.averaged:
+        return spans
+    first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
+    return spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
+
+
+def _versions(facts: Facts) -> str:
+    """How many versions ran of the function that ran in most, as a sentence; empty where each ran in one."""
+    versions = facts.host.regions.calls.group_by("run_id", "function").agg(pl.col("version").n_unique())
+    several = versions.filter(pl.col("version") > 1)["version"].to_list()
+    if not several:
+        return ""
+    functions = count_of(len(several), "compiled function", "compiled functions")
+    return f" {functions} ran in {'up to ' if len(several) > 1 else ''}{count(max(several))} versions."
+
+
+@rule(
+    "graph-breaks",
+    "Compiled code is left in the middle of a function",
+    fires=f"A step has on average at least {limit.BREAKS} calls of a compiled region within that of another.",
+    why="What TorchDynamo cannot follow (a value read on the host, a print, a call into C) ends the graph. The rest of"
+    " the function is compiled by itself: nothing is fused across the break, the operators in it run one by one, and"
+    " guards are checked again. Where a value is read, the host waits too.",
+    gain="Idle device time in the breaks, and device time of what is launched in them; unknown where calls of compiled"
+    " graphs are not recorded. What fusion across them would save is not in a trace.",
+    do="TORCH_LOGS=graph_breaks names each with its line, and fullgraph=True makes it an error. Keep values on the"
+    " device (torch.where instead of if; torch._dynamo.config.capture_scalar_outputs=True for .item()), move printing"
+    " and logging out of the compiled function, and make a custom operator of a call that cannot be traced.",
+    source="`Torch-Compiled Region` of PyTorch 2.1 and later, one within the other. Several compiled graphs in one"
+    " region are none: backends split on purpose (vLLM at attention, DDP at its buckets). Where TorchDynamo gives a"
+    " function up as a whole (a break in a loop), its callees are regions of their own, as if each had been compiled"
+    " alone: of that this rule is silent.",
+)
+def graph_breaks(facts: Facts) -> Iterator[Observation]:
+    """Breaks in the steps chosen, what runs in them, and how long devices have nothing to do meanwhile."""
+    breaks = facts.host.graph_breaks
+    number = breaks.height / facts.step_count
+    if number < limit.BREAKS:
+        return
+    eager = facts.host.inside(facts.host.regions.eager)
+    by_name = eager.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
+    evidence = [
+        Evidence(clean(name), ns / facts.step_count) for name, ns in by_name.head(limit.MAX_EVIDENCE).iter_rows()
+    ]
+    gain = None
+    if breaks["from_graph"].all():
+        idle, launched = facts.host.idle_within(breaks), facts.longest(_work_launched_in(facts, breaks))
+        evidence += [Evidence("idle meanwhile", idle), Evidence("device time of what is launched there", launched)]
+        gain = idle + launched
+    a_step, operators = " a step" if facts.frames.averaged else "", round(eager.height / facts.step_count)
+    spent = duration(facts.per_step(eager["duration_ns"]))
+    ran = (
+        f"; {count_of(operators, 'operator runs', 'operators run')} there, not compiled, for {spent}"
+        if operators
+        else ""
+    )
+    yield Observation(
+        f"A function is left in the middle of its compiled code {times(number)}{a_step}{ran}.",
+        [one for one in evidence if one.value],
+        gain,
+        "timeline",
+    )
+
+
+def _work_launched_in(facts: Facts, breaks: pl.DataFrame) -> pl.DataFrame:
+    """The device activities whose launch lies in a break."""
+    windows = breaks.select("run_id", pl.col("start_ns").alias("from_ns"), "duration_ns").sort("from_ns")
+    work = facts.work.drop_nulls("call_start_ns").sort("call_start_ns").drop("duration_ns")
+    joined = work.join_asof(windows, left_on="call_start_ns", right_on="from_ns", by="run_id", check_sortedness=False)
+    return joined.filter(pl.col("call_start_ns") < pl.col("from_ns") + pl.col("duration_ns"))
+
+
+@rule(
+    "graph-replays",
+    "Replays of graphs have no layers",
+    fires=f"At least {limit.REPLAY_SHARE:.0%} of device time is replays of graphs that no layer is known of.",
+    why="A replay is one call for thousands of kernels: the trace says neither which layer nor which operator each was"
+    " captured from. Tables over layers, operators and phases leave them out.",
+    gain="None: this is about the numbers.",
+    do="Record the capture of the graphs too, and pass it: --graph-capture PATH. vLLM: --profiler-config with"
+    " capture_torch_profiler (it writes capture_traces/ beside the trace). SGLang: --enable-profile-cuda-graph with"
+    " SGLANG_GRAPH_BATCH_CAPTURE=1. A program of your own: capture them under torch.profiler. xsp info"
+    " names captures that lie beside the trace.",
+    source="Our choice. vllm/config/profiler.py (vLLM pull request 37524), SGLang pull request 24370.",
+    needs=("kernel",),
+    on_trust=True,
+)
+def graph_replays(facts: Facts) -> Iterator[Observation]:
+    """Device time attributed to replays, over the whole trace."""
+    replayed, total = (
+        facts.time_by_attribution.get(str(Attribution.GRAPH_REPLAY), 0.0),
+        sum(facts.time_by_attribution.values()),
+    )
+    if not total or replayed / total < limit.REPLAY_SHARE:
+        return
+    is_of_torch = "torch_profiler" in facts.context.runs["format"].to_list()
+    yield Observation(
+        f"{share(replayed / total)} of device time is replays of graphs, of which no layer is known.",
+        (Evidence("replayed", replayed), Evidence("all device time", total)),
+        None,
+        "ledger",
+        do=f"{RECORD_NODES}." if not is_of_torch else give_captures(facts.captures) if facts.captures else "",
+    )
+
+
+# Rules on how the model is run: recomputation, the optimizer, the batch size.
+
+
+@rule(
+    "recompute",
+    "The forward pass is run again",
+    fires=f"Activation checkpointing takes at least {limit.RECOMPUTE_SHARE:.0%} of device time.",
+    why="Checkpointing trades device time for memory; where memory is to spare, the trade is a loss.",
+    gain="Device time of recomputed work.",
+    do="Checkpoint fewer layers, those that are cheap to compute and large to keep; see A04 for the memory.",
+    source="Our choice; a full checkpoint costs about a quarter of device time.",
+)
+def recompute(facts: Facts) -> Iterator[Observation]:
+    """Device work of phase recompute."""
+    rows = facts.work.filter(pl.col("phase") == str(Phase.RECOMPUTE))
+    time = total_of(rows["ns"])
+    if facts.device_share(time) < limit.RECOMPUTE_SHARE:
+        return
+    yield Observation(
+        f"Work that runs again in the backward pass takes {share(facts.device_share(time))} of device time.",
+        (Evidence("recomputed", time), Evidence("all device time", facts.device_ns)),
+        facts.longest(rows),
+        "B06",
+    )
+
+
+@rule(
+    "optimizer-kernels",
+    "The optimizer runs a kernel for every parameter",
+    fires=f"The optimizer launches at least {limit.OPTIMIZER_KERNELS} kernels a step.",
+    why="Each parameter is updated by several tiny kernels, bound by their launches.",
+    gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain.",
+    do="fused=True or foreach=True in torch.optim, or a fused optimizer of a library.",
+    source="Our choice; fused optimizers need a handful.",
+)
+def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
+    """Kernels of phase optimizer."""
+    is_kernel = pl.col("kind") == str(Kind.KERNEL)
+    rows = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
+    number = rows.height / facts.step_count
+    if number < limit.OPTIMIZER_KERNELS:
+        return
+    time = facts.longest(rows)
+    longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]
+    yield Observation(
+        f"The optimizer launches {count(round(number))} kernels a step ({duration(time)} of device time).",
+        (Evidence("kernels", round(number), ""), Evidence("device time", time)),
+        max(time - longest, 0.0),
+        "A10",
+    )
+
+
+@rule(
+    "small-batch",
+    "Larger batches still pay",
+    fires="Of several batch sizes measured, the last doubling still raised throughput by more than"
+    f" {limit.BATCH_GROWTH:.0%}.",
+    why="The device is not yet full: each input costs less in a larger batch.",
+    gain="Unknown beyond the largest batch measured.",
+    do="Measure larger batches until throughput stops growing or memory is full (A01 then marks the optimal one).",
+    source="XSP's definition of the optimal batch size.",
+)
+def small_batch(facts: Facts) -> Iterator[Observation]:
+    """The two largest batch sizes of A01 of which one is twice the other."""
+    table = facts.table("A01")
+    rows = None if table is None else table.drop_nulls(["batch_size", "throughput_per_s"]).sort("batch_size")
+    if rows is None or rows.height < 2:  # noqa: PLR2004 (two to compare)
+        return
+    rates = dict(rows.select("batch_size", "throughput_per_s").iter_rows())
+    largest = max(rates)
+    if largest % 2 or largest // 2 not in rates:
+        return
+    growth = rates[largest] / rates[largest // 2] - 1
+    if growth <= limit.BATCH_GROWTH:
+        return
+    yield Observation(
+        f"From batch {largest // 2} to {largest} throughput rose by {share(growth)}, to"
+        f" {quantity(rates[largest], 'inputs/s')}.",
+        (
+            Evidence(f"inputs/s at {largest // 2}", rates[largest // 2], ""),
+            Evidence(f"at {largest}", rates[largest], ""),
+        ),
+        None,
+        "A01",
+    )

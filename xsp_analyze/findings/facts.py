@@ -1,4 +1,4 @@
-"""What rules ask of a trace, computed once: latency, device work, idle time, waits of the host."""
+"""What rules ask of a trace, computed once: where it is from, latency, device work, idle time, waits of the host."""
 
 from __future__ import annotations
 
@@ -8,23 +8,214 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.catalog import table
-from xsp_analyze.findings.context import Context
-from xsp_analyze.findings.host_time import HostTime
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.compiled_regions import compiled_regions
+from xsp_analyze.frames.device_peaks import known_peaks
 from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.idle import idle_of_run
 from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.kernel_means import chosen_activities
 from xsp_analyze.frames.kernel_waves import launch_configurations, ran_alone
+from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.model_time import latency_of_model
-from xsp_model import Attribution, Kind
+from xsp_analyze.frames.step_windows import StepBasis
+from xsp_model import Attribution, Kind, LayerSource, Phase
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xsp_analyze.frames.compiled_regions import CompiledRegions
+    from xsp_analyze.frames.idle import Intervals, RunIdle
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["Facts"]
+__all__ = ["Context", "Facts", "HostTime"]
+
+# Where findings are: the device, the framework, the phase, and what the trace records.
+
+
+class Context:
+    """Facts on the trace that decide which findings make sense."""
+
+    def __init__(self, frames: StepView) -> None:
+        self.frames = frames
+
+    @property
+    def work(self) -> pl.DataFrame:
+        """Device activities of the whole trace."""
+        return self.frames.of_trace.all_activities
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """The runs that kernels are taken from."""
+        return self.frames.of_trace.kernel_runs.table
+
+    @cached_property
+    def framework(self) -> str:
+        """`pytorch`, `jax`, `tensorflow`, ...; empty where it is not known or not the same for all."""
+        names = {str(name).split()[0] for name in self.runs["framework"].drop_nulls() if str(name).split()}
+        if not names and self.work["name"].unique().cast(pl.String).str.contains("at::native", literal=True).any():
+            return "pytorch"  # its kernels say so where the file does not
+        return names.pop() if len(names) == 1 else ""
+
+    @cached_property
+    def is_inference(self) -> bool:
+        """Whether phases are known, and no device work is of a backward pass: then no gradients are reduced."""
+        phases = {str(phase) for phase in self.work["phase"].drop_nulls().unique()}
+        return bool(phases) and str(Phase.BACKWARD) not in phases
+
+    @cached_property
+    def modules_recorded(self) -> bool:
+        """Whether layers are modules."""
+        return str(LayerSource.MODULE) in set(self.frames.of_trace.layer_runs.table["layer_source"].drop_nulls())
+
+    @property
+    def peaks(self) -> Mapping[str, float]:
+        """Peak rates by quantity, of several devices the least; only what is known of the devices that were used."""
+        return self.frames.of_trace.once(known_peaks)
+
+    @property
+    def narrow_type(self) -> str:
+        """The type of 2 bytes to compute in: BF16 where the device has it in its tensor cores, else FP16."""
+        return "BF16" if "bf16_tensor" in self.peaks or not self.peaks else "FP16 with loss scaling"
+
+
+# What the host did in the steps chosen, and how long devices had nothing to do meanwhile.
+
+
+class HostTime:
+    """The host's spans by what they are, and idle device time by these; times in ns, of a step where it says so."""
+
+    def __init__(self, frames: StepView) -> None:
+        self.frames = frames
+
+    @cached_property
+    def step_count(self) -> int:
+        """Steps (of all runs with device work) that sums over the trace are divided by; 1 where it has none."""
+        return max(self.windows.height, 1)
+
+    @cached_property
+    def windows(self) -> pl.DataFrame:
+        """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
+        runs = self.frames.of_trace.kernel_runs
+        if self.frames.averaged:
+            steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
+            return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
+        extents = runs.of(self.frames.of_trace.seen)
+        if not self.frames.once(chosen_activities).is_empty():
+            extents = extents.join(
+                self.frames.once(chosen_activities).select("run_id").unique(), on="run_id", how="semi"
+            )
+        none = pl.lit(None, pl.Int64).alias("step")
+        return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
+
+    @cached_property
+    def gaps(self) -> Mapping[int, RunIdle]:
+        """Of each run, when none of its devices worked."""
+        by_run = self.windows.partition_by("run_id", as_dict=True)
+        return {run: idle_of_run(self.frames.of_trace, run, by_run[run,]) for run in self._runs}
+
+    @property
+    def _runs(self) -> list[int]:
+        return list(self.windows["run_id"].unique().sort())
+
+    @cached_property
+    def blocks(self) -> pl.DataFrame:
+        """Calls that hold up the host, the outermost of each thread: run_id, step, name, start_ns, duration_ns, cause.
+
+        `cause` is a name of BLOCK_CAUSES.
+        """
+        of_trace = self.frames.of_trace
+        runs = self._runs or [-1]  # of no run there are none, in the same columns
+        rows = pl.concat(of_trace.once(host_blocks, run).with_columns(run_id=pl.lit(run, pl.Int64)) for run in runs)
+        causes = pl.Series(BLOCK_CAUSES, dtype=pl.String)
+        return self.inside(
+            rows.select(
+                "run_id",
+                column_at(self.frames.trace, "name", rows["call"]).cast(pl.String).alias("name"),
+                "start_ns",
+                (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
+                causes.gather(rows["cause"]).alias("cause"),
+            )
+        )
+
+    def inside(self, spans: pl.DataFrame) -> pl.DataFrame:
+        """The spans that begin in a window, with its step: what begins with a step need not be nested in it."""
+        windows, columns = self.windows.sort("start_ns"), spans.columns
+        return (
+            spans.sort("start_ns")
+            .join_asof(windows, on="start_ns", by="run_id", strategy="backward", check_sortedness=False)
+            .filter(pl.col("start_ns") < pl.col("end_ns"))
+            .select("run_id", "step", *(column for column in columns if column != "run_id"))
+        )
+
+    @cached_property
+    def syncs(self) -> pl.DataFrame:
+        """Calls in which the host waited for a device: as `blocks`.
+
+        Those before a run's first device work or after its last are left out: profilers make them.
+        """
+        first, last = pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max()
+        work = self.frames.of_trace.all_activities.group_by("run_id").agg(
+            first.alias("first_ns"), last.alias("last_ns")
+        )
+        end = pl.col("start_ns") + pl.col("duration_ns")
+        return (
+            self.blocks.filter(pl.col("cause") == "sync", pl.col("name").str.contains(SYNC_CALLS))
+            .join(work, on="run_id", maintain_order="left")
+            .filter(end > pl.col("first_ns"), pl.col("start_ns") < pl.col("last_ns"))
+            .drop("first_ns", "last_ns")
+        )
+
+    @cached_property
+    def compilations(self) -> pl.DataFrame:
+        """Calls in which code was compiled or loaded, likewise."""
+        return self.blocks.filter(pl.col("cause") == "initialisation", pl.col("name").str.contains(COMPILATIONS))
+
+    @cached_property
+    def regions(self) -> CompiledRegions:
+        """Calls of what torch.compile made, in the whole of the runs of kernels; see `compiled_regions`."""
+        of_trace = self.frames.of_trace
+        return compiled_regions(self.frames.trace, of_trace.kernel_runs.ids, of_trace.span_names)
+
+    @cached_property
+    def graph_breaks(self) -> pl.DataFrame:
+        """Where compiled code was left in the middle of a function: run_id, step, start_ns, duration_ns, from_graph."""
+        length = (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns")
+        return self.inside(self.regions.breaks.select("run_id", "start_ns", length, "from_graph"))
+
+    @cached_property
+    def data_waits(self) -> pl.DataFrame:
+        """Calls in which the host fetched the next batch, likewise."""
+        return self.blocks.filter(pl.col("cause") == "input")
+
+    @cached_property
+    def interruptions(self) -> pl.DataFrame:
+        """Spans in which the host did what is told by itself: it fetched input, or compiled."""
+        return pl.concat([self.data_waits, self.compilations])
+
+    def idle_within(self, spans: pl.DataFrame) -> float:
+        """Idle device time, per step, while one of these host spans was open."""
+        return sum(gaps.within(_of(spans, run)) for run, gaps in self.gaps.items()) / self.step_count
+
+    def idle_after(self, calls: pl.DataFrame) -> float:
+        """Idle device time, per step, from the end of such a call to the next device work, without interruptions."""
+        return sum(
+            gaps.after(_of(calls, run), without=_of(self.interruptions, run)) for run, gaps in self.gaps.items()
+        ) / self.step_count  # fmt: skip
+
+    def idle_between(self, longest_ns: int) -> float:
+        """Idle device time, per step, in gaps no longer than that in which the host was not held up by anything."""
+        held_up = pl.concat([self.syncs, self.interruptions])
+        return sum(gaps.short(longest_ns, _of(held_up, run)) for run, gaps in self.gaps.items()) / self.step_count
+
+
+def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
+    rows = spans.filter(pl.col("run_id") == run_id)
+    start = rows["start_ns"].to_numpy()
+    return start, start + rows["duration_ns"].to_numpy()
 
 
 class Facts:
@@ -52,7 +243,7 @@ class Facts:
         return float(latencies[0]) if len(latencies) else 0.0
 
     @cached_property
-    def attributed(self) -> Mapping[str, float]:
+    def time_by_attribution(self) -> Mapping[str, float]:
         """Device time of the whole trace by attribution."""
         return _by_attribution(self.frames.of_trace.all_activities)
 
@@ -91,7 +282,7 @@ class Facts:
         number, configurations = launch_configurations(self.frames.trace, alone)
         return alone.hstack(configurations.select("tail_share", "unused_share")[number])
 
-    def named(self, pattern: str) -> pl.Expr:
+    def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
         names = self.frames.once(chosen_activities)["name"].unique()
         return pl.col("name").is_in(names.filter(names.cast(pl.String).str.contains(pattern)).implode())

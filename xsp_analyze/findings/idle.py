@@ -1,4 +1,4 @@
-"""Rules on a device that has nothing to do: launches, waits of the host, input data."""
+"""Rules on a device that has nothing to do: launches, waits of the host, input data, copies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
-from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.findings.phrases import times
+from xsp_analyze.findings.advice import Evidence, Observation, rule, times
 from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, duration, share
+from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
 
-__all__ = ["data_wait", "gpu_idle", "host_sync", "launch_bound"]
+__all__ = ["copies_in_step", "data_wait", "gpu_idle", "host_sync", "launch_bound", "pageable_copies"]
 
-_MAX_EVIDENCE = 3
 _BETWEEN_REPLAYS = (
     "Most device work is in replays of graphs already. Look at the timeline for what the host does between them:"
     " sampling, scheduling, input, waits."
@@ -57,7 +55,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
-        f" {duration(facts.idle_window_ns)}{_profiled(facts)}){_calls(facts)}.",
+        f" {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}){_calls(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_gain_ns(facts.idle_ns),
         "B03",
@@ -65,7 +63,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
     )
 
 
-def _profiled(facts: Facts) -> str:
+def _kernels_profiled_words(facts: Facts) -> str:
     return " with kernels profiled" if facts.idle_window_ns != facts.latency_ns else ""
 
 
@@ -84,7 +82,7 @@ def _calls(facts: Facts) -> str:
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device).drop_nulls("call")
     by_call = rows.group_by("call").agg(pl.col("idle_ns").sum()).sort("idle_ns", "call", descending=[True, False])
-    much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * busiest["waiting_ns"]).head(_MAX_EVIDENCE)
+    much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * busiest["waiting_ns"]).head(limit.MAX_EVIDENCE)
     parts = [f"{clean(call)} ({share(ns / busiest['waiting_ns'])})" for call, ns in much.iter_rows()]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
@@ -157,7 +155,7 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)
-        for name, time in names.head(_MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
+        for name, time in names.head(limit.MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
     ]
     yield Observation(
         f"The host waits for the device {times(number)}{a_step}; after that the device is idle for"
@@ -194,4 +192,75 @@ def data_wait(facts: Facts) -> Iterator[Observation]:
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
         facts.idle_gain_ns(lost),
         "timeline",
+    )
+
+
+# Rules on copies: those that nothing runs beside, those of pageable memory.
+
+_PAGEABLE = "Pageable"
+
+
+@rule(
+    "pageable-copies",
+    "Copies use pageable memory",
+    fires=f"Copies from or to pageable host memory take at least {limit.PAGEABLE_SHARE:.0%} of a step.",
+    why="The driver copies pageable memory through a pinned buffer of its own: slower, and never beside other work, as"
+    " even an asynchronous call then waits.",
+    gain="Device time of these copies, on the device where it is most.",
+    do="Pin the host memory (pin_memory=True in PyTorch's DataLoader) and copy with non_blocking=True.",
+    source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
+    " Systems.",
+    needs=("timeline",),
+    explains=("copies-in-step",),
+)
+def pageable_copies(facts: Facts) -> Iterator[Observation]:
+    """Copies with a pageable end."""
+    ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == _PAGEABLE)
+    pageable = facts.frames.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
+    rows = (
+        facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
+    )
+    time = facts.longest(rows)
+    if facts.share(time) < limit.PAGEABLE_SHARE:
+        return
+    moved = facts.per_step(rows["bytes"])
+    copies = count_of(round(rows.height / facts.step_count, 1), "copy", "copies")
+    yield Observation(
+        f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
+        f" {share(facts.share(time))} of the time.",
+        (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
+        time,
+        "A10",
+        "pageable",
+    )
+
+
+@rule(
+    "copies-in-step",
+    "The device copies while it could compute",
+    fires=f"Copies and memsets that nothing else runs beside take at least {limit.COPY_SHARE:.0%} of a step.",
+    why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
+    gain="Time of copies and memsets in which the device neither computes nor communicates, on the device where it is"
+    " most.",
+    do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
+    " allocate without filling.",
+    source="Our choice.",
+    needs=("timeline",),
+)
+def copies_in_step(facts: Facts) -> Iterator[Observation]:
+    """Exposed copies of B03."""
+    if facts.devices.is_empty():
+        return
+    time = float(facts.devices["exposed_memory_ns"].max() or 0)  # type: ignore[arg-type]
+    if facts.share(time) < limit.COPY_SHARE or not facts.devices["compute_ns"].sum():
+        return
+    kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
+    copies = facts.work.filter(pl.col("kind").is_in(kinds))
+    by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
+    yield Observation(
+        f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} of the time.",
+        [Evidence(name, ns) for name, ns in by_name.head(3).iter_rows()],
+        time,
+        "A10",
+        "mem",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.classification.experts import expert_matcher
-from xsp_analyze.findings.phrases import RECORD_NODES, give_captures
+from xsp_analyze.findings.advice import RECORD_NODES, give_captures
 from xsp_analyze.formulas import total_of
 from xsp_analyze.text.units import count, count_of, share
 from xsp_analyze.trace.trace_view import TraceView

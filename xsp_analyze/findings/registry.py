@@ -5,75 +5,101 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_analyze.findings import (
-    compiled,
-    computing,
-    confidence,
-    copying,
-    fusion,
-    idle,
-    leveled,
-    ranks,
-    roof,
-    shapes,
-    thresholds,
-    traffic,
-    training,
-    uneven,
-    waves,
-)
+from xsp_analyze.findings import computing, confidence, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
-from xsp_analyze.findings.elsewhere import advice_for
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.findings.advice import Observation, Rule
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["RULES", "advise"]
+__all__ = ["ANYWHERE", "OF", "RULES", "advice_for", "advise"]
+
+# What to do where the work is not PyTorch's, or it is not known whose it is.
+
+ANYWHERE: Mapping[str, str] = {
+    "unfused-chains": "Fuse them: one kernel that does several steps reads and writes memory once.",
+    "launch-bound": "Launch less: fuse small kernels, replay many with one call as a graph, give each more to do.",
+    "host-sync": "Find what waits: synchronising calls, copies that block, values read back for the host to decide on."
+    " Keep such values on the device and read them once in many iterations.",
+    "data-wait": "Prepare input ahead, in other threads or processes; decode on the device or beforehand.",
+    "pageable-copies": "Allocate the host memory pinned (cudaMallocHost, hipHostMalloc) and copy asynchronously.",
+    "copies-in-step": "Copy on a stream of its own while others compute; keep what is used again on the device.",
+    "memory-bound": "Compute in a smaller type, fuse kernels that pass data to each other, avoid copies of layout.",
+    "optimizer-kernels": "Update many parameters with one kernel: a fused optimizer.",
+    "few-steps": "Record at least five steps after warm-up, with a range around each (--model-range names them).",
+    "fp32-products": "Let the library compute products in a type of the tensor cores, if the accuracy allows.",
+}
+"""By rule: what to do whatever the framework."""
+OF: Mapping[str, Mapping[str, str]] = {
+    "jax": {
+        "unfused-chains": "Put the chain into one jax.jit, so that XLA fuses it; or write it as one Pallas kernel.",
+        "launch-bound": "Put more of the step into one jax.jit; command buffers replay many with one call.",
+        "host-sync": "Find what waits: block_until_ready, float() or np.asarray() of an array, printing one.",
+        "fp32-products": "jax.default_matmul_precision('tensorfloat32' or 'bfloat16'); check the model's accuracy.",
+        "few-steps": "Record at least five steps after warm-up, each in a jax.profiler.StepTraceAnnotation.",
+    },
+    "tensorflow": {
+        "unfused-chains": "tf.function(jit_compile=True) lets XLA fuse the chain.",
+        "launch-bound": "tf.function(jit_compile=True) around the step makes fewer kernels; so do larger batches.",
+        "host-sync": "Find what waits: .numpy() of a tensor, printing one, Python conditions on values.",
+        "data-wait": "Dataset.prefetch() and map(num_parallel_calls=tf.data.AUTOTUNE); decode on the device or before.",
+        "fp32-products": "tf.keras.mixed_precision, or TF32 where the device has it; check the model's accuracy.",
+        "few-steps": "Record at least five steps after warm-up, each in a profiler.experimental.Trace(step_num=...).",
+    },
+}
+"""By framework and rule."""
+
+
+def advice_for(rule_id: str, framework: str) -> str:
+    """What to do instead of what a rule says for PyTorch; empty where that stands."""
+    if framework == "pytorch":
+        return ""
+    return OF.get(framework, {}).get(rule_id) or ANYWHERE.get(rule_id, "")
+
 
 RULES: tuple[Rule, ...] = (
     confidence.device_only,
     confidence.orphans,
-    confidence.unattributed,
-    compiled.graph_replays,
+    confidence.layers_unknown,
+    computing.graph_replays,
     confidence.no_modules,
     confidence.profiling_overhead,
     confidence.few_steps,
-    confidence.unmatched,
-    leveled.runs_disagree,
-    uneven.ramp_up,
-    uneven.host_ahead,
+    confidence.low_match_rates,
+    confidence.runs_disagree,
+    ranks.ramp_up,
+    ranks.host_ahead,
     ranks.straggler,
     ranks.unbalanced_pipeline,
     ranks.small_collectives,
     idle.data_wait,
-    compiled.recompilation,
+    computing.recompilation,
     idle.host_sync,
-    compiled.graph_breaks,
+    computing.graph_breaks,
     idle.launch_bound,
     idle.gpu_idle,
-    uneven.uneven_steps,
+    ranks.uneven_steps,
     ranks.uneven_devices,
     ranks.exposed_communication,
-    copying.pageable_copies,
-    copying.copies_in_step,
+    idle.pageable_copies,
+    idle.copies_in_step,
     computing.fp32_products,
-    fusion.unfused_chains,
+    computing.unfused_chains,
     roof.below_roof,
     roof.memory_bound,
-    traffic.excess_traffic,
-    shapes.far_from_peak,
-    waves.tail_waste,
-    waves.small_grids,
+    roof.excess_traffic,
+    roof.far_from_peak,
+    roof.tail_waste,
+    roof.small_grids,
     computing.dominant_kernel,
     computing.dominant_layer,
-    training.recompute,
-    training.many_optimizer_kernels,
-    training.small_batch,
+    computing.recompute,
+    computing.many_optimizer_kernels,
+    computing.small_batch,
 )
 """In the order in which findings of equal gain are told."""
 
@@ -85,18 +111,20 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     like traces of graphs' capture.
     """
     facts = Facts(frames, captures)
-    advice = _unexplained([_advice(rule, _fitted(rule, one, facts), facts) for rule, one in _fired(facts)])
+    advice = _without_explained(
+        [_advice(rule, _for_framework(rule, one, facts), facts) for rule, one in _observations(facts)]
+    )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
 
 
-def _fitted(rule: Rule, observation: Observation, facts: Facts) -> Observation:
+def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:
     """The observation with what to do under the framework of the trace; rules speak of PyTorch."""
     elsewhere = advice_for(rule.id, facts.context.framework)
     return replace(observation, do=elsewhere) if elsewhere else observation
 
 
-def _fired(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
+def _observations(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
     for rule in RULES:
         if all(holds(facts.frames.of_trace, need) for need in rule.needs):
             for observation in rule.find(facts):
@@ -112,7 +140,7 @@ def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:
     return Advice(rule, observation, gain, gain / facts.latency_ns)
 
 
-def _unexplained(advice: Sequence[Advice]) -> list[Advice]:
+def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
     """Those of which no other finding explains most; of two that explain each other the first stays."""
     kept: list[Advice] = list(advice)
     for one in advice:

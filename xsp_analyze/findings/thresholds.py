@@ -37,6 +37,7 @@ __all__ = [
     "LAUNCH_GAP_NS",
     "LAUNCH_SHARE",
     "MANY_KERNELS",
+    "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
     "OPTIMIZER_KERNELS",
     "ORPHAN_SHARE",
@@ -159,6 +160,9 @@ STAGE_IMBALANCE = 0.05
 
 BATCH_GROWTH = 0.05
 """Throughput gained by the last doubling: XSP's own rule for the optimal batch size (A01)."""
+
+MAX_EVIDENCE = 3
+"""Rows that a finding quotes of what it counts: those of most time, to begin with; the analysis has all."""
 
 FLOOR = 0.01
 """Of a step: what gains less is not told. Our choice: a finding takes a reader's minute."""

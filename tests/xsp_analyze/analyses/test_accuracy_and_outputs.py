@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.recorded_results import recorded_tensor, run_of
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.analyses.b36_accuracy_and_outputs import accuracy_and_outputs
+from xsp_analyze.analyses.outputs import accuracy_and_outputs
 from xsp_analyze.core import run
 from xsp_analyze.frames.outputs import Basis, InputMatch, Tensor, distance, input_match
 from xsp_analyze.merge.merge import merge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from tests.helpers.nsys_answers import differences
-from xsp_analyze.analyses.nsys.cuda_gpu_kern_sum import cuda_gpu_kern_sum
+from xsp_analyze.analyses.nsys.cuda import cuda_gpu_kern_sum
 
 _HEADINGS = ["Time (%)", "Total Time (ns)", "Instances"]
 _STATISTICS = ["Avg (ns)", "Med (ns)", "Min (ns)", "Max (ns)", "StdDev (ns)", "Name"]

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.analyses.nsys.calls import Calls
-from xsp_analyze.analyses.nsys.containment import containing, lanes, nest_of, tightest
-from xsp_analyze.analyses.nsys.envelopes import envelopes
+from xsp_analyze.analyses.nsys.nests import containing, lanes, plain_nest, tightest
+from xsp_analyze.analyses.nsys.projection import Calls, envelopes
 
 if TYPE_CHECKING:
     from random import Random
@@ -75,7 +74,7 @@ def _halved(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
 @given(st.lists(st.integers(0, 99), max_size=12).map(lambda cuts: _halved(0, 40, cuts)) | _INTERVALS, st.randoms())
 def test_a_plain_nest_is_found_without_looking_at_pairs(ranges: list[tuple[int, int]], random: Random) -> None:
     random.shuffle(ranges)
-    nest = nest_of(*_bounds(ranges))
+    nest = plain_nest(*_bounds(ranges))
     together = [(a, b) for i, a in enumerate(ranges) for b in ranges[:i] if max(a[0], b[0]) < min(a[1], b[1])]
     holds = [a != b and ((a[0] <= b[0] and b[1] <= a[1]) or (b[0] <= a[0] and a[1] <= b[1])) for a, b in together]
     assert (nest is not None) == (all(holds) and all(a < b for a, b in ranges))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile
-from xsp_analyze.analyses.recipes.busy import covered, merged
-from xsp_analyze.analyses.recipes.short_name import base_name
+from xsp_analyze.analyses.recipes.gpu_use import merged_stretches, time_inside
+from xsp_analyze.analyses.recipes.sums_and_paces import base_name
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.render import csv_text
@@ -301,13 +301,13 @@ def test_cover_is_counted_instant_by_instant(stretches: list[tuple[int, int]], e
     expected = [
         sum(1 for t in range(a, b) for s, d in stretches if s <= t < s + d) for a, b in itertools.pairwise(edges)
     ]
-    assert covered(start, end, np.array(edges, dtype=np.int64)).tolist() == expected
+    assert time_inside(start, end, np.array(edges, dtype=np.int64)).tolist() == expected
 
 
 @given(_STRETCHES)
 def test_merged_stretches_cover_the_same_instants_once(stretches: list[tuple[int, int]]) -> None:
     start = np.array([s for s, _ in stretches], dtype=np.int64)
-    begun, ended = merged(start, start + np.array([d for _, d in stretches], dtype=np.int64))
+    begun, ended = merged_stretches(start, start + np.array([d for _, d in stretches], dtype=np.int64))
     instants = {t for s, d in stretches for t in range(s, s + d)}
     again = [t for s, e in zip(begun.tolist(), ended.tolist(), strict=True) for t in range(s, e)]
     assert sorted(instants) == again

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.nsys_answers import differences
 from tests.helpers.nsys_tool import analyze, recipe, run_rule
 from tests.helpers.synth_nsys import PROCESS, NsightFile
-from xsp_analyze.analyses.recipes.gpu_gaps import table as gaps
+from xsp_analyze.analyses.recipes.gpu_use import gaps_longer_than as gaps
 from xsp_analyze.catalog import find
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert

@@ -11,8 +11,8 @@ import pytest
 from tests.helpers.hand import Hand
 from tests.helpers.launched import Launched
 from xsp_analyze.findings import RULES, Advice, advise, thresholds
-from xsp_analyze.findings.elsewhere import ANYWHERE, OF
-from xsp_analyze.findings.pages import pages
+from xsp_analyze.findings.__main__ import pages
+from xsp_analyze.findings.registry import ANYWHERE, OF
 from xsp_analyze.render.findings import as_json, as_markdown, as_text
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, TraceBuilder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.hand import Hand
+from xsp_analyze.findings.computing import unfused_chains
 from xsp_analyze.findings.facts import Facts
-from xsp_analyze.findings.fusion import unfused_chains
 from xsp_analyze.trace.step_view import StepView
 
 _ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >"

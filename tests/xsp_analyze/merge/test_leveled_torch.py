@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
+from xsp_analyze.analyses.recording import profiling_overhead
 from xsp_analyze.core import run
 from xsp_analyze.frames.layer_time import layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run

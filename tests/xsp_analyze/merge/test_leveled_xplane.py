@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.frameworks import python_with
-from xsp_analyze.analyses.b02_profiling_overhead import profiling_overhead
+from xsp_analyze.analyses.recording import profiling_overhead
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import bundle

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.profile_trace import profile
 from tests.helpers.report_trace import HOSTILE, small_trace
-from xsp_analyze.analyses.nsys.cuda_gpu_kern_sum import cuda_gpu_kern_sum
+from xsp_analyze.analyses.nsys.cuda import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.pages.report.nested import longest, nested_timelines

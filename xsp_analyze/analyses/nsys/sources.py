@@ -12,25 +12,30 @@ import polars as pl
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = [
     "IS_CALL",
+    "THREAD",
     "WORK_KINDS",
-    "Sorted",
+    "SpansBySort",
     "api_calls",
     "call_times",
     "copies",
     "kernel_times",
     "kernels",
     "launches",
+    "named_ranges",
+    "on_source_clock",
     "printed_api_name",
-    "ranges",
-    "sorted_out",
+    "spans_by_sort",
     "work_spans",
 ]
 
 _LAUNCH = ("run_id", "process_id", "correlation_id")
+THREAD = ("run_id", "process_id", "thread_id")
 IS_CALL = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
 """Which spans are calls of the CUDA runtime or driver."""
 
@@ -51,7 +56,7 @@ def work_spans(view: TraceView) -> pl.LazyFrame:
     return view.kernel_runs.scan("spans")
 
 
-class Sorted(NamedTuple):
+class SpansBySort(NamedTuple):
     """Spans of a trace that reports are made from: work of devices, calls of the runtime or driver, and all others.
 
     Each with run_id, process_id, start_ns and duration_ns; work and calls with correlation_id, calls and others with
@@ -63,7 +68,7 @@ class Sorted(NamedTuple):
     others: pl.DataFrame
 
 
-def sorted_out(view: TraceView) -> Sorted:
+def spans_by_sort(view: TraceView) -> SpansBySort:
     """All of them in one pass."""
     parts: tuple[list[pl.DataFrame], ...] = ([], [], [])
     of_call = (*_OF_ALL, "correlation_id")
@@ -73,7 +78,14 @@ def sorted_out(view: TraceView) -> Sorted:
         for part, kept, mask in zip(parts, columns, (is_work, is_call, ~(is_work | is_call)), strict=True):
             part.append(rows.select(kept).filter(mask))
     work, calls, others = (pl.concat(part) if part else pl.DataFrame() for part in parts)
-    return Sorted(work, calls, others)
+    return SpansBySort(work, calls, others)
+
+
+def on_source_clock(view: TraceView, rows: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
+    """The rows with these times as the profiler stamped them."""
+    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
+    joined = rows.join(origins, on="run_id", how="left", maintain_order="left")
+    return joined.with_columns(pl.col(c) + pl.col("clock_origin_ns") for c in columns).drop("clock_origin_ns")
 
 
 def kernel_times(view: TraceView) -> pl.LazyFrame:
@@ -132,10 +144,10 @@ def launches(view: TraceView, work: pl.LazyFrame) -> pl.LazyFrame:
     return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
 
 
-def ranges(view: TraceView, others: pl.DataFrame | None = None, *, style: str | None = None) -> pl.LazyFrame:
+def named_ranges(view: TraceView, others: pl.DataFrame | None = None, *, style: str | None = None) -> pl.LazyFrame:
     """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last.
 
-    `others`: as `sorted_out` gives them, if they are at hand; `style`: of which alone ranges are taken.
+    `others`: as `spans_by_sort` gives them, if they are at hand; `style`: of which alone ranges are taken.
     """
     details = view.trace.frame("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
     details = details if style is None else details.filter(pl.col("style") == style)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "SUMMED",
+    "bytes_column",
     "deviation",
     "integer",
     "name_column",
@@ -27,6 +29,9 @@ __all__ = [
     "time_columns",
     "with_runs",
 ]
+
+SUMMED = ("share", "total_ns", "count")
+"""Columns of `summary` that add up over its rows."""
 
 _SPREAD = (
     ("mean", "Avg", pl.Float64(), "Mean"),
@@ -118,6 +123,11 @@ def time_columns(what: str, count_header: str) -> tuple[Column, ...]:
 def integer(name: str, doc: str, header: str, *, role: Role = Role.MEASURE, unit: str = "") -> Column:
     """A column of whole numbers."""
     return Column(name, pl.Int64(), doc, unit, role, header)
+
+
+def bytes_column(name: str, doc: str, header: str) -> Column:
+    """A column of whole bytes, which nsys prints in MB."""
+    return Column(name, pl.Int64(), doc, "byte", header=header, decimals=3)
 
 
 def name_column(name: str, doc: str, header: str, *, role: Role = Role.KEY) -> Column:

@@ -1,11 +1,14 @@
-"""What several recipes of nsys share: times on the profiler's clock, files, statistics as pandas describes them."""
+"""What several recipes share: files, named ranges on the host and projected onto the device, NCCL's among them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from xsp_analyze.analyses.nsys.nests import containing
+from xsp_analyze.analyses.nsys.sources import THREAD, launches
 from xsp_analyze.analyses.nsys.statistics import deviation, name_column
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import ordered_mean, quotient
@@ -14,19 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
+    from xsp_model import Kind
 
+__all__ = [
+    "FILE",
+    "closed_ranges",
+    "collective_range",
+    "project",
+    "statistics_by_name",
+    "statistics_columns",
+    "with_file",
+]
 
-__all__ = ["FILE", "NCCL_DOMAIN", "closed_ranges", "described", "described_columns", "on_source_clock", "with_file"]
-
-NCCL_DOMAIN = "NCCL"
 FILE = name_column("file", "Name of the file, without its ending.", "File", role=Role.LABEL)
-
-
-def on_source_clock(view: TraceView, rows: pl.LazyFrame, columns: Sequence[str]) -> pl.LazyFrame:
-    """The rows with these times as the profiler stamped them."""
-    origins = view.timed_runs.scan("runs").select("run_id", "clock_origin_ns")
-    joined = rows.join(origins, on="run_id", how="left", maintain_order="left")
-    return joined.with_columns(pl.col(c) + pl.col("clock_origin_ns") for c in columns).drop("clock_origin_ns")
 
 
 def with_file(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -66,7 +69,7 @@ def closed_ranges(view: TraceView) -> pl.LazyFrame:
     )
 
 
-def described(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
+def statistics_by_name(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
     """Statistics of duration_ns by name: of each run, then over runs as `nsys recipe` puts several files together.
 
     Counts and sums add up; the deviation is the mean of the runs', the quartiles are the least first, the median
@@ -94,8 +97,8 @@ def described(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
     return several.with_columns(quotient(pl.col("total_ns"), pl.col("count")).alias("mean_ns")).sort(by)
 
 
-def described_columns(name: Column, what: str) -> tuple[Column, ...]:
-    """Columns for `described`, headed as in `all_stats.parquet`."""
+def statistics_columns(name: Column, what: str) -> tuple[Column, ...]:
+    """Columns for `statistics_by_name`, headed as in `all_stats.parquet`."""
     integer, fractional = pl.Int64(), pl.Float64()
     spec = (
         ("mean_ns", fractional, "Mean", "Mean"),
@@ -115,3 +118,57 @@ def described_columns(name: Column, what: str) -> tuple[Column, ...]:
             for ours, dtype, theirs, doc in spec
         ),
     )
+
+
+_SCHEMA = {"run_id": pl.Int64, "text": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
+
+
+def project(view: TraceView, ranges: pl.LazyFrame, kinds: Sequence[Kind]) -> pl.LazyFrame:
+    """One row a range that holds a launch of such work, from the work's first start to its last end.
+
+    This is the way of `nsys recipe`, which differs from that of `nsys stats`.
+
+    A call must end before its range does, ranges of one thread must end on it, and a range stands where the first
+    call in it does. `ranges` as `closed_ranges` gives them.
+    """
+    work = view.kernel_runs.scan("spans").filter(pl.col("kind").cast(pl.String).is_in([str(kind) for kind in kinds]))
+    launched = launches(view, work).select(
+        *THREAD,
+        "call_start_ns",
+        "call_end_ns",
+        pl.col("start_ns").alias("work_start_ns"),
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("work_end_ns"),
+    )
+    own = ranges.filter(pl.col("end_thread_id").is_null()).collect().partition_by(THREAD, as_dict=True)
+    calls = launched.sort(*THREAD, "call_start_ns", maintain_order=True).collect()
+    parts = [
+        _envelopes(own[thread], rows)
+        for thread, rows in calls.partition_by(THREAD, as_dict=True, maintain_order=True).items()
+        if thread in own
+    ]
+    complete = pl.concat([pl.DataFrame(schema={**_SCHEMA, "first_call_ns": pl.Int64}), *parts])
+    return complete.lazy().sort("run_id", "first_call_ns", maintain_order=True).select(*_SCHEMA)
+
+
+def _envelopes(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    start, end = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    begun, ended = calls["call_start_ns"].to_numpy(), calls["call_end_ns"].to_numpy()
+    # One nanosecond less: a call that ends with its range is not in it.
+    pairs = list(containing(start, end - 1, begun, ended))
+    inner = np.concatenate([np.empty(0, dtype=np.int64), *(pair[0] for pair in pairs)])
+    outer = np.concatenate([np.empty(0, dtype=np.int64), *(pair[1] for pair in pairs)])
+    held = calls[inner].with_columns(pl.Series("row", outer, dtype=pl.Int64))
+    sums = held.group_by("row").agg(
+        pl.col("work_start_ns").min().alias("start_ns"),
+        pl.col("work_end_ns").max().alias("end_ns"),
+        pl.col("call_start_ns").min().alias("first_call_ns"),
+    )
+    texts = ranges.select("run_id", "text").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    named = sums.join(texts, on="row").sort("first_call_ns", "row")
+    return named.select(*_SCHEMA, "first_call_ns")
+
+
+def collective_range() -> pl.Expr:
+    """Of `closed_ranges`: those of NCCL's domain, which alone nsys looks for, and torch.profiler's annotations."""
+    annotated = (pl.col("style") == "Annotation") & pl.col("text").str.starts_with("nccl:")
+    return (pl.col("domain") == "NCCL").fill_null(value=False) | annotated

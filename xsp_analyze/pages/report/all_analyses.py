@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from xsp_analyze.analyses.a08_kernel_information import kernel_information
+from xsp_analyze.analyses.kernels import kernel_information
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.needs import holds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.analyses.a08_kernel_information import kernel_information, listed, listed_order
+from xsp_analyze.analyses.kernels import kernel_information, list_of_kernels, order_of_list
 from xsp_analyze.core import Role, run
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.kernel_means import kernel_executions
@@ -42,13 +42,13 @@ def cut(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tupl
 
 def cut_executions(frames: StepView, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
     """As `cut` of A08, where there are more rows than that: the others, which may be millions, are not described."""
-    order = listed_order(frames)
+    order = order_of_list(frames)
     duration = frames.once(kernel_executions)["duration_ns"].gather(order)
     kept = np.flatnonzero(_longest(duration, max_rows).to_numpy())[:max_rows]
     result = run(
         replace(
             kernel_information,
-            function=lambda frames: listed(frames, frames.once(kernel_executions)[order[kept]], kept),
+            function=lambda frames: list_of_kernels(frames, frames.once(kernel_executions)[order[kept]], kept),
         ),
         frames,
     )

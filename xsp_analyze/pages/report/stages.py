@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.analyses.b35_stages import NO_STAGE, SEVERAL_STAGES, UNKNOWN_LAUNCH
+from xsp_analyze.analyses.model_parts import NO_STAGE, SEVERAL_STAGES, UNKNOWN_LAUNCH
 from xsp_analyze.classification.experts import Stage
 from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks

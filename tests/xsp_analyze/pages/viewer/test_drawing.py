@@ -11,7 +11,7 @@ from tests.helpers.linked import converted
 from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.synth import KinetoTrace
 from tests.helpers.viewer_columns import unpacked, unpacked_rows
-from xsp_analyze.analyses.b03_timeline import timeline
+from xsp_analyze.analyses.timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
 from xsp_analyze.pages.viewer.block import about, viewed, viewer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.viewer_columns import unpacked_rows
-from xsp_analyze.analyses.b03_timeline import timeline
+from xsp_analyze.analyses.timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
 from xsp_analyze.pages.viewer.block import viewed, viewer

@@ -1,0 +1,338 @@
+"""Parts of models: experts and their blocks (B21, B22), repeated blocks (B28), stages of a prediction (B35)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.classification.experts import ExpertPart, Stage
+from xsp_analyze.columns import COUNT, DURATION, KERNEL_DURATION, LATENCY, LAYER_TYPE, MODEL_SHARE, RUN, STEP
+from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import known_sum, quotient, ratio, share_of_sum
+from xsp_analyze.frames.expert_parts import PARTS, expert_parts
+from xsp_analyze.frames.folded_layers import folded_layers, standing_out
+from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.model_time import with_model_time
+from xsp_analyze.frames.stages import RunStages, stages_of_runs
+from xsp_model.intervals import intersection, union_length
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.trace.step_view import StepView
+
+__all__ = [
+    "NO_STAGE",
+    "SEVERAL_STAGES",
+    "UNKNOWN_LAUNCH",
+    "expert_blocks",
+    "mixture_of_experts",
+    "positions_of_blocks",
+    "stages",
+]
+
+# B21: what a mixture of experts takes, by part: routing, dispatch, products, combine.
+
+_PART_COLUMNS = {part: f"{part.name.lower()}_ns" for part in ExpertPart}
+
+
+@analysis(
+    "B21",
+    "mixture of experts",
+    needs=("kernel", "experts"),
+    additive=("count", "duration_ns", "expert_share", "device_share", "model_share"),
+    read=(
+        "The products are the work that is asked for; routing, dispatch and combine are what it costs to spread tokens"
+        " over experts. With few tokens a step the rest may take as long as the products."
+    ),
+    columns=(
+        STEP,
+        Column(
+            "part",
+            pl.String(),
+            "routing, dispatch, expert products, activation, combine, shared experts; exchange: an all-to-all of which"
+            " it is not clear whether it dispatches or combines; other: nothing tells the part.",
+            role=Role.KEY,
+        ),
+        Column("block_count", pl.Int64(), "Blocks that have it; null: no layer tells them apart.", role=Role.LABEL),
+        COUNT,
+        DURATION,
+        Column("expert_share", pl.Float64(), "Of the device time of all parts."),
+        Column("device_share", pl.Float64(), "Of all device time."),
+        MODEL_SHARE,
+    ),
+    figure=FigureSpec("bars", x="part", y=("duration_ns",), title="Device time of a mixture of experts by part"),
+)
+def mixture_of_experts(frames: StepView) -> pl.LazyFrame:
+    """One row a part, in the order in which a block runs them; those without work have none."""
+    work = frames.once(_expert_work)
+    total = (
+        frames.once(step_work).group_by(*frames.by, maintain_order=True).agg(pl.col("work_ns").sum().alias("device_ns"))
+    )
+    blocks = pl.col("block").drop_nulls().n_unique().cast(pl.Int64)
+    sums = (
+        work.group_by(*frames.by, "part", maintain_order=True)
+        .agg(
+            pl.when(blocks > 0).then(blocks).alias("block_count"),
+            pl.col("work_count").sum().alias("count"),
+            pl.col("work_ns").sum().alias("duration_ns"),
+        )
+        .with_columns(share_of_sum("duration_ns", frames.by).alias("expert_share"))
+        .lazy()
+    )
+    of_all = sums.join(total.lazy(), on=frames.by, how="left") if frames.by else sums.join(total.lazy(), how="cross")
+    return (
+        with_model_time(frames, of_all)
+        .with_columns(
+            *(
+                pl.when(pl.col(f"{of}_ns") > 0)
+                .then(quotient(pl.col("duration_ns"), pl.col(f"{of}_ns")))
+                .alias(f"{of}_share")
+                for of in ("device", "model")
+            ),
+        )
+        .sort(*frames.by, "part")
+        .with_columns(pl.col("part").cast(pl.String))
+    )
+
+
+@analysis(
+    "B22",
+    "mixture of experts by layer",
+    needs=("kernel", "experts"),
+    additive=("duration_ns", *_PART_COLUMNS.values()),
+    columns=(
+        STEP,
+        Column("block", pl.String(), "Path of the block; null: work that no layer is known of.", role=Role.KEY),
+        DURATION,
+        *(Column(name, TIME_NS, f"Of that: {part}.", "ns") for part, name in _PART_COLUMNS.items()),
+    ),
+    figure=FigureSpec(
+        "stacked_bars", x="block", y=tuple(_PART_COLUMNS.values()), title="Device time of each block of experts"
+    ),
+)
+def expert_blocks(frames: StepView) -> pl.LazyFrame:
+    """One row a block, in the order in which they first ran, last what belongs to none."""
+    work = frames.once(_expert_work)
+    of_part = {
+        name: pl.col("work_ns").filter(pl.col("part") == str(part)).sum() for part, name in _PART_COLUMNS.items()
+    }
+    return (
+        work.lazy()
+        .group_by(*frames.by, "block")
+        .agg(pl.col("start_ns").min(), pl.col("work_ns").sum().alias("duration_ns"), **of_part)
+        .sort(*frames.by, pl.col("block").is_null(), "start_ns", "block")
+        .drop("start_ns")
+    )
+
+
+def _expert_work(frames: StepView) -> pl.DataFrame:
+    """The work of the steps chosen that is the experts', with part and block."""
+    parts = expert_parts(frames.of_trace).with_columns(pl.col("part").cast(PARTS))
+    return frames.once(step_work).join(parts, on="span_id", how="inner", maintain_order="left")
+
+
+# B28: blocks of layers that a model has several times, each of their positions a row.
+
+_ROW = ("block_index", "position")
+
+
+def _over(name: str, what: str) -> Column:
+    return Column(name, pl.Float64(), f"{what} of the latencies of the layers at this position.", "ns")
+
+
+@analysis(
+    "B28",
+    "repeated blocks",
+    needs=("layer",),
+    about_layers=True,
+    additive=("call_count", "latency_ns", "kernel_duration_ns", "model_share"),
+    read=(
+        "Positions with most latency are what to work on once for all repetitions; an outlier does the same work as"
+        " the others in more time, so look at what is different around it."
+    ),
+    columns=(
+        STEP,
+        Column("block_index", pl.Int64(), "The block, in order of first call.", role=Role.KEY),
+        Column(
+            "block",
+            pl.String(),
+            "What its outermost layers are called: `layers.{0..23}` stands for those from 0 to 23.",
+            role=Role.LABEL,
+        ),
+        Column("position", pl.Int64(), "The layer within the block, in order of first own operator.", role=Role.KEY),
+        Column(
+            "position_name",
+            pl.String(),
+            "Names from the block down to the layer, without their numbers; equal ones are counted.",
+            role=Role.LABEL,
+        ),
+        LAYER_TYPE,
+        Column("repetition_count", pl.Int64(), "Layers at this position, one of each repetition of the block."),
+        Column("call_count", AMOUNT, "Their calls; in a mean step, per step on average."),
+        LATENCY,
+        _over("median_ns", "Median"),
+        _over("min_ns", "Least"),
+        _over("max_ns", "Most"),
+        Column(
+            "outlier",
+            pl.String(),
+            "The layer with most, if it is above the median by more than 10 % and 3.5 times the median distance to it.",
+            role=Role.LABEL,
+        ),
+        Column("outlier_excess", pl.Float64(), "By which part of the median the outlier is above it."),
+        KERNEL_DURATION,
+        MODEL_SHARE,
+    ),
+    figure=FigureSpec(
+        "bars",
+        x="position_name",
+        y=("latency_ns",),
+        title="Latency by position of repeated blocks",
+        color="block",
+        top=30,
+    ),
+)
+def positions_of_blocks(frames: StepView) -> pl.LazyFrame:
+    """One row a block and position, in order. Layers outside all blocks are in no row: A02 has them.
+
+    Sums are those of A02 and A11 over the layers of the position.
+    """
+    latency = pl.col("latency_ns")
+    rows = (
+        folded_layers(frames)
+        .group_by(*frames.by, *_ROW, maintain_order=True)
+        .agg(
+            pl.col("block", "position_name").first(),
+            pl.col("position_type").first().alias("layer_type"),
+            pl.len().cast(pl.Int64).alias("repetition_count"),
+            known_sum(pl.col("call_count")),
+            latency.median().cast(pl.Float64).alias("median_ns"),
+            latency.min().cast(pl.Float64).alias("min_ns"),
+            latency.max().cast(pl.Float64).alias("max_ns"),
+            *standing_out(latency),
+            known_sum(latency),
+            known_sum(pl.col("kernel_duration_ns")),
+        )
+    )
+    return (
+        with_model_time(frames, rows.lazy())
+        .with_columns(ratio(latency, pl.col("model_ns")).alias("model_share"))
+        .sort(*frames.by, *_ROW)
+    )
+
+
+# B35: pre-processing, inference and post-processing beside each other.
+
+SEVERAL_STAGES = "several at once"
+NO_STAGE = "outside of stages"
+UNKNOWN_LAUNCH = "launch not recorded"
+_MAX_NAMES = 5
+_NUMBER = r"[ :#_-]*\d+$"  # of a batch or step
+
+
+@analysis(
+    "B35",
+    "stages of a prediction",
+    needs=("stages",),
+    read=(
+        "A model that is fast leaves the time to what is around it: compare inference with what is done before and"
+        " behind it, and look at the time in which no stage was open."
+    ),
+    additive=("exclusive_ns", "share", "device_sum_ns", "device_share"),
+    section="stages",
+    by_step=False,
+    columns=(
+        RUN,
+        Column("stage", pl.String(), "pre-process, inference, post-process, or what is none of these.", role=Role.KEY),
+        Column("range_names", pl.String(), "Ranges that it was told by, most time first.", role=Role.LABEL),
+        Column("range_count", pl.Int64(), "How many ranges; null: no range marks it."),
+        Column("host_sum_ns", pl.Int64(), "Sum of their durations, those in them included.", "ns"),
+        Column("mean_ns", pl.Float64(), "Mean duration of a range.", "ns"),
+        Column("max_ns", pl.Int64(), "The longest.", "ns"),
+        Column(
+            "wall_ns",
+            pl.Int64(),
+            "Time in which at least one of them was open; on one thread a stage inside of another takes its time.",
+            "ns",
+        ),
+        Column("exclusive_ns", pl.Int64(), "Of that, while no other stage was open on any thread.", "ns"),
+        Column("share", pl.Float64(), "exclusive_ns over the time from the first stage's begin to the last one's end."),
+        Column("device_count", pl.Int64(), "Device activities launched in it."),
+        Column("device_sum_ns", pl.Int64(), "Sum of their durations.", "ns"),
+        Column("device_busy_ns", pl.Int64(), "Time in which at least one of them ran, whenever that was.", "ns"),
+        Column("device_share", pl.Float64(), "device_sum_ns over that of all device work of the run."),
+    ),
+    figure=FigureSpec("bars", x="stage", y=("exclusive_ns", "device_sum_ns"), title="Stages of a prediction"),
+)
+def stages(frames: StepView) -> pl.LazyFrame:
+    """One row a stage of each run in their order, then overlap, time outside of them, and work of unknown launches."""
+    runs = frames.of_trace.once(stages_of_runs)
+    rows = [{"run_id": run.run_id, **row} for run in runs for row in _rows(run)]
+    schema = {c.name: c.type_of(averaged=False) for c in stages.columns}
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    return (table if len(runs) > 1 else table.drop("run_id")).lazy()
+
+
+def _rows(run: RunStages) -> Iterator[dict[str, Any]]:
+    begin, until = run.window
+    several = union_length(*run.several)
+    every = union_length(
+        np.concatenate([start for start, _ in run.unions.values()]),
+        np.concatenate([end for _, end in run.unions.values()]),
+    )
+    for stage in Stage:
+        ranges = run.ranges.filter(stage=str(stage))
+        if ranges.height:
+            union = run.unions[stage]
+            wall, shared = union_length(*union), union_length(*intersection(union, run.several))
+            yield _row(run, str(stage), wall - shared) | _of_ranges(ranges) | {"wall_ns": wall}
+    if several:
+        yield _row(run, SEVERAL_STAGES, several) | {"wall_ns": several}
+    yield _row(run, NO_STAGE, until - begin - every) | {"wall_ns": until - begin - every}
+    if not run.work["has_launch"].all():
+        yield _row(run, UNKNOWN_LAUNCH, None)
+
+
+def _row(run: RunStages, stage: str, exclusive_ns: int | None) -> dict[str, Any]:
+    begin, until = run.window
+    share = exclusive_ns / (until - begin) if exclusive_ns is not None and until > begin else None
+    return {"stage": stage, "exclusive_ns": exclusive_ns, "share": share, **_of_device(run, stage)}
+
+
+def _of_ranges(ranges: pl.DataFrame) -> dict[str, Any]:
+    duration = ranges["duration_ns"]
+    name = pl.col("name").str.replace(_NUMBER, "")
+    by_name = ranges.group_by(name).agg(pl.col("duration_ns").sum())
+    by_name = by_name.sort("duration_ns", "name", descending=[True, False])
+    names = by_name["name"].to_list()
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return {
+        "range_names": ", ".join(names[:_MAX_NAMES]) + more,
+        "range_count": ranges.height,
+        "host_sum_ns": duration.sum(),
+        "mean_ns": duration.mean(),
+        "max_ns": duration.max(),
+    }
+
+
+def _of_device(run: RunStages, stage: str) -> dict[str, Any]:
+    """What was launched in the stage; null where that cannot be: of overlaps, and where no device work was recorded."""
+    if run.work.is_empty() or stage == SEVERAL_STAGES:
+        return {}
+    is_launched = pl.col("has_launch")
+    where = {
+        NO_STAGE: pl.col("stage").is_null() & is_launched,
+        UNKNOWN_LAUNCH: pl.col("stage").is_null() & ~is_launched,
+    }.get(stage, pl.col("stage") == stage)
+    work = run.work.filter(where)
+    total, own = int(run.work["duration_ns"].sum()), int(work["duration_ns"].sum())
+    end = work["start_ns"] + work["duration_ns"]
+    return {
+        "device_count": work.height,
+        "device_sum_ns": own,
+        "device_busy_ns": union_length(work["start_ns"].to_numpy(), end.to_numpy()),
+        "device_share": own / total if total else None,
+    }

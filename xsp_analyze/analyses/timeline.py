@@ -1,0 +1,200 @@
+"""Time in order: what ran when (B03), and the critical path through it (B10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.columns import STEP
+from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.formulas import quotient, share_of_sum
+from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
+from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
+from xsp_analyze.frames.idle import DEVICE
+from xsp_analyze.frames.launches import STREAM, host_waits
+from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
+from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call
+from xsp_model.arrays import nullable_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_model.arrays import Ints
+
+__all__ = ["critical_path", "timeline"]
+
+# B03: what each device did with its time.
+
+
+def _time(name: str, doc: str) -> Column:
+    return Column(name, TIME_NS, doc, "ns")
+
+
+@analysis(
+    "B03",
+    "timeline breakdown",
+    needs=("kernel",),
+    section="devices",
+    read="Idle time is the device waiting; exposed communication is what would vanish if it ran beside compute.",
+    columns=(
+        STEP,
+        Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),
+        Column("device_id", pl.Int64(), "The device, as the framework numbers it.", role=Role.KEY),
+        _time(
+            "window_ns", "The step's latency; over the whole trace, from the first start to the last end in its run."
+        ),
+        _time("active_ns", "In it, from the first start to the last end of the device's activities."),
+        _time("busy_ns", "Time in which at least one activity ran, whoever launched it."),
+        _time("earlier_ns", "Busy time in which nothing launched in the step ran, but work from before it did."),
+        _time("idle_ns", "The rest of the window."),
+        _time("compute_ns", "Time in which a kernel (or whole graph) other than communication ran."),
+        _time("communication_ns", "Time in which a kernel of class communication ran."),
+        _time("memory_ns", "Time in which a copy or memset ran."),
+        _time("compute_communication_ns", "Time in which compute and communication ran side by side."),
+        _time("exposed_communication_ns", "Communication while nothing computed."),
+        _time("exposed_memory_ns", "Copies and memsets while nothing computed or communicated."),
+        _time("idle_sync_ns", "Idle until the next launch, while the host waited for a device in a call that blocks."),
+        _time("idle_initialisation_ns", "Likewise while it created contexts, loaded modules or compiled."),
+        _time("idle_input_ns", "Likewise while it fetched the next batch."),
+        _time("idle_host_ns", "Likewise while it did other work: Python, the framework, calls that do not block."),
+        _time("idle_launch_ns", "Idle between that launch and the start of the work."),
+        _time("idle_unknown_ns", "Idle before work whose launch is not in the trace."),
+        Column("idle_share", pl.Float64(), "Idle time over the window."),
+    ),
+    figure=FigureSpec(
+        "stacked_bars",
+        x="device_id",
+        y=("compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns"),
+        title="Time of each device",
+    ),
+)
+def timeline(frames: StepView) -> pl.LazyFrame:
+    """One row a run and device, in order; busy = compute + exposed communication + exposed memory.
+
+    The causes of idle time sum to it. A mean step is the mean over those that the trimmed mean of latency keeps.
+    """
+    window = pl.col("window_ns")
+    return (
+        frames.once(device_time)
+        .parts.lazy()
+        .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
+        .with_columns(pl.when(window > 0).then(quotient(pl.col("idle_ns"), window)).alias("idle_share"))
+        .sort(*frames.by, *DEVICE, nulls_last=True)
+    )
+
+
+# B10: the longest chain of host, launches, device work and waits, and what it consists of.
+
+_ROW = {"run_id": pl.Int64, "link": pl.String, "kind": pl.String, "layer_index": pl.Int64, "layer_name": pl.String,
+        "layer_type": pl.String, "piece_count": pl.Int64, "duration_ns": pl.Int64}  # fmt: skip
+_KEYS = ("run_id", "link", "kind", *LAYER_KEY)
+
+
+@analysis(
+    "B10",
+    "critical path",
+    needs=("kernel", "runtime"),
+    additive=("piece_count", "duration_ns"),
+    read=(
+        "Only what is on the path can shorten the run: with device work on most of it the kernels count, with host "
+        "time and launch latency on it the device waits for the program."
+    ),
+    columns=(
+        Column("run_id", pl.Int64(), "The run whose path it is.", role=Role.KEY),
+        Column(
+            "link", pl.String(), "device, launch latency, device gap, synchronisation, host or unknown.", role=Role.KEY
+        ),
+        Column("kind", pl.String(), "Of device work: kernel, memcpy, memset or graph.", role=Role.KEY),
+        Column(
+            "layer_index", pl.Int64(), "The layer whose work it is; of host time, that the host was in.", role=Role.KEY
+        ),
+        Column("layer_name", pl.String(), "Its name; null: no layer.", role=Role.LABEL),
+        Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL),
+        Column("piece_count", pl.Int64(), "Pieces of the path."),
+        Column("duration_ns", pl.Int64(), "Time on the path.", "ns"),
+        Column("path_share", pl.Float64(), "Of the whole path, which is as long as the run's steps together."),
+    ),
+    figure=FigureSpec("bars", x="link", y=("duration_ns",), title="The critical path", color="layer_type", top=20),
+    by_step=False,
+)
+def critical_path(frames: StepView) -> pl.LazyFrame:
+    """One row a run, link, kind and layer, by run, then longest first, then in order of the keys.
+
+    From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
+    """
+    parts = [part for run in frames.of_trace.kernel_runs for part in _of_run(frames, run)]
+    links = pl.concat([pl.DataFrame(schema=_ROW), *parts])
+    return (
+        links.with_columns(share_of_sum("duration_ns", ["run_id"]).alias("path_share"))
+        .sort("run_id", -pl.col("duration_ns"), *_KEYS[1:], nulls_last=True)
+        .lazy()
+    )
+
+
+def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
+    """The run's path in the columns of _ROW; pieces of the host cut where it went from layer to layer."""
+    work = _work(frames, run)
+    if work.is_empty():
+        return
+    chain = walk(_timeline(frames, run, work))
+    duration = chain.end_ns - chain.start_ns
+    on_host = chain.links == LINKS.index(Link.HOST)
+    elsewhere = np.flatnonzero(~on_host)
+    yield _sums_of_pieces(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
+    calls = frames.of_trace.once(every_layer_call).filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
+    rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
+    yield _sums_of_pieces(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
+
+
+def _sums_of_pieces(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
+    """The pieces by link, kind and layer, each as the row of a frame says that it is of; -1: of none."""
+    described = ("kind", *LAYER_KEY) if "kind" in of.columns else LAYER_KEY
+    at = nullable_index(rows)
+    pieces = pl.DataFrame([of[c].gather(at) for c in described]).with_columns(
+        pl.Series("link", links), pl.Series("duration_ns", duration_ns)
+    )
+    sums = pieces.group_by("link", *described, maintain_order=True).agg(
+        pl.len().cast(pl.Int64).alias("piece_count"), pl.col("duration_ns").sum()
+    )
+    labels = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(sums["link"])
+    missing = [pl.lit(None, pl.String).alias("kind")] if "kind" not in described else []
+    texts = pl.col(c for c in described if c != "layer_index").cast(pl.String)
+    return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
+
+
+def _work(frames: StepView, run: int) -> pl.DataFrame:
+    """The run's device work, of its steps where it has some, in order of end."""
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    of_run = pl.col("run_id") == run
+    in_step = pl.col("step").is_not_null() if (frames.of_trace.all_steps["run_id"] == run).any() else pl.lit(value=True)
+    columns = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
+    work = frames.of_trace.all_activities.lazy().filter(of_run & in_step).select(columns).collect()
+    return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
+
+
+def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
+    waits = frames.of_trace.once(host_waits, run)
+    first, last = _extent(frames, run)
+    return Timeline(
+        work["start_ns"].to_numpy(),
+        work["end_ns"].to_numpy(),
+        numbered(*group_ids(work.select(STREAM)))[0],
+        work["call_end_ns"].fill_null(-1).to_numpy(),
+        waits["start_ns"].to_numpy(),
+        waits["end_ns"].to_numpy(),
+        first,
+        max(last, int(np.max(work["end_ns"].to_numpy()))),
+    )
+
+
+def _extent(frames: StepView, run: int) -> tuple[int, int]:
+    """From the first to the last range of a step; of a run without steps from first to last of all its spans."""
+    steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
+    spans = steps.lazy() if steps.height else frames.of_trace.kernel_runs.scan("spans").filter(pl.col("run_id") == run)
+    end = pl.col("start_ns") + pl.col("host_ns" if steps.height else "duration_ns")
+    first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
+    return int(first), int(last)
