@@ -22,20 +22,20 @@ __all__ = ["ENTRY_POINTS", "FORMATS", "Format", "all_ingesters", "candidates"]
 class Format:
     """A format by what can be said of it before it is imported.
 
-    `place` is where its ingester is, as entry points name it, below `xsp_ingest.formats`.
+    `location` is where its ingester is, as entry points name it, below `xsp_ingest.formats`.
     `marks` are pairs of what a file begins with, after blanks, and what stands somewhere in its first 64 KiB. Every
     file that the ingester claims has one of them; others may too: whether a file is claimed, only `sniff` says.
     Marks hold no double quotes, which CSV may set within a cell: they are looked for in the text without.
     """
 
     name: str
-    place: str
+    location: str
     marks: tuple[tuple[str, str], ...]
     takes_folders: bool = False
 
     def ingester(self) -> Ingester:
         """The format's one ingester, imported."""
-        module, _, name = self.place.partition(":")
+        module, _, name = self.location.partition(":")
         ingester: Ingester = getattr(import_module(f"xsp_ingest.formats.{module}"), name)
         return ingester
 

@@ -49,7 +49,7 @@ def total_order(spans: pl.DataFrame, details: Callable[[Positions], Sequence[Int
     ties = _Ties(spans, details)
     for few in _moments(start, order, together):
         rows = few if order is None else order[few]
-        sorted_places = ties.sort(rows)
+        sorted_places = ties.in_order(rows)
         if order is None and (sorted_places == rows).all():
             continue
         order = _row_numbers(len(start)) if order is None else order
@@ -91,7 +91,7 @@ class _Ties:
         self._alphabets = {name: _alphabet(spans[name]) for name in self._columns if name in _TEXTS}
         self._alphabets["level"] = _outermost_first(spans["level"])
 
-    def sort(self, rows: Positions) -> Positions:
+    def in_order(self, rows: Positions) -> Positions:
         """These rows in order. Nearly all differ in start, level and length already."""
         start = self._spans["start_ns"].to_numpy()[rows]
         length = self._numbers("duration_ns", rows)

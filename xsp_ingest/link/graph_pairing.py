@@ -135,6 +135,9 @@ def rounds(possible: Sequence[Sequence[int]], set_of: Sequence[Hashable], meanin
 
 def _graphs_of_set(graphs: Sequence[int], possible: Sequence[Sequence[int]], meaning: Callable[[int], int]) -> Ints:
     """The graphs of these replays of one set; -1 where its order leaves them open."""
+    # Graphs between which no replay decides are one class. The replays, as classes, must be the set's graphs, as
+    # classes, gone around from some beginning: each beginning that fits is a way to read all replays at once. Guessing
+    # replay by replay would let one odd replay move all that come after it.
     alike = {tuple(each): number for number, each in enumerate(dict.fromkeys(map(tuple, possible)))}
     sought = np.array([alike[tuple(each)] for each in possible])
     class_of = {graph: number for each, number in alike.items() for graph in each}
@@ -325,6 +328,8 @@ class _Candidates:
         """Graphs whose sequence this is, and what to say of it where there are none."""
         if (stream != stream[0]).any():
             return self._on_streams(tokens, stream)
+        # Launches that name their kernels go before those that do not: an equal sequence of names proves more than
+        # one of kinds and counts, which a graph of other kernels may have as well.
         key = tokens.tobytes()
         if named := self.by_key.get(key) or self.without_last.get(key):
             return named, Outcome.PAIRED
@@ -338,6 +343,7 @@ class _Candidates:
         outcome = Outcome.NOT_CAPTURED
         for number in self.by_amount.get(np.sort(_kinds(tokens)).tobytes(), ()):
             expected = self.expected[number]
+            # An unknown launch could be on any stream, so the order within each no longer tells which work is whose.
             if (expected == UNKNOWN).any():
                 outcome = Outcome.UNNAMED
             elif (np.sort(expected) == np.sort(tokens)).all():
@@ -407,6 +413,8 @@ def _incomplete(chosen: Ints, possible: Sequence[Sequence[int]], steps: Ints) ->
 
     Those that look alike may have been captured one by one, and all but one of their captures be missing too.
     """
+    # A model of equal pieces replays one graph a piece. If the capture of some pieces is missing, the replays of those
+    # all fit the one capture that is there, and would be given its layer.
     missing = np.array([not each for each in possible], dtype=np.bool_)
     open_steps = np.isin(steps, np.unique(steps[missing]))
     pairs = np.stack([steps, chosen], axis=1)
