@@ -185,7 +185,7 @@ def test_rules_about_use_on_real_files(rule: Analysis, real: Path) -> None:
 
 @pytest.mark.real
 def test_gaps_of_a_millisecond_on_real_files(real: Path) -> None:
-    ours = gaps(_view(real).of_trace, longer_than_ns=1_000_000).collect()
+    ours = gaps(_view(real).of_trace, 1_000_000).collect()
     assert _ours(find("gpu_gaps"), ours) == _numbers(run_rule("gpu_gaps", real, "gap=1"))
 
 
