@@ -23,11 +23,15 @@ def captures_beside(paths: Iterable[Path], taken: Iterable[Path] = ()) -> list[P
     `taken` as a capture already, is none; nor is anything beside a bundle, which is converted.
     """
     inputs = [path.resolve() for path in paths if path.suffix != _BUNDLE]
-    beside = {one for folder in {path if path.is_dir() else path.parent for path in inputs} for one in _named(folder)}
+    beside = {
+        one
+        for folder in {path if path.is_dir() else path.parent for path in inputs}
+        for one in _entries_by_name(folder)
+    }
     return sorted(beside - set(inputs) - {path.resolve() for path in taken})
 
 
-def _named(folder: Path) -> Iterator[Path]:
+def _entries_by_name(folder: Path) -> Iterator[Path]:
     with suppress(OSError):  # a folder that may not be listed holds nothing for us
         for one in folder.iterdir():
             if _NAMED in one.name.lower() and (one.is_dir() or one.name.endswith(_TRACES)):

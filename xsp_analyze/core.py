@@ -231,7 +231,7 @@ def run(analysis: Analysis, frames: StepView) -> Result:
     if missing:
         what, advice = advice_on(missing[0])
         raise XspError(f"{analysis.id} ({analysis.title}) needs {what}, which this trace does not hold", advice=advice)
-    table = _declared(analysis, analysis.function(frames)).collect()
+    table = _select_declared(analysis, analysis.function(frames)).collect()
     if not _knows_times(frames.of_trace):
         table = _without_times(table, analysis.columns)
     _check(analysis, table, averaged=analysis.by_step and frames.averaged)
@@ -251,7 +251,7 @@ def run(analysis: Analysis, frames: StepView) -> Result:
     return Result(analysis, table, columns, ledger, provenance)
 
 
-def _declared(analysis: Analysis, answer: pl.LazyFrame) -> pl.LazyFrame:
+def _select_declared(analysis: Analysis, answer: pl.LazyFrame) -> pl.LazyFrame:
     """The declared columns in their order: what else an analysis worked with is no part of its answer, nor computed."""
     names = set(answer.collect_schema().names())
     return answer.select(c.name for c in analysis.columns if c.name in names)

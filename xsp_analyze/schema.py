@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Column
     from xsp_model.schema import TableSpec
 
-__all__ = ["described", "no_table"]
+__all__ = ["describe_tables", "no_table"]
 
 _TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  # of tables; the others are text
 _ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
 
 
-def _answered(column: Column) -> str:
+def _type_in_words(column: Column) -> str:
     """The type of an analysis's column in words; what is exact over whole steps is a float in a mean step."""
     dtype = column.type_of(averaged=True)
     return _ANSWERED.get(dtype, str(dtype).lower())
 
 
-def described(name: str | None = None) -> list[dict[str, object]]:
+def describe_tables(name: str | None = None) -> list[dict[str, object]]:
     """Every table of a trace, or the one named (an analysis by its id): name, doc, columns (name, type, unit, doc).
 
     Raises:
@@ -64,7 +64,7 @@ def _analysis(one: Analysis) -> dict[str, object]:
     columns = [
         {
             "name": c.name,
-            "type": _answered(c),
+            "type": _type_in_words(c),
             "unit": c.unit,
             "nullable": True,
             "doc": c.doc,

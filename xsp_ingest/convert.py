@@ -234,7 +234,7 @@ def _read(
     noted = [
         *noted,
         finding({**copies, **more_copies}),
-        *(_exported(report, export) for report, export in exported.items()),
+        *(_export_finding(report, export) for report, export in exported.items()),
         *(_unreadable_file(error) for error in unusable),
         *([] if part else _another_level(raws, overrides)),
     ]
@@ -251,7 +251,7 @@ def _without_copies(
     return [(paths, inputs[position][1]) for position, paths in once.inputs.items()], once.copies
 
 
-def _exported(report: Path, export: Path) -> Finding:
+def _export_finding(report: Path, export: Path) -> Finding:
     names = [readable(path.name) for path in (report, export)]
     return Finding(LedgerKind.SAME_RUN_AGAIN, f"{names[0]} was not read: its export {names[1]} was")
 

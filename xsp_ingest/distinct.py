@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Ingester
 
-__all__ = ["Distinct", "distinct", "finding", "named_apart", "without_exported"]
+__all__ = ["Distinct", "distinct", "distinct_names", "finding", "without_exported"]
 
 _NAMED = 3
 
@@ -55,14 +55,14 @@ def distinct(inputs: Sequence[Sequence[Path]]) -> Distinct:
 
 def finding(copies: Mapping[Path, Path]) -> Finding:
     """What the ledger says of files that were not read, each with the one that holds the same."""
-    pairs = [named_apart(copy, of) for copy, of in sorted(copies.items())]
+    pairs = [distinct_names(copy, of) for copy, of in sorted(copies.items())]
     some = ", ".join(f"{copy} (as {of})" for copy, of in pairs[:_NAMED])
     more = f" and {len(pairs) - _NAMED:,} more" if len(pairs) > _NAMED else ""
     kind = LedgerKind.SAME_CONTENT_AGAIN
     return Finding(kind, f"{kind.sentence}: {some}{more}", len(pairs))
 
 
-def named_apart(one: Path, other: Path) -> tuple[str, str]:
+def distinct_names(one: Path, other: Path) -> tuple[str, str]:
     """The names of two files, with their folders' where they are the same."""
     if one.name != other.name:
         return readable(one.name), readable(other.name)

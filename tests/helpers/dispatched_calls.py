@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xsp_analyze.work_models.call import Call, call_of
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def recorded(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Call
 
 def work_of(call: Call) -> ModelledWork | None:
     """By the models that are shipped."""
-    model = shipped().of(call.name)
+    model = shipped_models().of(call.name)
     return model.work(call) if model else None
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import call_of
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def work(
 ) -> ModelledWork | None:
     """Of a call as Kineto writes it; scalars have the shape [] and the type Scalar."""
     texts = [json.dumps(each) for each in (shapes, types, strides or [], [*concrete])]
-    call, model = call_of(name, *texts), shipped().of(name)
+    call, model = call_of(name, *texts), shipped_models().of(name)
     assert call is not None
     assert model is not None
     return model.work(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_analyze.work_models.call import Call, Tensor
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def work(name: str, *inputs: object, following: Tensor | None = None, inner: Seq
     """What the model of this operator says of a call with these inputs: a Tensor, a list of them, or any value."""
     tensors = [_tensors(each) for each in inputs]
     values = [each if tensor is None else None for each, tensor in zip(inputs, tensors, strict=True)]
-    model = shipped().of(name)
+    model = shipped_models().of(name)
     assert model is not None, name
     return model.work(Call(name, tensors, values, following, inner=inner))
 

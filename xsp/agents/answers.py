@@ -8,7 +8,7 @@ from typing import Any
 
 from xsp.agents.paging import Page, Rows, one_page, plain_sentences
 from xsp.agents.service import Named, Service
-from xsp.agents.shortened import brief_contents, comparison_head, comparison_rows, covered, selected, units
+from xsp.agents.shortened import brief_contents, comparison_head, comparison_rows, coverage_of, select_columns, units
 from xsp.api.overview import document, not_answered
 from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
@@ -17,7 +17,7 @@ from xsp_analyze.catalog import all_analyses, result
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.recording import recordings
 from xsp_analyze.render.findings import documents
-from xsp_analyze.schema import described
+from xsp_analyze.schema import describe_tables
 from xsp_analyze.service.contents import summarise
 from xsp_analyze.sql import QueryLimits
 from xsp_analyze.sql import query as answered
@@ -65,20 +65,20 @@ class Answers:
         captures = [str(path) for path in captures_beside(expand([one.path]), self._service.reading.graph_captures)]
         held = document(summarise(trace), not_answered(trace), recordings(trace, captures))
         names = {"files": self._service.aliases} if len(self._service.inputs) > 1 else {}
-        return {**names, "file": one.alias, **brief_contents(held), **covered(self._view(one, trace), notes=True)}
+        return {**names, "file": one.alias, **brief_contents(held), **coverage_of(self._view(one, trace), notes=True)}
 
     def _findings(self, page: Page, file: str | None = None, serving_phase: str | None = None) -> _Answer:
         one, trace = self._open(file)
 
-        def computed() -> _Kept:
+        def compute() -> _Kept:
             captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
             frames = self._view(one, trace, serving_phase=serving_phase)
             rows = documents(advise(frames, captures=[str(path) for path in captures]))
             sentences = plain_sentences([str(row["sentence"]) for row in rows])
             in_plain = [{**row, "sentence": text} for row, text in zip(rows, sentences, strict=True)]
-            return {"file": one.alias, **covered(frames)}, in_plain
+            return {"file": one.alias, **coverage_of(frames)}, in_plain
 
-        return self._paged(("findings", one.alias, serving_phase), computed, page)
+        return self._page_of(("findings", one.alias, serving_phase), compute, page)
 
     def _analyze(
         self,
@@ -91,29 +91,29 @@ class Answers:
     ) -> _Answer:
         one, trace = self._open(file)
 
-        def computed() -> _Kept:
+        def compute() -> _Kept:
             frames = self._view(one, trace, steps, serving_phase)
             answer = result(frames, analysis)
-            table, unknown = selected(answer.table, columns)
+            table, unknown = select_columns(answer.table, columns)
             head = {"file": one.alias, "analysis": answer.analysis.id, "title": answer.analysis.title}
-            beside = covered(frames, answer)
+            beside = coverage_of(frames, answer)
             return {**head, "units": units(table.columns, answer.columns), **unknown, **beside}, table
 
         key = ("analyze", one.alias, analysis, steps, serving_phase, tuple(columns or ()))
-        return self._paged(key, computed, page)
+        return self._page_of(key, compute, page)
 
     def _query(
         self, page: Page, sql: str, file: str | None = None, steps: str | None = None, serving_phase: str | None = None
     ) -> _Answer:
         one, trace = self._open(file)
 
-        def computed() -> _Kept:
+        def compute() -> _Kept:
             limits = QueryLimits(self._service.timeout_s)
             table = answered(trace, sql, steps=steps, serving_phase=serving_phase, limits=limits)
-            beside = covered(self._view(one, trace, steps, serving_phase))
+            beside = coverage_of(self._view(one, trace, steps, serving_phase))
             return {"file": one.alias, "steps_are_of": "analyses; the trace's own tables hold all", **beside}, table
 
-        return self._paged(("query", one.alias, sql, steps, serving_phase), computed, page)
+        return self._page_of(("query", one.alias, sql, steps, serving_phase), compute, page)
 
     def _compare(
         self,
@@ -128,20 +128,20 @@ class Answers:
     ) -> _Answer:
         sides = [self._open(before), self._open(after)]
 
-        def computed() -> _Kept:
+        def compute() -> _Kept:
             request = Request(steps=steps, per_input=per_input, serving_phase=serving_phase)
             comparison = of_traces([sides[0][1]], [sides[1][1]], (before, after), request).comparison
             return comparison_head(comparison), comparison_rows(comparison, level)
 
-        return self._paged(("compare", before, after, level, steps, serving_phase, per_input), computed, page)
+        return self._page_of(("compare", before, after, level, steps, serving_phase, per_input), compute, page)
 
     def _schema(self, page: Page, table: str | None = None) -> _Answer:
         if table is not None:
-            spec = described(table)[0]
+            spec = describe_tables(table)[0]
             columns = spec.pop("columns")
             assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.schema makes it)
             return {**spec, **one_page(columns, page, key="columns")}
-        tables = [{"name": spec["name"], "doc": spec["doc"]} for spec in described()]
+        tables = [{"name": spec["name"], "doc": spec["doc"]} for spec in describe_tables()]
         analyses = [{"id": one.id, "title": one.title} for one in all_analyses()]
         return {"tables": tables, **one_page(analyses, page, key="analyses")}
 
@@ -173,7 +173,7 @@ class Answers:
             raise XspError(f"there is no input {alias!r}", advice=f"Name one of {', '.join(inputs)}")
         return inputs[alias]
 
-    def _paged(self, key: object, find_all: Callable[[], _Kept], page: Page) -> _Answer:
+    def _page_of(self, key: object, find_all: Callable[[], _Kept], page: Page) -> _Answer:
         if key not in self._kept:
             self._kept[key] = find_all()
             if len(self._kept) > _KEPT_ANSWERS:

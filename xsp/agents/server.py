@@ -118,7 +118,7 @@ def _server(service: Service, worker: Worker) -> Server[Any]:
     async def call_tool(_: object, params: CallToolRequestParams) -> CallToolResult:
         arguments = params.arguments or {}
         fault = _fault(schemas, params.name, arguments)
-        reply = Reply(fault, is_error=True) if fault else await _called(worker, params.name, arguments)
+        reply = Reply(fault, is_error=True) if fault else await _call(worker, params.name, arguments)
         return CallToolResult(content=[TextContent(type="text", text=_brief(reply))], is_error=reply.is_error)
 
     instructions = f"{INSTRUCTIONS}\nInputs: {', '.join(service.aliases)}."
@@ -144,7 +144,7 @@ def _fault(schemas: Mapping[str, Mapping[str, Any]], name: str, arguments: Mappi
     return " ".join(f"{argument}{error.message}".split())
 
 
-async def _called(worker: Worker, name: str, arguments: Mapping[str, Any]) -> Reply:
+async def _call(worker: Worker, name: str, arguments: Mapping[str, Any]) -> Reply:
     """The worker's reply; a running call that the client cancels ends the worker, and the next one begins another."""
     given_up = threading.Event()
     try:

@@ -11,7 +11,7 @@ from xsp.cache.cache import Cache
 from xsp.opening import expand
 from xsp.reading import Reading
 
-__all__ = ["Named", "Service", "named"]
+__all__ = ["Named", "Service", "name_inputs"]
 
 _NAMED = re.compile(r"([A-Za-z][\w.-]*)=(.+)", re.DOTALL)
 _ENDINGS = re.compile(r"(\.(json|pt|trace|gz|zst|xsp|sqlite|nsys-rep|ncu-rep|csv|pb|xplane))+$")
@@ -42,7 +42,7 @@ class Service:
         return [one.alias for one in self.inputs]
 
 
-def named(texts: Sequence[str]) -> tuple[Named, ...]:
+def name_inputs(texts: Sequence[str]) -> tuple[Named, ...]:
     """The inputs `PATH` or `NAME=PATH`, each under a name of its own; XspError where a path names nothing.
 
     A name of ours is of letters, digits, `_.-`: what a file is called cannot speak to an agent through it.

@@ -17,7 +17,7 @@ from xsp_analyze.trace.step_view import StepView
 from xsp_model import Severity, XspError
 from xsp_model.closest import closest
 
-__all__ = ["brief_contents", "comparison_head", "comparison_rows", "covered", "selected", "units"]
+__all__ = ["brief_contents", "comparison_head", "comparison_rows", "coverage_of", "select_columns", "units"]
 
 _COVERS = ("steps", "step_count", "serving_phase", "layer_source", "layer_coverage", "model_latency_basis",
            "layer_latency_basis", "layer_latency_basis_observed", "over_runs", "taken_from")  # fmt: skip
@@ -35,7 +35,7 @@ _OF_ROW = ("level", "name", "change", "after_name", "before_ns", "after_ns", "di
 _SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
-def covered(frames: StepView, result: Result | None = None, *, notes: bool = False) -> dict[str, object]:
+def coverage_of(frames: StepView, result: Result | None = None, *, notes: bool = False) -> dict[str, object]:
     """What the numbers are of, and the ledger, the worst first, to so many rows; of all layers without a result.
 
     Of what is only to note, device time by where it went is there, and the rest with `notes`.
@@ -63,7 +63,7 @@ def _entry(row: Mapping[str, Any]) -> dict[str, object]:
     return {**entry, "advice": advice} if advice else entry
 
 
-def selected(table: pl.DataFrame, columns: Sequence[str] | None) -> tuple[pl.DataFrame, dict[str, object]]:
+def select_columns(table: pl.DataFrame, columns: Sequence[str] | None) -> tuple[pl.DataFrame, dict[str, object]]:
     """The columns that were asked for; else all that are known, and the names of those that are null in every row."""
     if columns:
         lacking = [name for name in columns if name not in table.columns]
@@ -102,7 +102,7 @@ def comparison_head(comparison: Comparison) -> dict[str, object]:
     """What a comparison says before its rows, and what each side covers."""
     held: Mapping[str, Any] = json_text.document(comparison)
     sides = {
-        name: covered(side.views[0]) for name, side in (("before", comparison.before), ("after", comparison.after))
+        name: coverage_of(side.views[0]) for name, side in (("before", comparison.before), ("after", comparison.after))
     }
     summary = {"summary": plain_sentences(sentences(comparison)), **{key: held[key] for key in _OF_COMPARISON}}
     falls = _largest_parts(held["waterfall"])

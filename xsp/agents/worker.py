@@ -52,7 +52,7 @@ class Worker:
             if given_up is not None and given_up.is_set():
                 return Reply("the call was given up before it began", is_error=True)
             try:
-                reply = self._begun() or self._exchange(tool, arguments)
+                reply = self._begin() or self._exchange(tool, arguments)
             except (EOFError, OSError) as error:
                 reply = Reply(self._why(error), is_error=True, is_spent=True)
             if reply.is_spent:
@@ -72,7 +72,7 @@ class Worker:
             process.kill()
             process.join()
 
-    def _begun(self) -> Reply | None:
+    def _begin(self) -> Reply | None:
         """Why there is no process to ask; null: there is one."""
         process = self._process
         if process is not None and process.is_alive():

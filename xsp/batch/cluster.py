@@ -80,18 +80,18 @@ def _outcomes(client: Any, units: Sequence[Unit], settings: Settings) -> Generat
     rest = iter(enumerate(units))
     of_future: dict[Any, Unit] = {}
 
-    def handed_out(number: int, unit: Unit) -> Any:  # noqa: ANN401
+    def hand_out(number: int, unit: Unit) -> Any:  # noqa: ANN401
         key = f"xsp-batch-{number}-{unit.name}"
         future = client.submit(process, unit, settings, key=key, pure=False, retries=0)
         of_future[future] = unit
         return future
 
     ahead = max(_MIN_AHEAD, _AHEAD * sum(client.nthreads().values()))
-    waiting = as_completed([handed_out(*one) for one in islice(rest, ahead)], loop=client.loop)
+    waiting = as_completed([hand_out(*one) for one in islice(rest, ahead)], loop=client.loop)
     for future in waiting:
         yield _outcome(future, of_future.pop(future))
         for one in islice(rest, 1):
-            waiting.add(handed_out(*one))
+            waiting.add(hand_out(*one))
 
 
 def _outcome(future: Any, unit: Unit) -> Outcome:  # noqa: ANN401

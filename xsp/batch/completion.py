@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.locations import from_batch, is_url, joined, read_bytes, stamp
+from xsp.batch.locations import from_batch, is_url, join_path, read_bytes, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def record(unit: Unit, settings: Settings, inputs: Inputs) -> bytes:
 
 def earlier(unit: Unit, settings: Settings, location: str) -> Inputs | None:
     """What the inputs were when the unit was done the same way before; None where it was not."""
-    content = read_bytes(joined(location, DONE))
+    content = read_bytes(join_path(location, DONE))
     if content is None or settings.redo:
         return None
     try:

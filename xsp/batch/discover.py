@@ -75,7 +75,7 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
             path=", ".join(inputs),
             advice="`xsp formats` lists what can be read",
         )
-    return Discovered(_named_once(_distinguished(units)), left_out, {**exported, **copies}, same_ranks)
+    return Discovered(_with_numbers(_with_folder_names(units)), left_out, {**exported, **copies}, same_ranks)
 
 
 def _parts(
@@ -96,7 +96,7 @@ def _job_name(text: str) -> str:
 
 
 def _units(parts: Sequence[TraceInputs], job: str, ranks: bool | None) -> tuple[list[Unit], list[str]]:
-    groups, same_ranks = job_ranks.grouped(parts, ranks) if ranks is not False else ({}, [])
+    groups, same_ranks = job_ranks.group_ranks(parts, ranks) if ranks is not False else ({}, [])
     units = [
         Unit(_fit(p.below), p.inputs, discovered=p.discovered)
         for p in parts
@@ -116,7 +116,7 @@ def _fit(text: str) -> str:
     return _UNFIT.sub("-", bare.replace("/", "-")).strip(".-")[:_MAX_CHARACTERS] or "trace"
 
 
-def _distinguished(units: Sequence[Unit]) -> list[Unit]:
+def _with_folder_names(units: Sequence[Unit]) -> list[Unit]:
     """Traces of one name get the names of as many folders above them as tell them apart, where that is any number.
 
     a/trace.json and b/trace.json are a-trace and b-trace.
@@ -137,7 +137,7 @@ def _distinguished(units: Sequence[Unit]) -> list[Unit]:
     return [replace(unit, name=name) for unit, name in zip(units, names, strict=True)]
 
 
-def _named_once(units: Iterable[Unit]) -> list[Unit]:
+def _with_numbers(units: Iterable[Unit]) -> list[Unit]:
     """The units with a number where a name came before; names that differ in case alone are one to some systems."""
     taken: set[tuple[str | None, str]] = set()
     result = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp.batch.trace_inputs import TraceInputs
 
-__all__ = ["grouped", "is_named_after_rank"]
+__all__ = ["group_ranks", "is_named_after_rank"]
 
 _NAMED = re.compile(r"(?<![A-Za-z])rank[-_.=]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _RECORDED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
@@ -26,7 +26,7 @@ def is_named_after_rank(part: TraceInputs) -> bool:
     return bool(_NAMED.search(part.below))
 
 
-def grouped(
+def group_ranks(
     parts: Sequence[TraceInputs], forced: bool | None
 ) -> tuple[dict[str, Mapping[TraceInputs, int]], list[str]]:
     """Ranks of each job, by where the job lies below the input ("": all of it); jobs have two ranks at least.
@@ -37,18 +37,18 @@ def grouped(
     traces of a forced job say they are the same rank.
     """
     named = {p: int(m[-1]) for p in parts if (m := _NAMED.findall(p.below))}
-    ranks = {p: r for p in parts if (r := named.get(p, _recorded(p))) is not None}
+    ranks = {p: r for p in parts if (r := named.get(p, _rank_in_head(p))) is not None}
     if forced:
-        return {"": _forced(parts, ranks)}, []
+        return {"": _force_ranks(parts, ranks)}, []
     jobs: dict[str, dict[TraceInputs, int]] = {}
     for part, rank in ranks.items():
         jobs.setdefault(_without_rank(part.below), {})[part] = rank
     several = {job: of for job, of in jobs.items() if len(of) >= _PAIR}
-    claimed = {job: sentence for job, of in several.items() if (sentence := _claimed_again(of))}
+    claimed = {job: sentence for job, of in several.items() if (sentence := _twice_claimed_sentence(of))}
     return {job: of for job, of in several.items() if job not in claimed}, list(claimed.values())
 
 
-def _claimed_again(ranks: Mapping[TraceInputs, int]) -> str | None:
+def _twice_claimed_sentence(ranks: Mapping[TraceInputs, int]) -> str | None:
     """A sentence where several traces say they are one rank."""
     first: dict[int, TraceInputs] = {}
     again = [(rank, part) for part, rank in ranks.items() if first.setdefault(rank, part) is not part]
@@ -61,7 +61,7 @@ def _claimed_again(ranks: Mapping[TraceInputs, int]) -> str | None:
     )
 
 
-def _forced(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int]) -> dict[TraceInputs, int]:
+def _force_ranks(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int]) -> dict[TraceInputs, int]:
     if not ranks:
         return {part: number for number, part in enumerate(parts)}
     silent = next((p for p in parts if p not in ranks), None)
@@ -83,7 +83,7 @@ def _forced(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int]) -> d
     return dict(ranks)
 
 
-def _recorded(part: TraceInputs) -> int | None:
+def _rank_in_head(part: TraceInputs) -> int | None:
     """The rank that the file's head states; of what lies elsewhere only names are looked at."""
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.batch.locations import is_url, joined, read_bytes
+from xsp.batch.locations import is_url, join_path, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def local_tables(location: str, ranks: Sequence[str]) -> Iterator[Path]:
             folder = Path(scratch, "ranks", rank)
             folder.mkdir(parents=True)
             for name in (_FACTS, *(f"{table}.parquet" for table in TABLES)):
-                content = read_bytes(joined(location, "ranks", rank, name))
+                content = read_bytes(join_path(location, "ranks", rank, name))
                 if content is not None:
                     (folder / name).write_bytes(content)
         yield Path(scratch)

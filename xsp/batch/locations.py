@@ -22,8 +22,8 @@ __all__ = [
     "from_batch",
     "is_http",
     "is_url",
-    "joined",
-    "listed",
+    "join_path",
+    "list_files",
     "put_file",
     "put_folder",
     "read_bytes",
@@ -61,7 +61,7 @@ def absolute(text: str) -> str:
     return text if is_url(text) else str(Path(text).absolute())
 
 
-def joined(base: str, *parts: str) -> str:
+def join_path(base: str, *parts: str) -> str:
     """The path or URL of something below another."""
     return "/".join((base.rstrip("/"), *parts)) if is_url(base) else str(Path(base, *parts))
 
@@ -82,7 +82,7 @@ def from_batch(name: str, output: str) -> str:
     return readable(os.path.relpath(name, output))
 
 
-def listed(url: str) -> list[Entry]:
+def list_files(url: str) -> list[Entry]:
     """The files of a URL: itself, those below it where it is a folder, or those that match its pattern; by name."""
     with _reached(url) as (fs, path):
         if any(c in path for c in "*?["):

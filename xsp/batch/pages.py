@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xsp.batch.job_tables import local_tables
-from xsp.batch.locations import joined
+from xsp.batch.locations import join_path
 from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import from_json
 from xsp_analyze.pages import blocks
@@ -35,9 +35,12 @@ def index_page(document: Mapping[str, Any]) -> str:
     models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
-    before = [*_failed(bad), *_jobs(document), *_glances(document)]
+    before = [*_failures_section(bad), *_jobs(document), *_glances(document)]
     return render(
-        group_by_system(models), title=title, before=before, after=[*_left_out(document), *_read_once(document)]
+        group_by_system(models),
+        title=title,
+        before=before,
+        after=[*_leftovers_section(document), *_read_once(document)],
     )
 
 
@@ -53,7 +56,7 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
 
     good = [row["name"] for row in rows if row["status"] == "ok"]
     failed = [row["reason"] or row["name"] for row in rows if row["status"] != "ok"]
-    with local_tables(joined(output, "jobs", name), good) as folder:
+    with local_tables(join_path(output, "jobs", name), good) as folder:
         job = open_job(folder, name, only=good)
         return {"index.html": render_job(job, failed), "ranks.json": json_text.render_many(tables(job))}
 
@@ -67,12 +70,12 @@ def _everything(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*document["traces"], *(rank for job in document["jobs"] for rank in job["ranks"])]
 
 
-def _failed(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
+def _failures_section(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
     if not bad:
         return []
     entries = [(row["name"], None, row["reason"] or "") for row in bad]
     means = "These could not be read; the rest of this page is without them."
-    return [blocks.section("failed", "Failed", f"Failed: {count(len(bad))}", means, [_listed(entries)])]
+    return [blocks.section("failed", "Failed", f"Failed: {count(len(bad))}", means, [_entries_block(entries)])]
 
 
 def _jobs(document: Mapping[str, Any]) -> list[Section]:
@@ -84,7 +87,7 @@ def _jobs(document: Mapping[str, Any]) -> list[Section]:
         page = job["page"] if done else None
         entries.append((job["name"], page, f"{count(done)} of {count(len(job['ranks']))} ranks"))
     means = "Each job's page compares its ranks: steps, stragglers, communication, kernels over all of them."
-    return [blocks.section("jobs", "Jobs", "Jobs of many ranks", means, [_listed(entries, len(entries))])]
+    return [blocks.section("jobs", "Jobs", "Jobs of many ranks", means, [_entries_block(entries, len(entries))])]
 
 
 _GLANCES = (
@@ -118,12 +121,12 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"label": clean(part["label"]), "tone": part["tone"], "time": part["time_ns"]}
 
 
-def _left_out(document: Mapping[str, Any]) -> list[Section]:
+def _leftovers_section(document: Mapping[str, Any]) -> list[Section]:
     rows = document["left_out"]
     if not rows:
         return []
     entries = [(row["input"], None, row["reason"]) for row in rows]
-    listed = _listed(entries, summary=f"{count_of(len(rows), 'file', 'files')}")
+    listed = _entries_block(entries, summary=f"{count_of(len(rows), 'file', 'files')}")
     means = "Files of folders that no known profiler wrote."
     return [blocks.section("left-out", "Left out", "Left out", means, [listed])]
 
@@ -136,12 +139,12 @@ def _read_once(document: Mapping[str, Any]) -> list[Section]:
     ]
     if not entries:
         return []
-    listed = _listed(entries, summary=count_of(len(entries), "note", "notes"))
+    listed = _entries_block(entries, summary=count_of(len(entries), "note", "notes"))
     means = "Copies of inputs and links to them, files with and without gzip, and bundles beside their sources."
     return [blocks.section("read-once", "Read once", "Read once", means, [listed])]
 
 
-def _listed(
+def _entries_block(
     entries: Sequence[tuple[str, str | None, str]], max_entries: int = _MAX_LISTED, summary: str | None = None
 ) -> Block:
     return blocks.entries(entries, max_entries=max_entries, more="see summary.json.", summary=summary)

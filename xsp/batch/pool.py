@@ -121,7 +121,7 @@ class _Worker(threading.Thread):
                     reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").rstrip(".")
                     sentence = f"{unit.inputs[0]}: no worker could be started for it, or it died at once ({reason})"
                     return Outcome(unit, Status.FAILED, f"{sentence}. {_LESS}")
-        peak = self._watched(future)
+        peak = self._watch(future)
         try:
             outcome: Outcome = future.result()
         except BrokenProcessPool:
@@ -150,7 +150,7 @@ class _Worker(threading.Thread):
             self._pid = pid.result()
         return self._pool
 
-    def _watched(self, future: Future[Outcome]) -> int:
+    def _watch(self, future: Future[Outcome]) -> int:
         """The most memory seen while the future ran; a worker over its limit is killed."""
         peak = 0
         while not future.done():

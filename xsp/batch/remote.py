@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp.batch.locations import is_http, listed
+from xsp.batch.locations import is_http, list_files
 from xsp.batch.trace_inputs import TraceInputs
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _DESCRIPTION = "run.json"
 
 def parts(url: str) -> list[TraceInputs]:
     """Bundles (by `manifest.json`), run sets (by `run.json`), and every other file as a trace of its own."""
-    entries = listed(url)
+    entries = list_files(url)
     one = entries[0] if len(entries) == 1 else None
     if one is not None and one.below == one.url.rpartition("/")[2]:
         return [TraceInputs((one.url,), one.below, discovered=one.below not in url)]

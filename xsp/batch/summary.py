@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.locations import from_batch, joined, put_file
+from xsp.batch.locations import from_batch, join_path, put_file
 from xsp.batch.unit import Kind, Status
 from xsp.batch.work import BUNDLE, REPORT, location_of
 from xsp_model.plain_text import clean, readable
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from xsp.batch.discover import Discovered
     from xsp.batch.unit import Outcome, Settings
 
-__all__ = ["COSTS", "INDEX", "SUMMARY", "costs", "ordered", "summary", "write"]
+__all__ = ["COSTS", "INDEX", "SUMMARY", "costs", "in_order", "summary", "write"]
 
 SUMMARY, COSTS, INDEX = "summary.json", "costs.json", "index.html"
 _SCHEMA = 1
 _OK = (Status.DONE, Status.KEPT)
 
 
-def ordered(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """In the order of jobs, ranks and names, whoever was done first."""
     return sorted(outcomes, key=lambda o: (o.unit.job or "", o.unit.rank or 0, o.unit.name))
 
@@ -119,15 +119,15 @@ def write(document: dict[str, Any], spent: dict[str, Any], outcomes: Sequence[Ou
     """Writes summary, costs, the tracebacks of faults in xsp, each job's page and the index, which comes last."""
     for name, content in ((SUMMARY, document), (COSTS, spent)):
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        put_file(joined(settings.output, name), text.encode())
+        put_file(join_path(settings.output, name), text.encode())
     for outcome in outcomes:
         if outcome.details:
-            location = joined(settings.output, "faults", f"{outcome.unit.job or ''}{outcome.unit.name}.txt")
+            location = join_path(settings.output, "faults", f"{outcome.unit.job or ''}{outcome.unit.name}.txt")
             put_file(location, outcome.details.encode())
     from xsp.batch.pages import index_page, job_pages  # noqa: PLC0415 (imports polars)
 
     for job in document["jobs"]:
         if any(row["status"] == "ok" for row in job["ranks"]):
             for name, text in job_pages(settings.output, job["name"], job["ranks"]).items():
-                put_file(joined(settings.output, "jobs", job["name"], name), text.encode())
-    put_file(joined(settings.output, INDEX), index_page(document).encode())
+                put_file(join_path(settings.output, "jobs", job["name"], name), text.encode())
+    put_file(join_path(settings.output, INDEX), index_page(document).encode())

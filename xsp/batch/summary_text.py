@@ -48,7 +48,7 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
             f" the same as {first['same_as']}"
         )
     yield from document["same_ranks"]
-    yield _ended(spent)
+    yield _counts_line(spent)
 
 
 def _ranks(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -68,7 +68,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return row["name"], facts["model"], batches, latency, share(facts["gpu_share"]), f"{count(facts['spans'])}"
 
 
-def _ended(spent: Mapping[str, Any]) -> str:
+def _counts_line(spent: Mapping[str, Any]) -> str:
     counts, done = spent["counts"], spent["done"]
     parts = [f"{count(counts['done'])} done"]
     parts += [

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same_content
-from xsp.batch.locations import fetch, is_url, joined, put_folder, read_bytes, stamp
+from xsp.batch.locations import fetch, is_url, join_path, put_folder, read_bytes, stamp
 from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp.cache.key import look
 from xsp.memory import ran_out
@@ -42,15 +42,15 @@ _DISK_FULL = 28  # ENOSPC
 def location_of(unit: Unit, output: str) -> str:
     """Where the unit's results go."""
     if unit.job is not None:
-        return joined(output, JOBS, unit.job, "ranks", unit.name)
-    return joined(output, TRACES, unit.name)
+        return join_path(output, JOBS, unit.job, "ranks", unit.name)
+    return join_path(output, TRACES, unit.name)
 
 
 def process(unit: Unit, settings: Settings) -> Outcome:
     """Does the unit, or finds that it was done; whatever goes wrong with it is in the outcome, not raised."""
     clock, cpu = time.perf_counter(), time.process_time()
     try:
-        outcome = _kept(unit, settings) or _done(unit, settings)
+        outcome = _earlier_outcome(unit, settings) or _convert_and_report(unit, settings)
     except _UnknownError as error:
         outcome = Outcome(unit, Status.LEFT_OUT, str(error))
     except XspError as error:
@@ -101,19 +101,19 @@ def _check_known(path: Path) -> None:
         raise _UnknownError(error.what, path=path, advice=error.advice)
 
 
-def _kept(unit: Unit, settings: Settings) -> Outcome | None:
+def _earlier_outcome(unit: Unit, settings: Settings) -> Outcome | None:
     location = location_of(unit, settings.output)
     before = earlier(unit, settings, location)
     if before is None or not same_content(before):
         return None
-    facts = read_bytes(joined(location, FACTS))
+    facts = read_bytes(join_path(location, FACTS))
     if facts is None:
         return None
     size = sum(int(content.get("bytes", 0)) for content in before.values())
     return Outcome(unit, Status.KEPT, facts=json.loads(facts), cost=Cost(input_bytes=size))
 
 
-def _done(unit: Unit, settings: Settings) -> Outcome:
+def _convert_and_report(unit: Unit, settings: Settings) -> Outcome:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix=UNIT, dir=settings.scratch))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -122,7 +122,7 @@ def _done(unit: Unit, settings: Settings) -> Outcome:
         paths = [_here(name, folder / f"input-{n}", inputs) for n, name in enumerate(unit.inputs)]
         result = folder / "result"
         result.mkdir()
-        with _called(dict(zip(paths, unit.inputs, strict=True))):
+        with _rename_in_errors(dict(zip(paths, unit.inputs, strict=True))):
             facts = _results(unit, settings, paths, result)
         _check_unchanged(seen, inputs)
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
@@ -143,7 +143,7 @@ def _check_unchanged(seen: Seen | None, inputs: Inputs) -> None:
 
 
 @contextmanager
-def _called(names: Mapping[Path, str]) -> Iterator[None]:
+def _rename_in_errors(names: Mapping[Path, str]) -> Iterator[None]:
     """Within `with`, an error names the inputs as the user did, not the copies of those that lie elsewhere."""
     try:
         yield
@@ -189,7 +189,7 @@ def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) ->
         trace = bundle.read(result / BUNDLE, is_own=True)
     if unit.kind is Kind.RANK:
         return _rank(unit, trace, result)
-    return _reported(trace, unit, settings, result)
+    return _write_report(trace, unit, settings, result)
 
 
 def _is_small(trace: Trace) -> bool:
@@ -198,7 +198,7 @@ def _is_small(trace: Trace) -> bool:
     return is_held and trace.row_count <= limits().small_trace_max_spans
 
 
-def _reported(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dict[str, Any]:
+def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) -> dict[str, Any]:
     """Writes the report, where one is wanted; the facts of what it asked already."""
     from xsp_analyze.cohort.facts import facts_of, facts_seen  # noqa: PLC0415 (imports polars)
 

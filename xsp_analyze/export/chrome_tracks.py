@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.trace.timed_runs import timed, timed_runs
+from xsp_analyze.trace.timed_runs import timed_runs, without_captures
 from xsp_model import Kind, Level
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Tracks:
     """Process and device numbers where they are unlike each other over all runs, else numbers above them."""
 
     def __init__(self, trace: Trace) -> None:
-        spans = timed(trace, trace.scan("spans")).with_columns(_on_device().alias("on_device"))
+        spans = without_captures(trace, trace.scan("spans")).with_columns(_on_device().alias("on_device"))
         keys = ("run_id", "process_id", "device_id", "thread_id", "stream_id", "on_device")
         lanes = spans.select(keys).unique().sort(keys, nulls_last=True).collect()
         runs = timed_runs(trace).select("run_id", "rank").rows()

@@ -12,7 +12,7 @@ import polars as pl
 
 from xsp_analyze.export.stacks import device_stacks
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.trace.timed_runs import timed, timed_runs
+from xsp_analyze.trace.timed_runs import timed_runs, without_captures
 from xsp_model import Kind, Level, XspError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _host_spans(trace: Trace) -> pl.DataFrame:
     last = pl.max_horizontal(pl.col("start_ns").max(), (pl.col("start_ns") + pl.col("duration_ns")).max())
     elsewhere = trace.scan("ranges").filter(pl.col("end_thread_id").is_not_null()).select("span_id")
     return (
-        timed(trace, trace.scan("spans"))
+        without_captures(trace, trace.scan("spans"))
         .with_columns(
             (pl.col("start_ns") + pl.col("duration_ns")).fill_null(last).alias("end_ns"),
             pl.col("name").cast(pl.String),

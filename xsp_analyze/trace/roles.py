@@ -80,11 +80,11 @@ def roles_of(trace: Trace, batch_size: int | None = None) -> Roles:
     if leveled["role"].n_unique() <= 1:
         every = runs.filter(pl.col("role").is_null() | (pl.col("role") != "counters"))["run_id"].to_list()
         return Roles(False, every, every, every, every, every, beside, **rest)  # noqa: FBT003 (not leveled)
-    taken, sources = _taken(leveled)
+    taken, sources = _runs_by_number(leveled)
     counters = runs.filter(pl.col("role") == "counters")
     files = counters["source_path"].drop_nulls().to_list()
     if files:
-        sources["counters"] = ", ".join(_counted(name, files.count(name)) for name in dict.fromkeys(files))
+        sources["counters"] = ", ".join(_name_with_count(name, files.count(name)) for name in dict.fromkeys(files))
     return Roles(True, **taken, sources=sources | beside, counters=counters["run_id"].to_list(), **rest)  # noqa: FBT003
 
 
@@ -96,7 +96,7 @@ def _by_batch(runs: pl.DataFrame, batch_size: int | None) -> tuple[pl.DataFrame,
     return runs.filter(own).with_columns(plain), runs.filter(~own)
 
 
-def _taken(leveled: pl.DataFrame) -> tuple[dict[str, list[int]], dict[str, str]]:
+def _runs_by_number(leveled: pl.DataFrame) -> tuple[dict[str, list[int]], dict[str, str]]:
     """The runs that each number is taken from, and their files."""
     taken: dict[str, list[int]] = {}
     sources = {}
@@ -113,5 +113,5 @@ def _taken(leveled: pl.DataFrame) -> tuple[dict[str, list[int]], dict[str, str]]
     return taken, sources
 
 
-def _counted(name: str, times: int) -> str:
+def _name_with_count(name: str, times: int) -> str:
     return name if times == 1 else f"{name} ({times} runs)"

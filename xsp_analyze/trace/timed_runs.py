@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["capture_runs", "timed", "timed_runs"]
+__all__ = ["capture_runs", "timed_runs", "without_captures"]
 
 
 def capture_runs(trace: Trace) -> Sequence[int]:
@@ -28,7 +28,7 @@ def timed_runs(trace: Trace) -> pl.DataFrame:
     return runs.filter(~pl.col("run_id").is_in(list(capture_runs(trace))))
 
 
-def timed(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
+def without_captures(trace: Trace, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Rows with a `run_id`, without those of captures."""
     captures = capture_runs(trace)
     return rows.filter(~pl.col("run_id").is_in(list(captures))) if captures else rows

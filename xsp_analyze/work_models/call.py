@@ -75,7 +75,7 @@ class Tensor:
         return prod(self.shape)
 
     @property
-    def stored(self) -> int:
+    def stored_elements(self) -> int:
         """How many different ones lie in memory: a dimension of stride 0, which was expanded, counts once."""
         if self.strides is None:
             return self.elements
@@ -84,7 +84,7 @@ class Tensor:
     @property
     def bytes(self) -> int:
         """Bytes of the elements stored."""
-        return self.stored * ELEMENT_BITS[self.element_type] // 8
+        return self.stored_elements * ELEMENT_BITS[self.element_type] // 8
 
     def like(self, shape: Shape) -> Tensor:
         """A new tensor of the same type."""
@@ -139,7 +139,7 @@ def call_of(
     inner_calls: Sequence[Call] = (),
 ) -> Call | None:
     """The call from the texts of its columns (JSON lists); None where shapes are missing or nothing tells types."""
-    inputs = _inputs(shapes, dtypes, strides) or _untyped(shapes, dtypes, kernel_precision)
+    inputs = _inputs(shapes, dtypes, strides) or _inputs_without_types(shapes, dtypes, kernel_precision)
     if inputs is None:
         return None
     values = [_value(each) for each in _list(concrete)]
@@ -159,7 +159,7 @@ def _inputs(
 
 
 @lru_cache(maxsize=4096)
-def _untyped(
+def _inputs_without_types(
     shapes: str | None, dtypes: str | None, element: str | None
 ) -> tuple[Tensor | tuple[Tensor, ...] | None, ...] | None:
     """Inputs of a file that has shapes and not one type, as torch 1.8 wrote them: all of the type that kernels tell."""
@@ -171,12 +171,12 @@ def _untyped(
 
 def _input(shape: object, kind: object, strides: object) -> Tensor | tuple[Tensor, ...] | None:
     if kind == "TensorList":  # whose types the profiler does not write
-        return _listed(shape, strides)
+        return _tensors_of_list(shape, strides)
     element = _TYPES.get(kind) if isinstance(kind, str) else None
     return _tensor(shape, element, strides) if element else None
 
 
-def _listed(shapes: object, strides: object) -> tuple[Tensor, ...] | None:
+def _tensors_of_list(shapes: object, strides: object) -> tuple[Tensor, ...] | None:
     if not isinstance(shapes, list) or not shapes:  # older profilers write an empty list for every list of tensors
         return None
     steps = strides if isinstance(strides, list) and len(strides) == len(shapes) else [None] * len(shapes)
@@ -249,7 +249,7 @@ class Arguments:
         operand = self._input(role)
         if not isinstance(operand, tuple):
             return None
-        return self._typed(operand)
+        return self._with_kernel_type(operand)
 
     def value(self, role: str, default: object = None) -> object:
         """The input of this role that is no tensor; `default` where it is absent or was not recorded."""
@@ -262,14 +262,14 @@ class Arguments:
         """All tensors among the inputs in order, lists laid out; those whose elements have no known size left out."""
         laid_out: list[Tensor] = []
         for each in self.call.inputs:
-            laid_out += [each] if isinstance(each, Tensor) else self._typed(each or ()) or ()
+            laid_out += [each] if isinstance(each, Tensor) else self._with_kernel_type(each or ()) or ()
         return tuple(laid_out)
 
     def _input(self, role: str) -> Tensor | tuple[Tensor, ...] | None:
         index = self.operands.get(role)
         return None if index is None or index >= len(self.call.inputs) else self.call.inputs[index]
 
-    def _typed(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+    def _with_kernel_type(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
         if all(t.element_type != UNKNOWN_TYPE for t in tensors):
             return tensors
         kind = self.call.kernel_precision

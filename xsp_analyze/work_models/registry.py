@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.work_models.call import Call, ModelledWork
 
-__all__ = ["ENTRY_POINTS", "Model", "Models", "all_models", "families", "holds", "shipped"]
+__all__ = ["ENTRY_POINTS", "Model", "Models", "all_models", "families", "holds", "shipped_models"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def holds(pattern: str, name: str) -> bool:
 
 
 @cache
-def shipped() -> Models:
+def shipped_models() -> Models:
     """The models of this package."""
     return Models(model for models in families().values() for model in models)
 
@@ -99,10 +99,10 @@ ENTRY_POINTS = "xsp.work_models"
 @cache
 def all_models() -> Models:
     """The models of installed distributions, which go before ours, in order of the entry points' names; and ours."""
-    return Models([*_added(), *(model for models in families().values() for model in models)])
+    return Models([*_installed_models(), *(model for models in families().values() for model in models)])
 
 
-def _added() -> Iterator[Model]:
+def _installed_models() -> Iterator[Model]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: (each.name, each.value)):
         function = point.load()
         models = list(function()) if callable(function) else None

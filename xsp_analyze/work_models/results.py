@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.work_models.call import Arguments
 
-__all__ = ["SCALAR_TYPES", "broadcast", "number", "numbers", "promoted", "result_elements", "result_type"]
+__all__ = ["SCALAR_TYPES", "broadcast", "number", "numbers", "promoted_type", "result_elements", "result_type"]
 
 SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "fp16", 6: "fp32", 7: "fp64", 9: "complex64",
@@ -54,7 +54,7 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...] | None:
     return tuple(size.pop() if size else 1 for size in sizes)
 
 
-def promoted(tensors: Iterable[Tensor], scalars: Iterable[object] = ()) -> str | None:
+def promoted_type(tensors: Iterable[Tensor], scalars: Iterable[object] = ()) -> str | None:
     """The result type by torch: a scalar, and a tensor without dimensions, only counts if of a higher category.
 
     A double without dimensions counts as a Python number, which is what it nearly always is. None: there is no operand.
@@ -118,17 +118,17 @@ def result_type(
         return "fp32" if dtype is None else SCALAR_TYPES.get(int(dtype))
     like = operands.get(str(kind), operands.get(str(output.get("like"))))
     listed = (like,) if isinstance(like, Tensor) else like
-    types = promoted(listed) if listed else _promoted(arguments, operands)
-    return None if types is None else _widened(types, kind)
+    types = promoted_type(listed) if listed else _operands_type(arguments, operands)
+    return None if types is None else _wider_type(types, kind)
 
 
-def _promoted(arguments: Arguments, operands: Mapping[str, Tensor | tuple[Tensor, ...]]) -> str | None:
+def _operands_type(arguments: Arguments, operands: Mapping[str, Tensor | tuple[Tensor, ...]]) -> str | None:
     tensors = [t for role, t in operands.items() if isinstance(t, Tensor) and not role.startswith((*_NOT_READ, "mask"))]
     scalars = [number(arguments.value(role)) for role in arguments.operands if role.startswith("input")]
-    return promoted(tensors, scalars)
+    return promoted_type(tensors, scalars)
 
 
-def _widened(element_type: str, kind: object) -> str:
+def _wider_type(element_type: str, kind: object) -> str:
     category, bits = _category(element_type), ELEMENT_BITS[element_type]
     if kind == "float" and category < _FLOAT:
         return "fp32"
@@ -162,9 +162,11 @@ def _elements(arguments: Arguments, output: Mapping[str, object], base: Tensor) 
     if output.get("channels"):
         return base.shape[1] if len(base.shape) > 1 else None
     if "without" in output:
-        return _kept(base, numbers(arguments.value(str(output["without"]), [])))
+        return _elements_left(base, numbers(arguments.value(str(output["without"]), [])))
     if "resized" in output:
-        return _resized(base, number(arguments.value("dim", -1)), number(arguments.value(str(output["resized"]))))
+        return _elements_resized(
+            base, number(arguments.value("dim", -1)), number(arguments.value(str(output["resized"])))
+        )
     parts = output.get("parts", 1)
     if "over" in output:
         sizes = numbers(arguments.value(str(output["over"])))
@@ -172,7 +174,7 @@ def _elements(arguments: Arguments, output: Mapping[str, object], base: Tensor) 
     return base.elements // parts if isinstance(parts, int) and parts else None
 
 
-def _kept(base: Tensor, dimensions: list[float | int] | None) -> int | None:
+def _elements_left(base: Tensor, dimensions: list[float | int] | None) -> int | None:
     rank = len(base.shape)
     if dimensions is None or any(not -rank <= d < rank for d in dimensions):
         return 1 if dimensions is not None and not rank else None
@@ -180,7 +182,7 @@ def _kept(base: Tensor, dimensions: list[float | int] | None) -> int | None:
     return prod(size for at, size in enumerate(base.shape) if at not in reduced)
 
 
-def _resized(base: Tensor, dimension: float | None, size: float | None) -> int | None:
+def _elements_resized(base: Tensor, dimension: float | None, size: float | None) -> int | None:
     rank = len(base.shape)
     if dimension is None or size is None or not -rank <= dimension < rank:
         return None

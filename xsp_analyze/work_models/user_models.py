@@ -52,7 +52,7 @@ __all__ = [
     "ShapeError",
     "ShapePattern",
     "UserModel",
-    "parsed",
+    "parse",
     "read_user_models",
     "shape_pattern",
 ]
@@ -109,7 +109,7 @@ class Expression:
         return round(result) if result >= 0 else None
 
 
-def parsed(text: object, names: Collection[str], operands: Collection[str]) -> Expression:
+def parse(text: object, names: Collection[str], operands: Collection[str]) -> Expression:
     """The expression that a text is, of sizes of these names and operands of those; a number stands for itself.
 
     Raises:
@@ -138,7 +138,7 @@ def _check(node: ast.expr, names: Collection[str], operands: Collection[str]) ->
         _check_number(node)
     elif isinstance(node, ast.Name):
         if node.id not in names:
-            raise ExpressionError(f"names {node.id}, which no shape has; the shapes have {_listed(names)}")
+            raise ExpressionError(f"names {node.id}, which no shape has; the shapes have {_join_names(names)}")
     elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         _check(node.left, names, operands)
         _check(node.right, names, operands)
@@ -176,7 +176,7 @@ def _check_operand(name: str, arguments: Sequence[ast.expr], operands: Collectio
     operand = arguments[0].id if len(arguments) == 1 and isinstance(arguments[0], ast.Name) else None
     if operand not in operands:
         what = ", ".join(ast.unparse(each) for each in arguments)
-        raise ExpressionError(f"asks for {name}({what}), and the operands are {_listed(operands)}")
+        raise ExpressionError(f"asks for {name}({what}), and the operands are {_join_names(operands)}")
 
 
 def _input_number(node: ast.Call) -> int:
@@ -193,24 +193,24 @@ def _value(node: ast.expr, operands: Operands) -> float:
     elif isinstance(node, ast.Name):
         result = operands.sizes[node.id]
     elif isinstance(node, ast.BinOp):
-        result = _combined(node, operands)
+        result = _binary_value(node, operands)
     elif isinstance(node, ast.UnaryOp):
         result = _UNARY[type(node.op)](_value(node.operand, operands))
     else:
-        result = _called(node, operands)
-    return _bounded(result)
+        result = _call_value(node, operands)
+    return _check_bounds(result)
 
 
-def _combined(node: ast.BinOp, operands: Operands) -> float:
+def _binary_value(node: ast.BinOp, operands: Operands) -> float:
     left, right = _value(node.left, operands), _value(node.right, operands)
     if isinstance(node.op, ast.Pow) and not abs(right) <= _MAX_EXPONENT:
         raise OverflowError
     return _BINARY[type(node.op)](left, right)
 
 
-def _called(node: ast.expr, operands: Operands) -> object:
+def _call_value(node: ast.expr, operands: Operands) -> object:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise TypeError  # `parsed` lets through no such thing
+        raise TypeError  # `parse` lets through no such thing
     name = node.func.id
     if name in _OF_NUMBERS:
         return _OF_NUMBERS[name][1](*(_value(each, operands) for each in node.args))
@@ -220,7 +220,7 @@ def _called(node: ast.expr, operands: Operands) -> object:
     return of_name[node.args[0].id if isinstance(node.args[0], ast.Name) else ""]
 
 
-def _bounded(result: object) -> float:
+def _check_bounds(result: object) -> float:
     if isinstance(result, bool) or not isinstance(result, int | float):
         raise TypeError  # an input that is no number, or a root of a negative one
     if not abs(result) <= _LARGEST or math.isnan(result):
@@ -228,7 +228,7 @@ def _bounded(result: object) -> float:
     return result
 
 
-def _listed(names: Collection[str]) -> str:
+def _join_names(names: Collection[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
@@ -439,7 +439,7 @@ def _user_model(row: _Row) -> UserModel:
             row.refuse(f"{key} is nothing that such a row has; it may have {', '.join(sorted(allowed))}")
     operators = _operators(row)
     operands = _operands(row)
-    formula = _formula(row) if named else _computed(row, operands)
+    formula = _formula(row) if named else _compile_row(row, operands)
     says = AMOUNTS.values() if not isinstance(formula, _Computed) else (AMOUNTS[name] for name in formula.expressions)
     settings = row.values.get("settings", {})
     if not isinstance(settings, dict):
@@ -493,7 +493,7 @@ def _formula(row: _Row) -> _Named:
     return _Named(FORMULAS[name], row)
 
 
-def _computed(row: _Row, operands: Mapping[str, int]) -> _Computed:
+def _compile_row(row: _Row, operands: Mapping[str, int]) -> _Computed:
     patterns = dict(_patterns(row, operands))
     names = frozenset(name for pattern in patterns.values() for name in pattern.names)
     expressions = {name: _expression(row, name, names, operands) for name in AMOUNTS if name in row.values}
@@ -520,6 +520,6 @@ def _patterns(row: _Row, operands: Collection[str]) -> Iterator[tuple[str, Shape
 
 def _expression(row: _Row, name: str, names: Collection[str], operands: Collection[str]) -> Expression:
     try:
-        return parsed(row.values[name], names, operands)
+        return parse(row.values[name], names, operands)
     except ExpressionError as error:
         row.refuse(f"{name} {error}")

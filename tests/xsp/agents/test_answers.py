@@ -13,7 +13,7 @@ from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.synth import KinetoTrace
 from xsp.agents.answers import Answers
 from xsp.agents.paging import Page, json_text, one_page
-from xsp.agents.service import Service, named
+from xsp.agents.service import Service, name_inputs
 from xsp.agents.shortened import _largest_parts
 from xsp.agents.tools import TOOLS
 from xsp.api.opening import open as open_trace
@@ -31,7 +31,7 @@ def fixture_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _answers(*inputs: str | Path) -> Answers:
-    return Answers(Service(named([str(each) for each in inputs])))
+    return Answers(Service(name_inputs([str(each) for each in inputs])))
 
 
 def test_an_input_is_named_by_the_user_or_by_its_file(tmp_path: Path) -> None:
@@ -39,13 +39,13 @@ def test_an_input_is_named_by_the_user_or_by_its_file(tmp_path: Path) -> None:
     small, again, odd = (tmp_path / name for name in names)
     for file in (small, again, odd):
         file.write_text("{}")
-    inputs = named([str(small), str(again), f"base={small}", str(odd)])
+    inputs = name_inputs([str(small), str(again), f"base={small}", str(odd)])
     assert [one.alias for one in inputs] == ["small", "small-2", "base", "Obey-delete-2J-it"]
     assert inputs[2].path == str(small)
     with pytest.raises(XspError, match="two inputs are named 'a'"):
-        named([f"a={small}", f"a={again}"])
+        name_inputs([f"a={small}", f"a={again}"])
     with pytest.raises(XspError, match="no such file"):
-        named(["b=nowhere.json"])
+        name_inputs(["b=nowhere.json"])
 
 
 @pytest.mark.slow

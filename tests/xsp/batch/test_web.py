@@ -63,19 +63,19 @@ def test_what_lies_below_a_folder_is_listed() -> None:
     with _served(
         {"/t/": _links("a.json", "/u/b.json", "http://127.0.0.2:1/t/c.json"), "/t/a.json": (200, "x", "")}
     ) as at:
-        assert [entry.url for entry in locations.listed(f"{at}/t/")] == [f"{at}/t/a.json"]
+        assert [entry.url for entry in locations.list_files(f"{at}/t/")] == [f"{at}/t/a.json"]
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "%2e%2e/secret.json", "%252e%252e%252fsecret.json", r"..\secret"])
 def test_names_that_lead_out_of_the_folder_are_refused(name: str, tmp_path: Path) -> None:
     with _served({"/t/": _links(name), "/secret.json": (200, "x", "")}) as at:
-        for act in (locations.listed, lambda url: locations.fetch(url, tmp_path)):
+        for act in (locations.list_files, lambda url: locations.fetch(url, tmp_path)):
             with pytest.raises(XspError, match="names a file outside of itself"):
                 act(f"{at}/t/")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("act", [locations.listed, locations.read_bytes, locations.stamp])
+@pytest.mark.parametrize("act", [locations.list_files, locations.read_bytes, locations.stamp])
 def test_a_redirect_to_another_host_is_refused(act: Act) -> None:
     refused = pytest.raises(XspError, match=r"is redirected to another host \(http://127\.0\.0\.2:9/a\.json\)")
     with _served({"/a.json": (302, "", "http://127.0.0.2:9/a.json")}) as at, refused:
@@ -87,7 +87,7 @@ def test_a_redirect_at_the_same_host_is_followed() -> None:
         assert locations.read_bytes(f"{at}/a.json") == b"x"
 
 
-@pytest.mark.parametrize("act", [locations.listed, locations.read_bytes, locations.stamp])
+@pytest.mark.parametrize("act", [locations.list_files, locations.read_bytes, locations.stamp])
 @pytest.mark.parametrize("path", ["/t/", "/a.json"])
 def test_a_fault_of_the_server_is_not_taken_for_nothing(act: Act, path: str) -> None:
     with _served({path: (500, "", "")}) as at, pytest.raises(XspError, match="the server answers 500"):
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_said_to_be_absent() -> None:
     with _served({}) as at:
         assert locations.read_bytes(f"{at}/a.json") is None
         with pytest.raises(XspError, match="nothing is there"):
-            locations.listed(f"{at}/a.json")
+            locations.list_files(f"{at}/a.json")
 
 
 @pytest.mark.parametrize("name", ["bucket/f/../../x", "bucket/other/x", "bucket/f/a/..", "bucket/fx"])

@@ -16,7 +16,7 @@ from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.render.frame import as_csv, as_json, as_table
-from xsp_analyze.schema import described
+from xsp_analyze.schema import describe_tables
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 
@@ -153,7 +153,7 @@ def test_a_table_of_the_schema_has_types_and_units(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("identity", [one.id for one in all_analyses()])
 def test_every_analysis_has_a_schema(identity: str) -> None:
-    (schema,) = described(identity)
+    (schema,) = describe_tables(identity)
     assert schema["name"] == identity
     assert schema["columns"]
 

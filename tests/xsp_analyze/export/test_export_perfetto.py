@@ -16,7 +16,7 @@ import pytest
 from fixtures.make.catalog import CASES
 from tests.helpers.exported import small, with_texts, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, trace_of
-from xsp_analyze.trace.timed_runs import timed
+from xsp_analyze.trace.timed_runs import without_captures
 from xsp_ingest.convert import convert
 from xsp_ingest.files.protobuf import Messages
 from xsp_ingest.formats.rocprofv3.perfetto import Slices
@@ -172,7 +172,7 @@ def _read(trace: Trace, folder: Path) -> _Decoded:
 def test_every_span_of_any_format_is_a_slice_of_its_exact_times(case: FixtureCase, tmp_path: Path) -> None:
     trace = trace_of(case)
     read = _read(trace, tmp_path)
-    spans = timed(trace, trace.scan("spans")).select("span_id", "start_ns", "duration_ns").collect()
+    spans = without_captures(trace, trace.scan("spans")).select("span_id", "start_ns", "duration_ns").collect()
     shift = max(0, -min([*spans["start_ns"], *trace.frame("counters")["time_ns"], 0]))
     assert sorted((one.details["span"], one.start_ns - shift, one.duration_ns) for one in read.own) == spans.rows()
     tails, heads = (Counter(flow for one in read.slices for flow in getattr(one, end)) for end in ("tails", "heads"))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.paper_calls import bytes_of, flop_of, tensor, work
 from xsp_analyze.work_models.call import Call, ServingLengths, Tensor
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def of_step(lengths: ServingLengths | None, name: str, *inputs: object) -> Model
     """Of a call in a serving step with these lengths."""
     tensors = [each if isinstance(each, Tensor) else None for each in inputs]
     values = [None if isinstance(each, Tensor) else each for each in inputs]
-    model = shipped().of(name)
+    model = shipped_models().of(name)
     assert model is not None
     return model.work(Call(name, tensors, values, lengths=lengths))
 
@@ -355,7 +355,7 @@ def _counted(run: Any) -> list[tuple[Call, int]]:  # noqa: ANN401
 
 
 def _flop(call: Call) -> int | None:
-    model = shipped().of(call.name)
+    model = shipped_models().of(call.name)
     assert model is not None, call.name
     return answered(model.work(call)).flop
 
@@ -448,7 +448,7 @@ def test_every_operator_of_attention_that_torch_counts_has_a_model() -> None:
     names = [str(each).replace(".", "::") for each in counter.flop_registry if "att" in str(each)]
     assert len(names) == 15
     functions = {"flex_attention", "flex_attention_backward"}  # of which profilers see what they were compiled to
-    assert {name for name in names if shipped().of(name) is None} == functions
+    assert {name for name in names if shipped_models().of(name) is None} == functions
 
 
 @pytest.mark.torch

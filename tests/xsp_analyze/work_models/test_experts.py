@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.modelled_call import BF16, work
 from xsp_analyze.work_models.call import call_of
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 if TYPE_CHECKING:
     from xsp_analyze.work_models.call import ModelledWork
@@ -81,7 +81,7 @@ def moe_forward(*inner: tuple[str, object, object, object]) -> ModelledWork | No
     """Of 46 tokens of 64 (which are padded to 64) and 8 experts, with these operators inside: name, inputs, types."""
     calls = [call_of(name, *map(json.dumps, (shapes, kinds, [], concrete))) for name, shapes, kinds, concrete in inner]
     outer = call_of("vllm::moe_forward", json.dumps([[46, 64], [46, 8], []]), json.dumps([BF16, BF16, ""]))
-    model = shipped().of("vllm::moe_forward")
+    model = shipped_models().of("vllm::moe_forward")
     assert outer is not None
     assert model is not None
     return model.work(replace(outer, inner_calls=[call for call in calls if call]))
@@ -123,7 +123,7 @@ def test_a_block_whose_experts_or_choice_are_not_recorded_is_not_known() -> None
     assert moe_forward(_TOPK, _weights([4, 64, 96], BF16), _weights([4, 48, 64], BF16)) is None  # others elsewhere
     assert moe_forward(_TOPK, _weights([8, 60, 96], BF16), down) is None
     assert moe_forward() is None
-    assert shipped().of("vllm::moe_forward_shared") is None
+    assert shipped_models().of("vllm::moe_forward_shared") is None
 
 
 def test_routing_reads_all_scores_and_writes_what_is_chosen() -> None:

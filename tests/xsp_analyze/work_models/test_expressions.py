@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_analyze.work_models.user_models import Expression, ExpressionError, Operands, parsed
+from xsp_analyze.work_models.user_models import Expression, ExpressionError, Operands, parse
 
 _OPERANDS = Operands({"b": 3, "n": 5, "k": 7}, {"x": 42, "w": 70}, {"x": 2.0, "w": 0.5}, (None, None, 4, "same", True))
 
 
 def expression(text: object) -> Expression:
-    return parsed(text, {"b", "n", "k"}, {"x", "w"})
+    return parse(text, {"b", "n", "k"}, {"x", "w"})
 
 
 @pytest.mark.parametrize(

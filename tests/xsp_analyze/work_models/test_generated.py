@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.modelled_call import BF16, work
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 
 def test_a_pointwise_kernel_moves_each_operand_once() -> None:
@@ -76,4 +76,4 @@ def test_a_template_whose_operands_do_not_fit_is_not_known() -> None:
 
 
 def test_what_a_compiled_graph_does_its_kernels_tell() -> None:
-    assert shipped().of("CompiledFunction") is None
+    assert shipped_models().of("CompiledFunction") is None

@@ -12,7 +12,7 @@ import pytest
 
 from tests.xsp_analyze.work_models.memory_bound_cases import AT_LEAST, CASES, NOT_ON_CPU, PARTLY_WRITTEN
 from xsp_analyze.work_models.call import call_of
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,7 +64,7 @@ def _calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
     """The calls, and of operators that have a twin in place the twin's too."""
     for case, arguments in CASES.items():
         yield case, arguments()
-        if shipped().of(f"aten::{case}_") is not None and f"{case}_" not in CASES:
+        if shipped_models().of(f"aten::{case}_") is not None and f"{case}_" not in CASES:
             yield f"{case}_", arguments()
 
 
@@ -109,7 +109,7 @@ def _recorded(events: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _modelled(arguments: dict[str, Any], case: str) -> int | None:
     name = f"aten::{_name(case)}"
     texts = [json.dumps(arguments.get(k)) for k in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
-    call, model = call_of(name, *texts, kernel_precision="fp32"), shipped().of(name)
+    call, model = call_of(name, *texts, kernel_precision="fp32"), shipped_models().of(name)
     work = model.work(call) if model and call else None
     assert work is None or (work.flop == 0 and work.read_bytes is not None)
     return work.written_bytes if work else None

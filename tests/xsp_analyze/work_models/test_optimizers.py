@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from tests.helpers.paper_calls import tensor
 from xsp_analyze.work_models.call import UNKNOWN_TYPE, Call, ModelledWork, Tensor
-from xsp_analyze.work_models.registry import shipped
+from xsp_analyze.work_models.registry import shipped_models
 
 _LIST = (tensor(UNKNOWN_TYPE, 10, 4), tensor(UNKNOWN_TYPE, 7))  # 47 elements
 
 
 def work(name: str, *inputs: Tensor | tuple[Tensor, ...] | None, precision: str | None = "bf16") -> ModelledWork | None:
-    model = shipped().of(name)
+    model = shipped_models().of(name)
     assert model is not None
     return model.work(Call(name, inputs, (None,) * len(inputs), kernel_precision=precision))
 

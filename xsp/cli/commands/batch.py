@@ -121,7 +121,7 @@ def batch(
         settings = Settings(location, reading, reports, redo, scratch, own_version())
         discovered = discover(inputs, location, ranks=ranks, format_name=reading.format)
         _check_kept_apart(discovered, location)
-        outcomes = summary.ordered(_all(discovered, settings, scheduler, jobs, memory))
+        outcomes = summary.in_order(_all(discovered, settings, scheduler, jobs, memory))
         traces, left_out = _split_unknown(discovered, outcomes)
         document = summary.summary(traces, left_out, discovered, settings)
         spent = summary.costs(traces, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
@@ -322,6 +322,6 @@ def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str, 
     from xsp.batch.summary_text import lines  # noqa: PLC0415
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    from xsp.batch.locations import joined  # noqa: PLC0415
+    from xsp.batch.locations import join_path  # noqa: PLC0415
 
-    print_text("\n".join((*lines(document, spent, width), f"open {joined(output, 'index.html')}")))
+    print_text("\n".join((*lines(document, spent, width), f"open {join_path(output, 'index.html')}")))

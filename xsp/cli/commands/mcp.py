@@ -50,9 +50,9 @@ def mcp(
         print_text(_SKILL.read_text(encoding="utf-8").removesuffix("\n"))
         return
     _require_sdk()
-    from xsp.agents.service import Service, named  # noqa: PLC0415 (only here)
+    from xsp.agents.service import Service, name_inputs  # noqa: PLC0415 (only here)
 
-    service = Service(named(_some(inputs)), reading, cache, timeout or None)
+    service = Service(name_inputs(_some(inputs)), reading, cache, timeout or None)
     note(f"xsp mcp serves {', '.join(service.aliases)} on stdin and stdout.")
     from xsp.agents.server import serve  # noqa: PLC0415 (imports the SDK)
 

@@ -43,9 +43,9 @@ def schema(
 
     Examples: `xsp schema`, `xsp schema spans`, `xsp schema A10`.
     """
-    from xsp_analyze.schema import described  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.schema import describe_tables  # noqa: PLC0415 (--help must not wait for polars)
 
-    tables = described(table)
+    tables = describe_tables(table)
     if output_format == SchemaFormats.JSON:
         print_text(json.dumps(tables, ensure_ascii=False, indent=1))
         return

@@ -14,7 +14,7 @@ import polars as pl
 from xsp_analyze.export.benchmark.inputs import inputs_of, shapes_of
 from xsp_analyze.export.rows import text
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.trace.timed_runs import timed
+from xsp_analyze.trace.timed_runs import without_captures
 from xsp_model import Level, XspError
 from xsp_model.closest import closest
 from xsp_model.plain_text import clean
@@ -91,7 +91,9 @@ def _calls(trace: Trace, operator: str) -> pl.DataFrame:
     sums = work.group_by(pl.col("owner").alias("span_id")).agg(
         pl.col("duration_ns").sum().alias("device_ns"), pl.col("device_id").first().alias("on_device_id")
     )
-    calls = timed(trace, spans.filter(mask).lazy()).join(sums.lazy(), on="span_id", how="left", maintain_order="left")
+    calls = without_captures(trace, spans.filter(mask).lazy()).join(
+        sums.lazy(), on="span_id", how="left", maintain_order="left"
+    )
     facts = text(trace.scan("operators")).select("span_id", *_ALIKE)
     return calls.join(facts, on="span_id", how="left", maintain_order="left").collect()
 

@@ -13,7 +13,7 @@ from xsp_analyze.export.perfetto.stretches import Stretches
 from xsp_analyze.export.perfetto.tracks import OnTracks
 from xsp_analyze.export.rows import rows, text
 from xsp_analyze.export.target import Exporter
-from xsp_analyze.trace.timed_runs import capture_runs, timed, timed_runs
+from xsp_analyze.trace.timed_runs import capture_runs, timed_runs, without_captures
 from xsp_model import Level
 from xsp_model.tree import innermost
 
@@ -61,7 +61,7 @@ def _epoch_ns(trace: Trace) -> int | None:
 
 def _first_ns(trace: Trace) -> int:
     """When the first span or sample is: Perfetto has no times before 0."""
-    spans = timed(trace, trace.scan("spans")).select(pl.col("start_ns").min()).collect().item()
+    spans = without_captures(trace, trace.scan("spans")).select(pl.col("start_ns").min()).collect().item()
     samples = trace.scan("counters").select(pl.col("time_ns").min()).collect().item()
     return min(spans or 0, samples or 0)
 
@@ -86,7 +86,7 @@ def _arrows(spans: list[int] | None, kind: int) -> list[int]:
 
 def _work_of(trace: Trace) -> pl.DataFrame:
     """For each span the device work that it launched."""
-    work = timed(trace, trace.scan("spans")).filter(
+    work = without_captures(trace, trace.scan("spans")).filter(
         pl.col("level").cast(pl.String) == Level.KERNEL, pl.col("parent_id").is_not_null()
     )
     ids = work.group_by(pl.col("parent_id").alias("launch_id")).agg(pl.col("span_id").sort().alias("work_ids"))

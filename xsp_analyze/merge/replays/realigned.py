@@ -14,7 +14,7 @@ from xsp_analyze.frames.group_ids import group_ids, numbered
 from xsp_analyze.merge.comparable import name_of
 from xsp_analyze.merge.matching import Matched
 from xsp_analyze.merge.replays.pairing import by_order, by_search, distinct_units
-from xsp_analyze.trace.timed_runs import timed
+from xsp_analyze.trace.timed_runs import without_captures
 from xsp_model import Attribution, AttributionBasis, Finding, Kind, LedgerKind
 
 if TYPE_CHECKING:
@@ -159,7 +159,12 @@ _SHAPED = {True: ", grid and block", False: ""}
 
 def _activities(trace: Trace) -> pl.DataFrame:
     """All device activities but those of captures, and replays recorded as one, of which nothing can be told."""
-    rows = timed(trace, trace.scan("spans")).filter(pl.col("attribution").is_not_null()).select(_COLUMNS).collect()
+    rows = (
+        without_captures(trace, trace.scan("spans"))
+        .filter(pl.col("attribution").is_not_null())
+        .select(_COLUMNS)
+        .collect()
+    )
     return rows.filter(pl.col("kind").cast(pl.String) != str(Kind.GRAPH)).with_columns(
         pl.col("duration_ns").fill_null(0)
     )

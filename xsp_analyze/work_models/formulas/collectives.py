@@ -38,7 +38,7 @@ def gathered_or_scattered(arguments: Arguments) -> ModelledWork | None:
     return ModelledWork(0, 0, sent.bytes, sent.bytes * ranks, sent.bytes * (ranks - 1))
 
 
-def exchanged(arguments: Arguments) -> ModelledWork | None:
+def exchange(arguments: Arguments) -> ModelledWork | None:
     """`input` in as many parts as `splits` has sizes, one for each rank: all but the own one is sent.
 
     Which part is the own one is not recorded: (n - 1) / n of the whole, as in nccl-tests, doc/PERFORMANCE.md.
@@ -52,6 +52,6 @@ def exchanged(arguments: Arguments) -> ModelledWork | None:
 
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
-    "exchanged": exchanged,
+    "exchanged": exchange,
     "gathered_or_scattered": gathered_or_scattered,
 }

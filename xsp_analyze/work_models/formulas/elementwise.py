@@ -32,7 +32,7 @@ def one_pass(arguments: Arguments) -> ModelledWork | None:
     if not operands:
         return None
     read = sum(_bytes(o) for role, o in operands.items() if not role.startswith(("out", "shape")))
-    written = _written(arguments, operands)
+    written = _bytes_written(arguments, operands)
     if written is None:
         return None
     elements = max([written[1], *(_elements(o) for role, o in operands.items() if not role.startswith("shape"))])
@@ -55,7 +55,7 @@ def _operands(arguments: Arguments) -> Operands | None:
     return operands
 
 
-def _written(arguments: Arguments, operands: Operands) -> tuple[int, int] | None:
+def _bytes_written(arguments: Arguments, operands: Operands) -> tuple[int, int] | None:
     """Bytes that are written, and elements of the first result."""
     outputs = arguments.settings.get("outputs")
     buffers = [o for role, o in operands.items() if role.startswith("out")]
@@ -137,7 +137,7 @@ def arange(arguments: Arguments) -> ModelledWork | None:
     return ModelledWork(0, elements, 0, elements * size)
 
 
-def created(arguments: Arguments) -> ModelledWork | None:
+def creation(arguments: Arguments) -> ModelledWork | None:
     """As many elements as numbers among the inputs say, written.
 
     `settings.layouts`: for each number of inputs that its overloads have, which are the `sizes`, `out` and `dtype`.
@@ -175,7 +175,7 @@ _SCALAR_TYPES = {  # c10/core/ScalarType.h: how a type is recorded where it is a
 }  # fmt: skip
 
 
-def converted(arguments: Arguments) -> ModelledWork | None:
+def conversion(arguments: Arguments) -> ModelledWork | None:
     """`input` to as many elements of another type, with `scale` and `zero` where those are tensors.
 
     The type is `settings.output`, a key of ELEMENT_BITS, or `input` for that of the input; without that setting the
@@ -211,7 +211,7 @@ FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "one_pass": one_pass,
     "reduction": reduction,
     "arange": arange,
-    "created": created,
-    "converted": converted,
+    "created": creation,
+    "converted": conversion,
     "view": view,
 }

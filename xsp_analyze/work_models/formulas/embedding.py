@@ -20,10 +20,10 @@ def gather(arguments: Arguments) -> ModelledWork | None:
     """Of `table` what `index` names, and the index, are read; it is written once.
 
     No more is read than the whole table: rows that are named twice stay in caches. `settings.picks`: what an index
-    names, as `_picked` has it. `settings.bags`: the rows of each entry of `bags` become one row. `weight`: read too.
+    names, see `_elements_picked`. `settings.bags`: the rows of each entry of `bags` become one row. `weight`: read too.
     """
     table, index = arguments.tensor("table"), arguments.tensor("index")
-    picked = _picked(arguments, table, index)
+    picked = _elements_picked(arguments, table, index)
     if table is None or index is None or picked is None:
         return None
     bags, written = arguments.tensor("bags"), picked
@@ -51,7 +51,7 @@ def scatter(arguments: Arguments) -> ModelledWork | None:
         return None
     picked = source.elements if source else None
     if "index" in arguments.operands and not (source and arguments.settings.get("picks") == "dim"):
-        picked = _picked(arguments, table, index)
+        picked = _elements_picked(arguments, table, index)
     if picked is None:
         return None
     moved = min(_bytes(table, picked), table.bytes)
@@ -86,7 +86,7 @@ def picked_loss(arguments: Arguments) -> ModelledWork | None:
     return ModelledWork(0, 2 * target.elements, read, _bytes(scores, losses + 1))  # and the total weight
 
 
-def _picked(arguments: Arguments, table: Tensor | None, index: Tensor | None) -> int | None:
+def _elements_picked(arguments: Arguments, table: Tensor | None, index: Tensor | None) -> int | None:
     """Elements of the table that the index names: `rows` of its first dimension, along `dim`, or single `elements`."""
     if table is None or index is None:
         return None
@@ -135,7 +135,7 @@ def lookup(arguments: Arguments) -> ModelledWork | None:
     return ModelledWork(0, added, gathered.bytes + indices.bytes + offsets.bytes, output.bytes)
 
 
-def permuted(arguments: Arguments) -> ModelledWork | None:
+def permutation(arguments: Arguments) -> ModelledWork | None:
     """`lengths` (features, batch) and jagged `indices`, and `weights` if there are any, in another order of features.
 
     None where `order` has another number of features: what is left out or repeated is not recorded.
@@ -148,7 +148,7 @@ def permuted(arguments: Arguments) -> ModelledWork | None:
     return ModelledWork(0, 0, moved + order.bytes, moved)
 
 
-def padded(arguments: Arguments) -> ModelledWork | None:
+def padding(arguments: Arguments) -> ModelledWork | None:
     """Jagged `values` (all, width) written as (batch, longest, width), or without width; `offsets` tell the batch.
 
     The bytes of the offsets do not count: the profiler does not write the types of tensors in lists.
@@ -171,6 +171,6 @@ FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "table_gradient": table_gradient,
     "picked_loss": picked_loss,
     "lookup": lookup,
-    "padded": padded,
-    "permuted": permuted,
+    "padded": padding,
+    "permuted": permutation,
 }

@@ -31,7 +31,7 @@ def experts(arguments: Arguments) -> ModelledWork | None:
     hidden, pairs = features.shape[-1], chosen.elements
     if not _fits(features, up, down, chosen) or _is_shared_out(arguments):
         return None
-    inner = down.shape[2] * _packed(up, up.shape[2], hidden)
+    inner = down.shape[2] * _weights_per_element(up, up.shape[2], hidden)
     count = min(up.shape[0], chosen.shape[-1] if pairs else 0)
     weights = (up.bytes // max(up.shape[0], 1) + down.bytes // max(down.shape[0], 1)) * count
     flop = 2 * pairs * hidden * (up.shape[1] + inner)
@@ -44,12 +44,16 @@ def _fits(features: Tensor, up: Tensor, down: Tensor, chosen: Tensor) -> bool:
         return False
     hidden = features.shape[-1]
     tokens = features.elements // hidden if hidden else 0
-    inner = down.shape[2] * _packed(up, up.shape[2], hidden)
+    inner = down.shape[2] * _weights_per_element(up, up.shape[2], hidden)
     same = up.shape[0] == down.shape[0] and down.shape[1] == hidden and tokens * chosen.shape[-1] == chosen.elements
-    return same and up.shape[2] * _packed(up, up.shape[2], hidden) == hidden and up.shape[1] in {inner, 2 * inner}
+    return (
+        same
+        and up.shape[2] * _weights_per_element(up, up.shape[2], hidden) == hidden
+        and up.shape[1] in {inner, 2 * inner}
+    )
 
 
-def _packed(up: Tensor, size: int, hidden: int) -> int:
+def _weights_per_element(up: Tensor, size: int, hidden: int) -> int:
     """How many weights are in an element, if so many meet the hidden size: 4-bit ones are two in a byte."""
     return 2 if size * 2 == hidden and up.element_type in {"uint8", "int8"} else 1
 
@@ -67,8 +71,8 @@ def experts_inside(arguments: Arguments) -> ModelledWork | None:
     hidden) are what else has a size for each expert. Least work, of weights too: as `experts`.
     """
     features, scores = arguments.tensor("features"), arguments.tensor("scores")
-    matrices = _stacked(arguments.call.inner_calls, scores.shape[-1]) if scores and scores.elements else []
-    k = _chosen(arguments)
+    matrices = _stacked_matrices(arguments.call.inner_calls, scores.shape[-1]) if scores and scores.elements else []
+    k = _experts_per_token(arguments)
     if features is None or scores is None or k is None or len(matrices) != 2:  # noqa: PLR2004 (up and down)
         return None
     inner = next((n for up, down in permutations(matrices) if (n := _inner(features.shape[-1], up, down))), None)
@@ -83,19 +87,19 @@ def experts_inside(arguments: Arguments) -> ModelledWork | None:
 
 def _inner(hidden: int, up: Tensor, down: Tensor) -> int | None:
     """The size between two matrices of experts; None where they are none from and to the hidden size."""
-    a_byte = _packed(up, up.shape[1], hidden)
+    a_byte = _weights_per_element(up, up.shape[1], hidden)
     inner = down.shape[1] * a_byte
     fits = up.shape[1] * a_byte == hidden and down.shape[2] == hidden and up.shape[2] in {inner, 2 * inner}
     return inner if fits else None
 
 
-def _stacked(calls: Sequence[Call], count: int) -> list[Tensor]:
+def _stacked_matrices(calls: Sequence[Call], count: int) -> list[Tensor]:
     """The different matrices of so many experts among the inputs of calls."""
     tensors = [t for call in calls for t in call.inputs if isinstance(t, Tensor)]
     return [*dict.fromkeys(t for t in tensors if len(t.shape) == _STACKED and t.shape[0] == count)]
 
 
-def _chosen(arguments: Arguments) -> int | None:
+def _experts_per_token(arguments: Arguments) -> int | None:
     """How many experts each token takes: the second input of the operator inside that routes."""
     routing = arguments.settings.get("routing")
     counts = [call.values[1] for call in arguments.call.inner_calls if call.name == routing and len(call.values) > 1]

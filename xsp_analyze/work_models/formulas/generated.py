@@ -24,7 +24,7 @@ _MATRIX = 2
 _FILTER_DIMENSIONS = 3  # dimensions of a filter of a convolution in one dimension of space
 
 
-def generated(arguments: Arguments) -> ModelledWork | None:
+def generated_kernel(arguments: Arguments) -> ModelledWork | None:
     """Each operand once, of none more elements than the sizes of the grid make together; one operation for each.
 
     Least work: an operand that is read and written counts once, as which ones are is not recorded; the last is taken
@@ -36,7 +36,7 @@ def generated(arguments: Arguments) -> ModelledWork | None:
     if not tensors or not sizes:
         return None
     elements = prod(sizes)
-    *read, written = (min(t.stored, elements) * ELEMENT_BITS[t.element_type] // 8 for t in tensors)
+    *read, written = (min(t.stored_elements, elements) * ELEMENT_BITS[t.element_type] // 8 for t in tensors)
     return ModelledWork(0, elements, sum(read), written)
 
 
@@ -68,7 +68,7 @@ def _depth(left: Tensor, right: Tensor, output: Tensor) -> int | None:
     return left.shape[-1] if output.elements == prod(left.shape[:-1]) * right.shape[-1] else None
 
 
-def streamed(arguments: Arguments) -> ModelledWork | None:
+def streaming(arguments: Arguments) -> ModelledWork | None:
     """`settings.read` and `settings.written` list operands that each are moved once; those not there count nothing.
 
     The first of each has to be there. `settings.flop`: operations an element of those that `settings.of` lists, of the
@@ -91,7 +91,7 @@ def _roles(arguments: Arguments, setting: str) -> Sequence[Tensor]:
 
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
-    "generated": generated,
-    "streamed": streamed,
+    "generated": generated_kernel,
+    "streamed": streaming,
     "template": template,
 }

@@ -34,10 +34,10 @@ def pooling(arguments: Arguments) -> ModelledWork | None:
         for each in zip(tensor.shape[-count:], kernel, strides or kernel, paddings, dilations, strict=True)
     ]
     results = prod(tensor.shape[:-count]) * prod(windows)
-    return _written(arguments, tensor, results, results * prod(kernel))
+    return _results_work(arguments, tensor, results, results * prod(kernel))
 
 
-def resized(arguments: Arguments) -> ModelledWork | None:
+def resizing(arguments: Arguments) -> ModelledWork | None:
     """The last dimensions of `input` become `sizes`, or grow by `factors`; `settings.flop` for each element.
 
     The largest of the two, input and result, counts. `settings.last`: only so many of the given sizes, from the last.
@@ -51,7 +51,9 @@ def resized(arguments: Arguments) -> ModelledWork | None:
         sizes = [int(size * factor) for size, factor in zip(tensor.shape[-count:], factors, strict=True)]
     results = prod(tensor.shape[:-count]) * int(prod(sizes or ()))
     flop = arguments.settings.get("flop", 1)
-    return _written(arguments, tensor, results, max(results, tensor.elements) * (flop if isinstance(flop, int) else 1))
+    return _results_work(
+        arguments, tensor, results, max(results, tensor.elements) * (flop if isinstance(flop, int) else 1)
+    )
 
 
 def edge_padded(arguments: Arguments) -> ModelledWork | None:
@@ -61,12 +63,12 @@ def edge_padded(arguments: Arguments) -> ModelledWork | None:
         return None
     added = [int(before + behind) for before, behind in zip(padding[::2], padding[1::2], strict=True)]
     added += [0] * (len(tensor.shape) - len(added))
-    return _written(
+    return _results_work(
         arguments, tensor, prod(size + more for size, more in zip(tensor.shape[::-1], added, strict=True)), 0
     )
 
 
-def sampled(arguments: Arguments) -> ModelledWork | None:
+def grid_sampling(arguments: Arguments) -> ModelledWork | None:
     """`input` (batch, channels, ...) at the points of `grid` (batch, ..., coordinates), between its elements."""
     tensor, grid = arguments.tensor("input"), arguments.tensor("grid")
     if tensor is None or grid is None or len(tensor.shape) != len(grid.shape):
@@ -75,7 +77,7 @@ def sampled(arguments: Arguments) -> ModelledWork | None:
         return None
     results = tensor.shape[1] * prod(grid.shape[:-1])
     corners = 2 ** grid.shape[-1]
-    work = _written(arguments, tensor, results, 2 * corners * results)
+    work = _results_work(arguments, tensor, results, 2 * corners * results)
     return ModelledWork(0, work.vector_flop, (work.read_bytes or 0) + grid.bytes, work.written_bytes)
 
 
@@ -96,7 +98,7 @@ def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *
     return windows - 1 if starts_behind else windows
 
 
-def _written(arguments: Arguments, tensor: Tensor, results: int, flop: int) -> ModelledWork:
+def _results_work(arguments: Arguments, tensor: Tensor, results: int, flop: int) -> ModelledWork:
     size = results * ELEMENT_BITS[tensor.element_type] // 8
     if arguments.settings.get("indices"):
         size += results * ELEMENT_BITS["int64"] // 8
@@ -105,7 +107,7 @@ def _written(arguments: Arguments, tensor: Tensor, results: int, flop: int) -> M
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "pooling": pooling,
-    "resized": resized,
+    "resized": resizing,
     "edge_padded": edge_padded,
-    "sampled": sampled,
+    "sampled": grid_sampling,
 }

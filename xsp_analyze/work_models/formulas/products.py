@@ -204,7 +204,7 @@ def recurrent(arguments: Arguments) -> ModelledWork | None:
     rows = steps.elements // max(steps.shape[-1], 1)
     gates = sum(t.shape[0] for t in matrices if t.shape[0] == matrices[0].shape[0]) // 2  # input's and state's agree
     read = steps.bytes + sum(t.bytes for t in (*weights, *states))
-    return ModelledWork(2 * rows * _elements(matrices), 2 * rows * gates, read, _written(arguments, states, rows))
+    return ModelledWork(2 * rows * _elements(matrices), 2 * rows * gates, read, _bytes_written(arguments, states, rows))
 
 
 def recurrent_backward(arguments: Arguments) -> ModelledWork | None:
@@ -257,7 +257,7 @@ def _tensors(arguments: Arguments, role: str) -> list[Tensor]:
     return tensors
 
 
-def _written(arguments: Arguments, states: Sequence[Tensor], rows: int) -> int | None:
+def _bytes_written(arguments: Arguments, states: Sequence[Tensor], rows: int) -> int | None:
     """Bytes of the states at the end, and of the output of all steps."""
     last = sum(t.bytes for t in states)
     if arguments.settings.get("single"):
@@ -327,7 +327,7 @@ def convolution(arguments: Arguments) -> ModelledWork | None:
         return None
     geometry = _geometry(arguments, image, weight)
     if geometry is None:
-        return None if _transposed(arguments) else _as_followed(arguments, image, weight)
+        return None if _is_transposed(arguments) else _as_followed(arguments, image, weight)
     channels = weight.shape[0] if geometry.transposed else weight.shape[1] * geometry.groups
     output = geometry.output(image.shape, weight.shape)
     if image.shape[-dimensions - 1] != channels or min(output) < 0:
@@ -350,7 +350,7 @@ def convolution_backward(arguments: Arguments) -> ModelledWork | None:
         return None
     of_image, of_weight, of_bias = mask
     channels = gradient.shape[1]
-    positions = image if _transposed(arguments) else gradient
+    positions = image if _is_transposed(arguments) else gradient
     flop = 2 * positions.elements * prod(weight.shape[1:]) * (of_image + of_weight)
     read = gradient.bytes + weight.bytes * of_image + image.bytes * of_weight
     written = image.elements * of_image + weight.elements * of_weight + channels * of_bias
@@ -383,13 +383,13 @@ def _as_followed(arguments: Arguments, image: Tensor, weight: Tensor) -> Modelle
     return _convolution_work(arguments, prod(weight.shape[1:]) * following.elements, image, following.shape)
 
 
-def _transposed(arguments: Arguments) -> bool:
+def _is_transposed(arguments: Arguments) -> bool:
     return bool(arguments.settings.get("transposed", arguments.value("transposed", default=False)))
 
 
 def _geometry(arguments: Arguments, image: Tensor, weight: Tensor) -> _Geometry | None:
     """The settings that the call was recorded with; None where they were not, or are not known."""
-    dimensions, transposed = len(weight.shape) - 2, _transposed(arguments)
+    dimensions, transposed = len(weight.shape) - 2, _is_transposed(arguments)
     stride, padding, dilation, output_padding = (
         _sizes(arguments.value(role, None if role in arguments.operands else _UNSAID.get(role)), dimensions)
         for role in ("stride", "padding", "dilation", "output_padding")

@@ -45,7 +45,7 @@ __all__ = [
     "fraction_end",
     "integer_part_end",
     "list_end",
-    "stopped",
+    "stop_reason",
     "string_end",
     "value_end",
 ]
@@ -64,7 +64,7 @@ def after_blanks(offset: int) -> int:
 
 
 @machine
-def stopped(offset: int, end: int) -> int:
+def stop_reason(offset: int, end: int) -> int:
     return INCOMPLETE if offset >= end else UNSURE
 
 
@@ -76,12 +76,12 @@ def _escape_end(offset: int, end: int) -> int:
         for i in range(offset + 2, offset + 6):
             digit = byte(i)
             if not (ZERO <= digit <= NINE or 97 <= digit | 32 <= 102):  # a..f
-                return stopped(i, end)
+                return stop_reason(i, end)
         return offset + 6
     # one of  "  \  /  b  f  n  r  t
     if char in (QUOTE, BACKSLASH, 47, 98, 102, 110, 114, 116):
         return offset + 2
-    return stopped(offset + 1, end)
+    return stop_reason(offset + 1, end)
 
 
 @machine
@@ -97,7 +97,7 @@ def string_end(offset: int, end: int) -> tuple[int, bool]:
         if char == QUOTE:
             return offset, escaped
         if char != BACKSLASH:
-            return stopped(offset, end), escaped
+            return stop_reason(offset, end), escaped
         escaped = True
         offset = _escape_end(offset, end)
         if offset < 0:
@@ -118,14 +118,14 @@ def fraction_end(offset: int, end: int) -> int:
         start = offset + 1
         offset = digits_end(start)
         if offset == start:
-            return stopped(offset, end)
+            return stop_reason(offset, end)
     if byte(offset) | 32 == 101:  # e
         start = offset + 1
         if byte(start) == PLUS or byte(start) == MINUS:
             start += 1
         offset = digits_end(start)
         if offset == start:
-            return stopped(offset, end)
+            return stop_reason(offset, end)
     return offset
 
 
@@ -136,7 +136,7 @@ def integer_part_end(offset: int, end: int) -> int:
     if first == ZERO:
         return offset + 1
     if not ZERO < first <= NINE:
-        return stopped(offset, end)
+        return stop_reason(offset, end)
     stop = digits_end(offset)
     return stop if stop - offset < LONGEST_NUMBER else UNSURE
 
@@ -156,7 +156,7 @@ def _literal_end(offset: int, end: int) -> int:
     elif first == CAPITAL_I:
         seen, length = 0x7974696E69666E49, 8  # Infinity
     else:
-        return stopped(offset, end)
+        return stop_reason(offset, end)
     if masked_word(offset, length) == np.uint64(seen):
         return offset + length
     return INCOMPLETE if offset + length > end else UNSURE
@@ -183,13 +183,13 @@ def _scalar_end(offset: int, end: int) -> int:
 def _member_value(offset: int, end: int) -> int:
     """Where the value of the member starts whose key's opening quote is at the place."""
     if byte(offset) != QUOTE:
-        return stopped(offset, end)
+        return stop_reason(offset, end)
     offset, _ = string_end(offset + 1, end)
     if offset < 0:
         return offset
     offset = after_blanks(offset + 1)
     if byte(offset) != COLON:
-        return stopped(offset, end)
+        return stop_reason(offset, end)
     return after_blanks(offset + 1)
 
 
@@ -224,7 +224,7 @@ def value_end(offset: int, end: int, nesting: int) -> int:
             if char == COMMA:
                 break
             if char != byte(nesting + depth - 1):
-                return stopped(offset, end)
+                return stop_reason(offset, end)
             offset += 1
             depth -= 1
         if depth == 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsp_ingest.formats.torch_profiler.compiled import scan_state as at
-from xsp_ingest.formats.torch_profiler.compiled.grammar import after_blanks, stopped, string_end, value_end
+from xsp_ingest.formats.torch_profiler.compiled.grammar import after_blanks, stop_reason, string_end, value_end
 from xsp_ingest.formats.torch_profiler.compiled.numbers import integer, microseconds
 from xsp_ingest.formats.torch_profiler.compiled.row import forget, has_room, is_kept, keep
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
@@ -82,7 +82,7 @@ def _axes(offset: int, end: int, target: int, nesting: int) -> int:
         if char == CLOSE_LIST:
             return offset + 1
         if char != COMMA:
-            return stopped(offset, end)
+            return stop_reason(offset, end)
         offset = after_blanks(offset + 1)
 
 
@@ -152,7 +152,7 @@ def _event(offset: int, state: int) -> int:
             inside = False
         else:
             if byte(offset) != QUOTE:
-                return stopped(offset, end)
+                return stop_reason(offset, end)
             stop, escaped = string_end(offset + 1, end)
             if stop < 0:
                 return stop
@@ -162,7 +162,7 @@ def _event(offset: int, state: int) -> int:
             meaning = _meaning(offset + 1, stop - offset - 1, table)
             offset = after_blanks(stop + 1)
             if byte(offset) != COLON:
-                return stopped(offset, end)
+                return stop_reason(offset, end)
             offset = after_blanks(offset + 1)
             if meaning >> 8 == MEMBERS:
                 if seen:  # an event with `args` twice is not one to learn from
@@ -185,7 +185,7 @@ def _event(offset: int, state: int) -> int:
         if char == COMMA:
             offset = after_blanks(offset + 1)
         elif not closed:
-            return stopped(offset, end)
+            return stop_reason(offset, end)
 
 
 @machine
@@ -249,7 +249,7 @@ def scan_events(state: int) -> int:
             return DONE
         if expected == COMMA_OR_END:
             if char != COMMA:
-                return stopped(offset, end)
+                return stop_reason(offset, end)
             offset = after_blanks(offset + 1)
             put(state + at.OFFSET, offset)
             expected = VALUE

@@ -101,7 +101,7 @@ def _digits(offset: int, stop: int) -> int:
 
 
 @machine
-def _signed(value: int, digits: int, stop: int, negative: bool) -> tuple[int, int]:  # noqa: FBT001 (numba)
+def _with_sign(value: int, digits: int, stop: int, negative: bool) -> tuple[int, int]:  # noqa: FBT001 (numba)
     if value >= 0:
         return stop, -value if negative else value
     # The smallest int64 is our null: where the file may hold it, the plain scanner reads the file.
@@ -125,7 +125,7 @@ def integer(offset: int, end: int, nesting: int) -> tuple[int, int]:
     start = offset + (first == MINUS)
     if digits_end(start) != stop:
         return stop, NULL
-    return _signed(_digits(start, stop), stop - start, stop, first == MINUS)
+    return _with_sign(_digits(start, stop), stop - start, stop, first == MINUS)
 
 
 @machine
@@ -140,7 +140,7 @@ def _integer_of_string(offset: int, stop: int) -> tuple[int, int]:
         return (stop + 1 if byte(last) < 128 else UNSURE), NULL
     if last == offset or stop - offset >= LONGEST_NUMBER:
         return (stop + 1 if last == offset else UNSURE), NULL
-    return _signed(_digits(offset, stop), stop - offset, stop + 1, negative)
+    return _with_sign(_digits(offset, stop), stop - offset, stop + 1, negative)
 
 
 @machine

@@ -21,7 +21,7 @@ from xsp_ingest.formats.torch_profiler.compiled.scan_state import (
     UNSURE,
 )
 from xsp_ingest.formats.torch_profiler.compiled.template_segments import follow
-from xsp_ingest.formats.torch_profiler.compiled.texts import seen
+from xsp_ingest.formats.torch_profiler.compiled.texts import number_of_text
 from xsp_ingest.machine.intrinsics import (
     CLOSE_LIST,
     COMMA,
@@ -64,7 +64,7 @@ def _text(offset: int, target: int, state: int) -> int:
     if first == OPEN_LIST:
         stop = list_end(offset)
         if stop > 0:
-            code = seen(offset, stop - offset, state)
+            code = number_of_text(offset, stop - offset, state)
             if code >= 0:
                 put(target, -1 - code)
                 return stop
@@ -79,7 +79,7 @@ def _text(offset: int, target: int, state: int) -> int:
 
 
 @machine
-def _passed(offset: int, state: int) -> int:
+def _pass_value(offset: int, state: int) -> int:
     """The end of a value that nobody wants."""
     end = number(state + at.END)
     first = byte(offset)
@@ -139,5 +139,5 @@ def known_event(offset: int, state: int) -> int:
         elif kind == LABEL:
             return UNSURE
         elif kind != NO_VALUE:
-            offset = _passed(offset, state)
+            offset = _pass_value(offset, state)
     return offset

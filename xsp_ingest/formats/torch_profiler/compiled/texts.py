@@ -17,7 +17,7 @@ from xsp_ingest.machine.intrinsics import (
     put_byte,
 )
 
-__all__ = ["MIX", "MIX_2", "index", "intern", "seen"]
+__all__ = ["MIX", "MIX_2", "index", "intern", "number_of_text"]
 
 MIX, MIX_2 = np.uint64(at.MIX), np.uint64(at.MIX_2)
 
@@ -67,7 +67,7 @@ def _slot(offset: int, length: int, mixed: np.uint64, state: int) -> int:
 
 
 @machine
-def seen(offset: int, length: int, state: int) -> int:
+def number_of_text(offset: int, length: int, state: int) -> int:
     """The number of the text, or -1 where it was not met before."""
     return number(_slot(offset, length, _hash(offset, length), state))  # type: ignore[no-any-return]
 
