@@ -50,14 +50,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def _again(name: str, number: int, keep: Path | None, *, asks: bool) -> int:
-    from fuzz.trial import compiled_readers, prepare, tried  # noqa: PLC0415 (loads all readers)
+    from fuzz.trial import compiled_readers, outcome_of, prepare  # noqa: PLC0415 (loads all readers)
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         paths, format_name = prepare(name, number, folder)
         with compiled_readers(number):
-            outcome = tried(paths, format_name, asked=number if asks else None)
+            outcome = outcome_of(paths, format_name, asked=number if asks else None)
     print(outcome.kind, "" if format_name is None else f"(--format {format_name})")
     if outcome.failure:
         print(outcome.failure.cause, outcome.failure.detail, sep="\n")

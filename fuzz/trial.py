@@ -20,7 +20,7 @@ from xsp_ingest.ingester import Options
 from xsp_model import XspError, integrity
 from xsp_model.limits import override_limits
 
-__all__ = ["Failure", "Outcome", "compiled_readers", "prepare", "tried"]
+__all__ = ["Failure", "Outcome", "compiled_readers", "outcome_of", "prepare"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +85,8 @@ def compiled_readers(number: int) -> Iterator[None]:
         yield
 
 
-def tried(paths: list[Path], format_name: str | None, *, asked: int | None = None) -> Outcome:
-    """How reading these files ends; `asked`: and, where it ends in a trace, how its answers do, by this number."""
+def outcome_of(paths: list[Path], format_name: str | None, *, answers_seed: int | None = None) -> Outcome:
+    """How reading these files ends; with `answers_seed`, where it ends in a trace, how its answers do, by this seed."""
     try:
         trace = convert(paths, Options(), format_name=format_name)
     except XspError as refusal:
@@ -95,10 +95,10 @@ def tried(paths: list[Path], format_name: str | None, *, asked: int | None = Non
         return Outcome("failed", Failure(_cause(error), traceback.format_exc()))
     if violations := list(integrity.broken_rules(trace)):
         return Outcome("failed", Failure(f"unsound trace: {violations[0]}", "\n".join(violations)))
-    return Outcome("trace") if asked is None else _answered(trace, asked)
+    return Outcome("trace") if answers_seed is None else _outcome_of_answers(trace, answers_seed)
 
 
-def _answered(trace: Trace, number: int) -> Outcome:
+def _outcome_of_answers(trace: Trace, number: int) -> Outcome:
     try:
         with TemporaryDirectory(prefix="xsp-fuzz-exports-") as folder:
             ask_everything(trace, Path(folder), number)

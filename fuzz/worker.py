@@ -15,7 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
-from fuzz.trial import Failure, Outcome, compiled_readers, prepare, tried
+from fuzz.trial import Failure, Outcome, compiled_readers, outcome_of, prepare
 
 __all__ = ["MAX_BYTES", "MAX_SECONDS", "run"]
 
@@ -51,12 +51,12 @@ def run(format_name: str, first: int, count: int, until: float, answers_every: i
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _trial(format_name: str, number: int, folder: Path, asked: int | None) -> Outcome:
+def _trial(format_name: str, number: int, folder: Path, answers_seed: int | None) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     paths, reader = prepare(format_name, number, folder)
     with compiled_readers(number):
-        return tried(paths, reader, asked=asked)
+        return outcome_of(paths, reader, answers_seed=answers_seed)
 
 
 def _failure_record(failure: Failure | None) -> dict[str, str]:

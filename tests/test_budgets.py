@@ -31,8 +31,8 @@ _RAISED = re.compile(r"^- Budget `(\w+)`: (\d+) to (\d+), for .{10,}", re.MULTIL
 
 
 def _product_files() -> Sequence[Path]:
-    found = (path for package in _PACKAGES for path in sorted((_REPO / package).rglob("*")))
-    return [path for path in found if path.suffix in _KINDS and "__pycache__" not in path.parts]
+    paths = (path for package in _PACKAGES for path in sorted((_REPO / package).rglob("*")))
+    return [path for path in paths if path.suffix in _KINDS and "__pycache__" not in path.parts]
 
 
 def _lines(path: Path) -> int:

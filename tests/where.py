@@ -27,10 +27,10 @@ _FOLDER, _FOLDERS = "analyses_in:", ("nsys", "recipes")
 
 def find_tests(identity: str) -> list[str]:
     """The tests as pytest takes them, `tests/xsp_analyze/analyses/test_kernels.py::test_name`."""
-    asked = {identity, *(_FOLDER + folder for folder in _FOLDERS if find(identity) in analyses_in(folder))}
-    found = [(path, name) for path, by_test in _texts_by_test().items() for name, texts in by_test if asked & texts]
-    count = Counter(path for path, _ in found)
-    ranked = sorted(found, key=lambda one: (not one[0].startswith(_OWN), -count[one[0]], one[0]))
+    names = {identity, *(_FOLDER + folder for folder in _FOLDERS if find(identity) in analyses_in(folder))}
+    tests = [(path, name) for path, by_test in _texts_by_test().items() for name, texts in by_test if names & texts]
+    count = Counter(path for path, _ in tests)
+    ranked = sorted(tests, key=lambda one: (not one[0].startswith(_OWN), -count[one[0]], one[0]))
     return [f"{path}::{name}" for path, name in ranked]
 
 

@@ -40,8 +40,8 @@ def fault_of(what: str) -> Iterator[None]:
     except _NOT_OURS:
         raise
     except (Exception, PanicException) as error:
-        if (broken := broken_bundle()) is not None:
-            raise broken from error
+        if (damage := broken_bundle()) is not None:
+            raise damage from error
         why = f"{type(error).__name__} in {innermost_line(error)}: {error}"
         fault = FaultError(f"{what} failed ({why[:_MAX_WHY]})", advice="It is a fault of XSP: report it")
         warnings.warn(str(fault), FaultWarning, stacklevel=3)

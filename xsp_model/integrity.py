@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from xsp_model.arrays import no_refs
-from xsp_model.intervals import FARTHEST_NS, MOST_TOTAL_NS
+from xsp_model.intervals import FARTHEST_NS, MAX_TOTAL_NS
 from xsp_model.schema import REFERENCES, TABLES
 from xsp_model.tree import is_cyclic
 from xsp_model.vocabulary import DEVICE_KINDS, LEVELS, Attribution, Kind
@@ -179,7 +179,7 @@ class _Rules:
             if not duration.are_between(0, (1 << 63) - 1):
                 yield "a span has a negative duration"
         is_out = start is not None and not start.are_between(-FARTHEST_NS, FARTHEST_NS)
-        if is_out or self._total_ns > MOST_TOTAL_NS:
+        if is_out or self._total_ns > MAX_TOTAL_NS:
             yield "spans last longer than a computer does"
 
     def _broken_tree(self, rows: Mapping[str, _Integers]) -> Iterator[str]:

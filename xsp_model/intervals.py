@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FARTHEST_NS",
     "LATEST_NS",
-    "MOST_TOTAL_NS",
+    "MAX_TOTAL_NS",
     "coverage_before",
     "gaps",
     "intersection",
@@ -26,7 +26,7 @@ LATEST_NS = 1 << 61
 FARTHEST_NS = 2 * LATEST_NS - 1
 """146 years: how far from a trace's start anything in it may be, so that differences of any two times fit too."""
 
-MOST_TOTAL_NS = 0.99 * (1 << 63)
+MAX_TOTAL_NS = 0.99 * (1 << 63)
 """292 years: what a trace's durations may add up to."""
 
 

@@ -56,9 +56,9 @@ def test_a_report_is_written_without_what_fails_and_says_why(
     target = tmp_path / "r.html"
     with pytest.warns(FaultWarning):
         assert main(["report", str(tmp_path / "small.json"), "-o", str(target), "--no-cache"]) == 0
-    said = capsys.readouterr().err.splitlines()[1:]
-    assert len(said) == 2
-    assert said[0].startswith("not in the report: ")
+    lines = capsys.readouterr().err.splitlines()[1:]
+    assert len(lines) == 2
+    assert lines[0].startswith("not in the report: ")
     page = target.read_text(encoding="utf-8")
     data = _data(page)
     missing = {one["id"]: f"{one['why']} {one['how']}" for one in data["missing"]}
@@ -127,11 +127,11 @@ def test_a_fault_is_an_error_where_warnings_are() -> None:
 
 
 def test_a_bundle_that_breaks_the_rules_is_to_blame_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = XspError("spans are not in order of start")
-    monkeypatch.setattr(xsp_analyze.faults, "broken_bundle", lambda: broken)
+    damage = XspError("spans are not in order of start")
+    monkeypatch.setattr(xsp_analyze.faults, "broken_bundle", lambda: damage)
     with pytest.raises(XspError) as raised, fault_of("A10"):
         raise ValueError("oh")
-    assert raised.value is broken
+    assert raised.value is damage
 
 
 @pytest.mark.slow

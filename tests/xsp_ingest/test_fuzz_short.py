@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fuzz.campaign import fuzz_format
 from fuzz.mutate import mutated
 from fuzz.seeds import formats, seeds
-from fuzz.trial import compiled_readers, prepare, tried
+from fuzz.trial import compiled_readers, outcome_of, prepare
 from tests.helpers.examples import examples
 from xsp_ingest.registry import all_ingesters
 
@@ -33,7 +33,7 @@ def test_damaged_fixtures_end_in_a_trace_or_in_a_refusal(name: str, tmp_path: Pa
         folder = tmp_path / str(number)
         folder.mkdir()
         with compiled_readers(number):
-            outcome = tried(*prepare(name, number, folder))
+            outcome = outcome_of(*prepare(name, number, folder))
         assert outcome.failure is None, f"python -m fuzz --format {name} --trial {number}"
 
 
@@ -67,7 +67,7 @@ def test_damage_is_mostly_damage_and_never_fails(seed: int, kind: str) -> None:
 def test_a_size_beyond_64_bits_in_a_table_of_counters(tmp_path: Path) -> None:
     text = (_FIXTURES / "ncu_csv/raw_page/ncu.csv").read_text(encoding="utf-8")
     (tmp_path / "ncu.csv").write_text(text.replace(", 1)", ", 18446744073709551615)"), encoding="utf-8")
-    assert tried([tmp_path / "ncu.csv"], "ncu_csv").kind == "trace"
+    assert outcome_of([tmp_path / "ncu.csv"], "ncu_csv").kind == "trace"
 
 
 def test_a_number_of_thousands_of_digits_in_a_trace(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_number_of_thousands_of_digits_in_a_trace(tmp_path: Path) -> None:
         '{"schemaVersion": 1, "traceEvents": [' + event.replace("{}", '{"External id": ' + "9" * 5000 + "}") + "]}"
     )
     (tmp_path / "t.json").write_text(content, encoding="utf-8")
-    assert tried([tmp_path / "t.json"], None).kind == "trace"
+    assert outcome_of([tmp_path / "t.json"], None).kind == "trace"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_rows_of_an_export_without_their_ids(tmp_path: Path, change: str) -> Non
         database.commit()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert tried([path], None).kind == "trace"
+        assert outcome_of([path], None).kind == "trace"
 
 
 def test_a_time_beyond_64_bits_in_jaeger_spans(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_time_beyond_64_bits_in_jaeger_spans(tmp_path: Path) -> None:
     document["data"][0]["spans"][3]["duration"] = 2**63 - 1
     document["data"][0]["spans"][4]["startTime"] = 2**63 - 1
     (tmp_path / "t.json").write_text(json.dumps(document), encoding="utf-8")
-    assert tried([tmp_path / "t.json"], None).kind == "trace"
+    assert outcome_of([tmp_path / "t.json"], None).kind == "trace"
 
 
 def test_facts_of_a_trace_beyond_64_bits(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_facts_of_a_trace_beyond_64_bits(tmp_path: Path) -> None:
         "distributedInfo": {"rank": 1 << 63, "world_size": (1 << 64) - 1},
     }
     (tmp_path / "t.json").write_text(json.dumps({**head, "traceEvents": [event]}), encoding="utf-8")
-    assert tried([tmp_path / "t.json"], None).kind == "trace"
+    assert outcome_of([tmp_path / "t.json"], None).kind == "trace"
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_facts_of_a_trace_beyond_64_bits(tmp_path: Path) -> None:
     ],
 )
 def test_what_long_rounds_found(name: str, number: int, tmp_path: Path) -> None:
-    assert tried(*prepare(name, number, tmp_path)).failure is None
+    assert outcome_of(*prepare(name, number, tmp_path)).failure is None

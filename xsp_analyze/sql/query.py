@@ -54,8 +54,8 @@ def without_comments(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        place = f"its character {error.start + 1} is {text[error.start]!r}"
-        raise XspError(f"the query is no text in UTF-8: {place}", advice="Write it in UTF-8") from error
+        which = f"its character {error.start + 1} is {text[error.start]!r}"
+        raise XspError(f"the query is no text in UTF-8: {which}", advice="Write it in UTF-8") from error
     run = _PARTS.sub(lambda match: " " if match["comment"] else match.group(), text)
     if mark := _COMMENT.search(_bare(run)):
         raise XspError(f"the query has a {mark.group()} that belongs to no comment", advice=LOOK)

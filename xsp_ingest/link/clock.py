@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_model import Finding, LedgerKind, Severity, XspError
 from xsp_model.clock_skew import ENOUGH, clock_skews
-from xsp_model.intervals import FARTHEST_NS, MOST_TOTAL_NS
+from xsp_model.intervals import FARTHEST_NS, MAX_TOTAL_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def check_extent(raws: Sequence[RawTrace], zeros: Sequence[Zero], paths: Sequenc
             if any(isinstance(end, int) and abs(end - zero.origin_ns) > FARTHEST_NS for end in ends):
                 raise XspError("its times are over 146 years from the start of the trace", path=path, advice=advice)
         total_ns += float(raw.tables["spans"].select(pl.col("duration_ns").cast(pl.Float64).sum()).item())
-        if total_ns > MOST_TOTAL_NS:
+        if total_ns > MAX_TOTAL_NS:
             raise XspError("what it recorded lasts over 292 years in sum", path=path, advice=advice)
 
 

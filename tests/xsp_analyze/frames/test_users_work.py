@@ -69,7 +69,7 @@ def test_class_and_precision_are_those_of_the_row(tmp_path: Path) -> None:
 
 def test_a_formula_of_ours_counts_for_an_operator_of_the_users(tmp_path: Path) -> None:
     text = (
-        '[[model]]\noperators = ["my::op"]\nformula = "streamed"\noperands = { x = 0 }\n'
+        '[[model]]\noperators = ["my::op"]\nformula = "streaming"\noperands = { x = 0 }\n'
         'settings = { read = ["x"], written = ["x"] }\n'
     )
     table = work_of(with_work_models(two_operators(tmp_path), [file_of(tmp_path, text)]))

@@ -63,8 +63,8 @@ def _of_many_places(count: int) -> Trace:
     builder = TraceBuilder()
     builder.add("runs", pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]}))
     frames = [
-        part.with_columns(**{name: pl.lit(value) for name, value in (alike | words).items()})
-        for part, words in zip(parts, (calls, work), strict=True)
+        part.with_columns(**{name: pl.lit(value) for name, value in (alike | labels).items()})
+        for part, labels in zip(parts, (calls, work), strict=True)
     ]
     builder.add("spans", pl.concat(frames, how="diagonal_relaxed"))
     return builder.build()
@@ -88,9 +88,9 @@ def test_a_page_of_more_lanes_than_it_holds_keeps_the_busiest_and_counts_the_oth
     assert "60 of 250 counters are in this page." in block["left_out"]
     assert drawn.drawing.boxes.lane.max() < len(block["lanes"])
     assert len(drawn.launches) == 30
-    whole = viewed(frames)
-    assert len(whole.drawing.lanes) == 750
-    assert not whole.left_out
+    everything = viewed(frames)
+    assert len(everything.drawing.lanes) == 750
+    assert not everything.left_out
 
 
 @override_limits(viewer_page_lanes=60)

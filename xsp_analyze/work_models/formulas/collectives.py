@@ -52,6 +52,6 @@ def exchange(arguments: Arguments) -> ModelledWork | None:
 
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
-    "exchanged": exchange,
+    "exchange": exchange,
     "gathered_or_scattered": gathered_or_scattered,
 }

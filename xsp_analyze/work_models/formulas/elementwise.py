@@ -211,7 +211,7 @@ FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "one_pass": one_pass,
     "reduction": reduction,
     "arange": arange,
-    "created": creation,
-    "converted": conversion,
+    "creation": creation,
+    "conversion": conversion,
     "view": view,
 }

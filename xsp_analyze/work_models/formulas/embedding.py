@@ -171,6 +171,6 @@ FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "table_gradient": table_gradient,
     "picked_loss": picked_loss,
     "lookup": lookup,
-    "padded": padding,
-    "permuted": permutation,
+    "padding": padding,
+    "permutation": permutation,
 }

@@ -91,7 +91,7 @@ def _roles(arguments: Arguments, setting: str) -> Sequence[Tensor]:
 
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
-    "generated": generated_kernel,
-    "streamed": streaming,
+    "generated_kernel": generated_kernel,
+    "streaming": streaming,
     "template": template,
 }

@@ -107,7 +107,7 @@ def _results_work(arguments: Arguments, tensor: Tensor, results: int, flop: int)
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "pooling": pooling,
-    "resized": resizing,
+    "resizing": resizing,
     "edge_padded": edge_padded,
-    "sampled": grid_sampling,
+    "grid_sampling": grid_sampling,
 }
