@@ -57,7 +57,7 @@ def _again(name: str, number: int, keep: Path | None, *, asks: bool) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         paths, format_name = prepare(name, number, folder)
         with compiled_readers(number):
-            outcome = outcome_of(paths, format_name, asked=number if asks else None)
+            outcome = outcome_of(paths, format_name, answers_seed=number if asks else None)
     print(outcome.kind, "" if format_name is None else f"(--format {format_name})")
     if outcome.failure:
         print(outcome.failure.cause, outcome.failure.detail, sep="\n")

@@ -99,7 +99,7 @@ def test_a_row_may_name_a_formula_of_ours(tmp_path: Path) -> None:
 
 def test_a_formula_that_cannot_be_asked_so_is_the_rows_error(tmp_path: Path) -> None:
     (model,) = models(tmp_path, '[[model]]\noperators = ["a"]\nformula = "padding"\noperands = { values = 0 }\n')
-    what = r"its operands or settings are not what the formula padded takes \(KeyError\('offsets'\)\)"
+    what = r"its operands or settings are not what the formula padding takes \(KeyError\('offsets'\)\)"
     with pytest.raises(XspError, match=rf"mine\.toml: row 1 \(a\): {what}"):
         work(model, [[5, 7]], ["float"])
 
