@@ -26,7 +26,7 @@ class Launched(Hand):
         self,
         name: str,
         duration: int,
-        grid: tuple[int, int, int] | None,
+        grid: tuple[int | None, int | None, int | None] | None,
         *,
         block: tuple[int, int, int] = (256, 1, 1),
         registers: int | None = 32,

@@ -227,7 +227,8 @@ def _framed(columns: pl.DataFrame | Mapping[str, object]) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns)
     except UnicodeEncodeError:
-        return pl.DataFrame({name: _of_characters(values) for name, values in dict(columns).items()})
+        named = columns.to_dict() if isinstance(columns, pl.DataFrame) else columns
+        return pl.DataFrame({name: _of_characters(values) for name, values in named.items()})
 
 
 def _of_characters(values: object) -> object:

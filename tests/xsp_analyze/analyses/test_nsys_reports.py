@@ -101,7 +101,9 @@ def test_ranges_have_the_numbers_of_their_source_where_these_tell_them_apart(
     hand.run(0)
     for at, number in enumerate(numbers):
         span_id = hand.span("application", "range", "r", 100 * at, 50)
-        hand.extra.setdefault("ranges", []).append({"span_id": span_id, "range_id": number, "text": "r", "style": "PushPop"})
+        hand.extra.setdefault("ranges", []).append(
+            {"span_id": span_id, "range_id": number, "text": "r", "style": "PushPop"}
+        )
     table = run(nsys.nvtx_pushpop_trace, StepFrames.of(hand.build())).table
     assert table["range_id"].to_list() == shown
 
