@@ -179,13 +179,19 @@ class Database:
         return frozenset(str(name) for (name,) in self._plain(f"SELECT name FROM pragma_table_info('{table}')"))
 
     def cells(self, table: str, columns: Sequence[str], rowids: Sequence[int]) -> list[tuple[object, ...]]:
-        """These columns, which the table has, of these rows, values as they are stored, in order of rowid."""
+        """These columns, which the table has, of these rows, values as they are stored, in order of rowid.
+
+        XspError where a row is not found by its number, which in a damaged file may be.
+        """
         names = ", ".join(f'"{column}"' for column in columns)
         out: list[tuple[object, ...]] = []
         at_once = limits().fetched_rows
         for first in range(0, len(rowids), at_once):
             chosen = ", ".join(str(int(i)) for i in sorted(rowids)[first : first + at_once])
             out += self._plain(f'SELECT {names} FROM "{table}" WHERE rowid IN ({chosen}) ORDER BY rowid')
+        if len(out) != len(rowids):
+            what = f"rows of {table} are not found by their numbers"
+            raise XspError(f"the SQLite database is damaged ({what})", path=self.path, advice=_DAMAGED)
         return out
 
     def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:

@@ -227,7 +227,7 @@ def _from_columns(columns: pl.DataFrame | Mapping[str, object]) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns)
     except UnicodeEncodeError:
-        return pl.DataFrame({name: _of_characters(values) for name, values in dict(columns).items()})
+        return pl.DataFrame({name: _of_characters(values) for name, values in columns.items()})
 
 
 def _of_characters(values: object) -> object:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.hand import Hand
 from tests.helpers.synth_nsys import THREAD, NsightFile
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
@@ -81,6 +82,30 @@ def test_the_stack_of_ranges(tmp_path: Path) -> None:
         (6, 0, 5, 0, 0, None, ":6", "other thread"),
         (3, 0, 20, 1, 0, 1, ":1:3", "--inner"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ((20, 10, 30), [20, 10, 30]),
+        ((20, 20, 30), [1, 2, 3]),  # of a damaged file, or of another tool
+        ((20, None, 30), [20, 2, 30]),
+        ((2, None, 30), [1, 2, 3]),
+        ((None, None, None), [1, 2, 3]),
+    ],
+)
+def test_ranges_have_the_numbers_of_their_source_where_these_tell_them_apart(
+    numbers: tuple[int | None, ...], shown: list[int]
+) -> None:
+    hand = Hand()
+    hand.run(0)
+    for at, number in enumerate(numbers):
+        span_id = hand.span("application", "range", "r", 100 * at, 50)
+        hand.extra.setdefault("ranges", []).append(
+            {"span_id": span_id, "range_id": number, "text": "r", "style": "PushPop"}
+        )
+    table = run(find("nvtx_pushpop_trace"), StepView.of(hand.build())).table
+    assert table["range_id"].to_list() == shown
 
 
 def test_equal_ranges_have_no_place_in_the_stack(tmp_path: Path) -> None:

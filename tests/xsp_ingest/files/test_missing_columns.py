@@ -68,6 +68,18 @@ def test_a_table_without_any_of_the_columns_has_its_rows_nevertheless(tmp_path: 
     assert rows.schema["id"] == pl.Int64
 
 
+def test_a_row_that_is_not_found_by_its_number_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE agent (name TEXT)")
+        connection.execute("INSERT INTO agent VALUES ('one')")
+        connection.commit()
+    database = Database(path, frozenset({"agent"}))
+    assert database.cells("agent", ["name"], [1]) == [("one",)]
+    with pytest.raises(XspError, match="rows of agent are not found by their numbers"):
+        database.cells("agent", ["name"], [1, 7])
+
+
 def test_there_are_databases_of_every_reader_of_sqlite() -> None:
     assert {file.relative_to(_FIXTURES).parts[0] for file in _DATABASES} == {"nsys_sqlite", "nvprof", "rocprofv3"}
 

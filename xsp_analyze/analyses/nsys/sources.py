@@ -144,6 +144,16 @@ def launches(view: TraceView, work: pl.LazyFrame) -> pl.LazyFrame:
     return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
 
 
+def _numbers(ranges_of: pl.DataFrame) -> pl.Series:
+    """The source's numbers, or where there is none that in the order of spans; that of all where two have the same."""
+    order = pl.col("span_id").rank("ordinal").over("run_id").cast(pl.Int64)
+    own = ranges_of.select("run_id", range_id=pl.coalesce("range_id", order))
+    is_rising = bool((own["range_id"].diff().drop_nulls() > 0).all())
+    if not is_rising and own.is_duplicated().any():
+        return ranges_of.select(order.alias("range_id")).to_series()
+    return own["range_id"]
+
+
 def named_ranges(view: TraceView, others: pl.DataFrame | None = None, *, style: str | None = None) -> pl.LazyFrame:
     """One row a named range: range_name (`domain:text`), style, and times; one never closed ends with the last.
 
@@ -171,7 +181,7 @@ def named_ranges(view: TraceView, others: pl.DataFrame | None = None, *, style: 
         "thread_id",
         "start_ns",
         end.alias("end_ns"),
-        pl.coalesce("range_id", pl.col("span_id").rank("ordinal").over("run_id").cast(pl.Int64)).alias("range_id"),
+        _numbers(ranges_of),
         name.alias("range_name"),
         "style",
         "end_thread_id",
