@@ -16,9 +16,9 @@ from statistics import median, quantiles
 from typing import Any
 
 from tests.helpers.large_trace import large_trace
-from xsp_analyze.pages.shell import drawn
+from xsp_analyze.pages.shell import page_by_script
 from xsp_analyze.pages.viewer.assets import SCRIPTS, STYLES
-from xsp_analyze.pages.viewer.block import viewed, viewer
+from xsp_analyze.pages.viewer.block import view_of, viewer
 from xsp_analyze.trace.step_view import StepView
 
 _KERNEL_NS = 5_000  # from one kernel of the made trace to the next; with each one call
@@ -70,10 +70,10 @@ def main() -> int:
 
 def _page(spans: int) -> str:
     trace = large_trace(spans // 2, layers=24, names=300, steps=200)
-    block = viewer(viewed(StepView.of(trace, "each")), "made")
+    block = viewer(view_of(StepView.of(trace, "each")), "made")
     section = {"id": "timeline", "label": "Timeline", "title": "Timeline", "means": "", "blocks": [block]}
     data = {"kind": "benchmark", "title": "made", "short": [], "sections": [section], "footer": ""}
-    return drawn(data, SCRIPTS, STYLES)
+    return page_by_script(data, SCRIPTS, STYLES)
 
 
 def _line(page: Any, boxes: int, keys: str, what: str) -> str:  # noqa: ANN401 (playwright's)

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from xsp_analyze.pages.viewer.block import MAX_GAPS, MAX_LAUNCHES, about, unclosed
-from xsp_analyze.pages.viewer.counter_lanes import thinned
+from xsp_analyze.pages.viewer.block import MAX_GAPS, MAX_LAUNCHES, about, unclosed_sentences
+from xsp_analyze.pages.viewer.counter_lanes import thin
 from xsp_analyze.pages.viewer.ranges import range_statistics
 from xsp_analyze.pages.viewer.search import matching_spans
 from xsp_analyze.pages.viewer.windows import Windows
@@ -62,34 +62,32 @@ class TraceAnswers:
         return {
             **about(self._viewed_trace),
             "title": self._title,
-            "left_out": " ".join(unclosed(self._viewed_trace.drawing)) or None,
+            "left_out": " ".join(unclosed_sentences(self._viewed_trace.drawing)) or None,
         }
 
     def boxes(self, fields: Mapping[str, str]) -> object:
         """The boxes of a window, merged below the resolution asked for, or below more where they were too many."""
         window = _window(fields)
         level = self._windows.level(window.begin, window.until, max(_number(fields, "resolution"), 0))
-        return {"resolution": level.resolution, "from": level.begin, "to": level.end, **level.boxes.encoded()}
+        return {"resolution": level.resolution, "from": level.begin, "to": level.end, **level.boxes.encode()}
 
     def flows(self, fields: Mapping[str, str]) -> object:
         """The launches under way in a window; of too many those nearest to its middle."""
         window = _window(fields)
         inside = self._viewed_trace.launches.overlapping(window.begin, window.until)
         middle = (window.begin + window.until) // 2
-        return inside.nearest(middle, middle, MAX_LAUNCHES).encoded()
+        return inside.nearest(middle, middle, MAX_LAUNCHES).encode()
 
     def gaps(self, fields: Mapping[str, str]) -> object:
         """The idle stretches of a window; of too many the longest."""
         window = _window(fields)
-        return self._viewed_trace.gaps.overlapping(window.begin, window.until).longest(MAX_GAPS).encoded()
+        return self._viewed_trace.gaps.overlapping(window.begin, window.until).longest(MAX_GAPS).encode()
 
     def counters(self, fields: Mapping[str, str]) -> object:
         """The counters of a window."""
         window = _window(fields)
         return [
-            thinned(counter.between(window.begin, window.until), _COUNTER_CELLS, (window.begin, window.until)).encoded(
-                at
-            )
+            thin(counter.between(window.begin, window.until), _COUNTER_CELLS, (window.begin, window.until)).encode(at)
             for at, counter in self._viewed_trace.counters.items()
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xsp.view.server import Answer
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.pages.viewer.assets import SCRIPTS, STYLES
 
 __all__ = ["handover_page", "viewer_page"]
@@ -48,8 +48,8 @@ def _page(kind: str, title: str, sections: list[blocks.Section], scripts: tuple[
         "title": title,
         "short": [],
         "sections": sections,
-        "footer": f"{made_by()} {_SERVED}",
+        "footer": f"{program_and_version()} {_SERVED}",
     }
     styles = STYLES if scripts == SCRIPTS else ()
-    page = drawn(data, scripts, styles, served=True)
+    page = page_by_script(data, scripts, styles, served=True)
     return Answer(page.encode(), "text/html; charset=utf-8", _POLICY)

@@ -11,7 +11,7 @@ from xsp.view.questions import QUESTIONS, TraceAnswers
 from xsp.view.served_pages import handover_page, viewer_page
 from xsp.view.server import HOST, Answer, PrivateServer
 from xsp_analyze.export.chrome import CHROME
-from xsp_analyze.pages.viewer.block import viewed
+from xsp_analyze.pages.viewer.block import view_of
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 from xsp_model.bundle_rows import fault_told
@@ -37,7 +37,7 @@ def server_of(trace: Trace, serving_phase: str | None, port: int, *, perfetto: b
 
 
 def _viewer(trace: Trace, serving_phase: str | None, title: str) -> Mapping[str, Callable[[str], Answer]]:
-    viewed_trace = viewed(StepView.of(trace, serving_phase=serving_phase))
+    viewed_trace = view_of(StepView.of(trace, serving_phase=serving_phase))
     if not len(viewed_trace.drawing.boxes):
         raise XspError("the trace holds no timed work to look at", advice="See `xsp info` for what it holds")
     answers = TraceAnswers(viewed_trace, title)

@@ -88,14 +88,14 @@ class Tracks:
             yield _metadata("process_sort_index", pid, _NOBODY, sort_index=order)
         for run, process, thread in self._threads:
             pid = self._pids["process", run, process]
-            yield _metadata("thread_name", pid, _or_nobody(thread), name=f"thread {_shown(thread)}")
+            yield _metadata("thread_name", pid, _or_nobody(thread), name=f"thread {_number_or_unknown(thread)}")
         for run, device, stream in self._streams:
             pid = self._pids["device", run, device]
-            yield _metadata("thread_name", pid, _or_nobody(stream), name=f"stream {_shown(stream)}")
+            yield _metadata("thread_name", pid, _or_nobody(stream), name=f"stream {_number_or_unknown(stream)}")
 
     def _process_name(self, kind: str, run: int, number: int | None) -> str:
         called = self._device_names.get((run, number)) if kind == "device" else None
-        name = f"{kind} {_shown(number)}{f' ({called})' if called else ''}"
+        name = f"{kind} {_number_or_unknown(number)}{f' ({called})' if called else ''}"
         if not self._several:
             return name
         return f"rank {self._rank[run]}: {name}" if run in self._rank else f"run {run}: {name}"
@@ -109,7 +109,7 @@ def _or_nobody(number: int | None) -> int:
     return _NOBODY if number is None else number
 
 
-def _shown(number: int | None) -> str:
+def _number_or_unknown(number: int | None) -> str:
     return "unknown" if number is None else str(number)
 
 

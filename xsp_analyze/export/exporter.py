@@ -40,7 +40,7 @@ def export(trace: Trace, exporter: Exporter | FolderExporter, path: Path) -> Non
     if isinstance(exporter, FolderExporter):
         _export_files(trace, exporter, path)
         return
-    with writing(path) as file, _compressed(file, path) as target:
+    with writing(path) as file, _compress_if_gz(file, path) as target:
         exporter.write(trace, target)
 
 
@@ -55,7 +55,7 @@ def _export_files(trace: Trace, exporter: FolderExporter, folder: Path) -> None:
 
 
 @contextmanager
-def _compressed(file: IO[bytes], path: Path) -> Iterator[Sink]:
+def _compress_if_gz(file: IO[bytes], path: Path) -> Iterator[Sink]:
     if path.suffix != ".gz":
         yield file
         return

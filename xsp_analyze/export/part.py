@@ -37,7 +37,7 @@ def part_of(
     if step is None and not levels and serving_phase is None:
         return trace
     spans = trace.frame("spans")
-    keep = _chosen(spans, step, levels, None if serving_phase is None else _of_phase(trace, serving_phase))
+    keep = _spans_to_keep(spans, step, levels, None if serving_phase is None else _of_phase(trace, serving_phase))
     if not keep.any():
         raise XspError(
             _nothing(spans, step, levels, serving_phase), advice="`xsp info` says which steps and levels there are"
@@ -46,7 +46,7 @@ def part_of(
     for name in TABLES:
         if name != "spans":
             builder.add(name, _rows(trace.frame(name), name, keep))
-    builder.add("spans", _reattached(spans, keep))
+    builder.add("spans", _attach_to_what_is_kept(spans, keep))
     left_out = int((~keep).sum())
     builder.note([Finding(LedgerKind.PART_OF_TRACE, count=left_out)])
     return builder.build()
@@ -56,7 +56,7 @@ def _of_phase(trace: Trace, serving_phase: str) -> pl.DataFrame:
     return of_phase(marked_steps(trace), serving_steps(trace), parsed_phase(serving_phase))
 
 
-def _chosen(spans: pl.DataFrame, step: int | None, levels: Sequence[str], steps: pl.DataFrame | None) -> Bools:
+def _spans_to_keep(spans: pl.DataFrame, step: int | None, levels: Sequence[str], steps: pl.DataFrame | None) -> Bools:
     unknown = sorted(set(levels) - {str(level) for level in LEVELS})
     if unknown:
         raise XspError(f"there is no level {unknown[0]!r}", advice=f"Levels: {', '.join(map(str, LEVELS))}")
@@ -103,7 +103,7 @@ def _within(reference: pl.Series, keep: Bools) -> pl.Series:
     return pl.select(pl.when(there).then(reference).alias(reference.name)).to_series()
 
 
-def _reattached(spans: pl.DataFrame, keep: Bools) -> pl.DataFrame:
+def _attach_to_what_is_kept(spans: pl.DataFrame, keep: Bools) -> pl.DataFrame:
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     above = np.append(innermost(parent, keep), -1)[parent]
     layer = _within(spans["layer_id"], keep)

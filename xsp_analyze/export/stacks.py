@@ -29,7 +29,7 @@ class _Stacks:
         self.below: Ints = np.array([-1], dtype=np.int64)
         self.name: Ints = np.array([-1], dtype=np.int64)
 
-    def pushed(self, below: Ints, name: Ints) -> Ints:
+    def push(self, below: Ints, name: Ints) -> Ints:
         """The stack that each name on each stack makes."""
         pairs, which = np.unique(np.stack([below, name], axis=1), axis=0, return_inverse=True)
         first = len(self.below)
@@ -64,7 +64,7 @@ def device_stacks(trace: Trace) -> tuple[list[list[str]], list[int]]:
     label = work["attribution"].fill_null("").to_numpy()
     base = np.where(label == str(Attribution.LAYER), layers[work["layer_id"].fill_null(-1).to_numpy()], _ROOT)
     other = base == _ROOT
-    base[other] = stacks.pushed(base[other], name_ids.added([f"[{w.replace('_', ' ')}]" for w in label[other]]))
+    base[other] = stacks.push(base[other], name_ids.add([f"[{w.replace('_', ' ')}]" for w in label[other]]))
     total = _with_operators(stacks, spans, work, base, name_ids)
     sums = pl.DataFrame({"stack": total, "ns": work["duration_ns"]}).group_by("stack").agg(pl.col("ns").sum())
     named: dict[tuple[str, ...], int] = {}
@@ -83,7 +83,7 @@ class _NameIds:
         self._numbers = {name: n for n, name in enumerate(self._names)}
         self.ids: Ints = names.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64).to_numpy()
 
-    def added(self, names: Sequence[str]) -> Ints:
+    def add(self, names: Sequence[str]) -> Ints:
         """The numbers of names, new ones included."""
         for name in names:
             if name not in self._numbers:
@@ -110,7 +110,7 @@ def _stack_of_each(stacks: _Stacks, parent: Ints, counts: Bools, ids: Ints, base
         inside = at[parent[at] >= 0]
         stack_of[inside] = stack_of[parent[inside]]
         own = at[counts[at]]
-        stack_of[own] = stacks.pushed(stack_of[own], ids[own])
+        stack_of[own] = stacks.push(stack_of[own], ids[own])
     return stack_of
 
 
@@ -125,6 +125,6 @@ def _with_operators(stacks: _Stacks, spans: pl.DataFrame, work: pl.DataFrame, ba
     for index, (below, over) in enumerate(pairs.tolist()):
         stack = np.array([below], dtype=np.int64)
         for name in operators.names(over):
-            stack = stacks.pushed(stack, np.array([name], dtype=np.int64))
+            stack = stacks.push(stack, np.array([name], dtype=np.int64))
         joined[index] = stack[0]
-    return stacks.pushed(joined[which.reshape(-1)], name_ids.ids[work["at"].to_numpy()])
+    return stacks.push(joined[which.reshape(-1)], name_ids.ids[work["at"].to_numpy()])

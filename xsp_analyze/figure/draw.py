@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Analysis
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["Drawn", "draw", "draw_several", "laid_out"]
+__all__ = ["Drawn", "draw", "draw_several", "figure_of_panels"]
 
 _SINGLE, _DOUBLE = 3.5, 7.16
 _MANY_COLUMNS = 40
@@ -53,17 +53,17 @@ def draw(answers: Answers, analysis: Analysis, suffix: str, look: Look | None = 
     result = answers.of(analysis.id)
     if isinstance(result, str):
         raise XspError(result.rstrip("."))
-    return _drawn(blocks_of(answers, result), analysis, suffix, look)
+    return _draw_blocks(blocks_of(answers, result), analysis, suffix, look)
 
 
 def draw_several(
     traces: Mapping[str, Answers], analysis: Analysis, suffix: str, look: Look | None = None, over: Over | None = None
 ) -> Drawn:
     """One figure of several traces, each by its name; see `blocks_of_several` for what it refuses."""
-    return _drawn(blocks_of_several(traces, analysis, over), analysis, suffix, look)
+    return _draw_blocks(blocks_of_several(traces, analysis, over), analysis, suffix, look)
 
 
-def _drawn(blocks: Sequence[Mapping[str, Any]], analysis: Analysis, suffix: str, look: Look | None) -> Drawn:
+def _draw_blocks(blocks: Sequence[Mapping[str, Any]], analysis: Analysis, suffix: str, look: Look | None) -> Drawn:
     assert analysis.figure is not None  # noqa: S101 (blocks are of a figure)
     panels = [b for b in blocks if b["type"] != "text"]
     notes = [str(b["text"]) for b in blocks if b["type"] == "text"]
@@ -88,11 +88,11 @@ def _file(panels: Sequence[Mapping[str, Any]], x: str, suffix: str, look: Look) 
     out = BytesIO()
     with warnings.catch_warnings(), mpl.rc_context(settings(look.style)):
         warnings.simplefilter("ignore", UserWarning)  # characters that the font lacks are drawn as boxes
-        laid_out(panels, x, look.width).savefig(out, format=suffix, metadata=dict(_METADATA[suffix]))
+        figure_of_panels(panels, x, look.width).savefig(out, format=suffix, metadata=dict(_METADATA[suffix]))
     return out.getvalue()
 
 
-def laid_out(panels: Sequence[Mapping[str, Any]], x: str, width: float | None) -> Figure:
+def figure_of_panels(panels: Sequence[Mapping[str, Any]], x: str, width: float | None) -> Figure:
     """The panels under one another in a figure so many inches wide (null: what suits them)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (only for figures)
 

@@ -38,10 +38,10 @@ def joint_blocks(traces: Mapping[str, Answers], analysis: Analysis) -> list[dict
             raise XspError(f"{name}: {analysis.id} ({analysis.title}) has nothing to draw in this trace")
         panels[name] = next(block for block in blocks if block["type"] == "roofline")
         notes += [{**b, "text": f"{name}: {b['text']}"} for b in blocks if b["type"] == "text"]
-    return [_joined(panels), *notes]
+    return [_join_blocks(panels), *notes]
 
 
-def _joined(panels: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _join_blocks(panels: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """One block: precisions of all, and in roofs, points and models which trace each is of."""
     first = next(iter(panels.values()))
     precisions = list(dict.fromkeys(name for block in panels.values() for name in block["precisions"]))
@@ -49,7 +49,13 @@ def _joined(panels: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     for trace, block in enumerate(panels.values()):
         for key in _LISTS:
             lists[key] += [_of_trace(each, trace, block["precisions"], precisions) for each in block[key]]
-    return {**first, "precisions": precisions, "traces": list(panels), **lists, "roofs": _shared(lists["roofs"])}
+    return {
+        **first,
+        "precisions": precisions,
+        "traces": list(panels),
+        **lists,
+        "roofs": _distinct_roofs(lists["roofs"]),
+    }
 
 
 def _of_trace(each: Mapping[str, Any], trace: int, own: Sequence[str], precisions: Sequence[str]) -> dict[str, Any]:
@@ -57,7 +63,7 @@ def _of_trace(each: Mapping[str, Any], trace: int, own: Sequence[str], precision
     return {**each, "trace": trace, "precision": None if index is None else precisions.index(own[index])}
 
 
-def _shared(roofs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _distinct_roofs(roofs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each roof once; one that several traces have is of none of them."""
     distinct: dict[tuple[object, ...], dict[str, Any]] = {}
     for roof in roofs:

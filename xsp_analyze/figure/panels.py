@@ -40,7 +40,7 @@ def panel(axes: Axes, block: Mapping[str, Any], x: str) -> None:
 def _bars(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
     """One bar a row, the longest above, its value at its end."""
     (series,) = block["series"]
-    values, unit = _scaled(series)
+    values, unit = _values_in_unit(series)
     positions_of = range(len(values))
     drawn = axes.barh(positions_of, [v or 0 for v in values], _BAR, color=TONES["layer"])
     axes.bar_label(drawn, ["" if v is None else _short(v) for v in values], padding=2, fontsize=6)
@@ -64,7 +64,7 @@ def _stack(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
     _legend(axes, len(block["series"]))
 
 
-def _grouped(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
+def _grouped_bars(axes: Axes, block: Mapping[str, Any], _x: str) -> None:
     """A group of bars a row, a bar a trace with its value at its end; what a trace lacks has no bar."""
     series = block["series"]
     high = _BAR / len(series)
@@ -103,7 +103,7 @@ def _columns(axes: Axes, block: Mapping[str, Any], x: str) -> None:
     base = [0.0] * len(labels)
     unit = ""
     for series in block["series"]:
-        values, unit = _scaled(series)
+        values, unit = _values_in_unit(series)
         heights = [v or 0 for v in values]
         width = _BAR if len(labels) <= MAX_NAMES else 1.0
         axes.bar(range(len(labels)), heights, width, bottom=base, label=series["name"], **_fill(series))
@@ -205,7 +205,7 @@ def _fill(series: Mapping[str, Any]) -> dict[str, Any]:
     return {"color": color, "linewidth": 0}
 
 
-def _scaled(series: Mapping[str, Any]) -> tuple[list[float | None], str]:
+def _values_in_unit(series: Mapping[str, Any]) -> tuple[list[float | None], str]:
     """The values in the unit that the page shows them in, and that unit."""
     if "divisor" in series:
         divisor, unit = series["divisor"], series["unit"]
@@ -227,7 +227,7 @@ def _short(value: float) -> str:
 _KINDS: Mapping[str, Callable[[Axes, Mapping[str, Any], str], None]] = {
     "bars": _bars,
     "boxes": _boxes,
-    "grouped": _grouped,
+    "grouped": _grouped_bars,
     "stack": _stack,
     "columns": _columns,
     "line": _line,

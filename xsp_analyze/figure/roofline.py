@@ -38,7 +38,7 @@ def roofline(axes: Axes, block: Mapping[str, Any]) -> None:
     room = Room(axes)
     _roofs(axes, block, (left, right, low), room)
     _all_points(axes, points, block)
-    _models(axes, models, _told_by(block))
+    _models(axes, models, _meaning_of_colours(block))
     if "traces" not in block:
         point_labels(axes, points, room)
     _ticks(axes)
@@ -50,7 +50,7 @@ def roofline(axes: Axes, block: Mapping[str, Any]) -> None:
         _legend(axes, columns=1 if "traces" in block else 3)
 
 
-def _told_by(block: Mapping[str, Any]) -> str:
+def _meaning_of_colours(block: Mapping[str, Any]) -> str:
     """What colours tell apart."""
     return "trace" if "traces" in block else "precision"
 
@@ -66,7 +66,7 @@ def _roofs(axes: Axes, block: Mapping[str, Any], window: tuple[float, float, flo
         _slope(axes, bandwidth, max(r["peak"] for r in under), left, start, color)
     ridges: list[float] = []
     for roof in sorted(roofs, key=lambda r: -r["peak"]):
-        ridge, color = roof["peak"] / roof["bandwidth"], _color(roof[_told_by(block)])
+        ridge, color = roof["peak"] / roof["bandwidth"], _color(roof[_meaning_of_colours(block)])
         _peak(axes, roof, block["precisions"][roof["precision"]], (right, low), color, room)
         if not any(1 / _RIDGE_WIDTH < ridge / other < _RIDGE_WIDTH for other in ridges):
             _ridge(axes, ridge, low, color)

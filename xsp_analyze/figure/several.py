@@ -57,7 +57,7 @@ def blocks_of_several(traces: Mapping[str, Answers], analysis: Analysis, over: O
     results = {name: _result(name, answers, analysis) for name, answers in traces.items()}
     if times_steps:
         return _boxes(results) if over is None else _scaling(traces, results, over)
-    return _stacks(traces, results) if spec.kind == "stacked_bars" else _grouped(results, spec)
+    return _stacks(traces, results) if spec.kind == "stacked_bars" else _grouped_bar_blocks(results, spec)
 
 
 def _result(name: str, answers: Answers, analysis: Analysis) -> Result:
@@ -96,7 +96,7 @@ def _check_something(drawn: Mapping[str, object], expected: Mapping[str, object]
             raise XspError(f"{name}: there is nothing to draw in this trace")
 
 
-def _grouped(results: Mapping[str, Result], spec: FigureSpec) -> _Blocks:
+def _grouped_bar_blocks(results: Mapping[str, Result], spec: FigureSpec) -> _Blocks:
     """Of every y a panel: the rows that take most in any trace, a bar a trace; what a trace lacks has none."""
     tables = [
         result.table.with_columns(pl.lit(index, pl.Int64).alias("_trace"))

@@ -164,15 +164,15 @@ def _columns(
 def _values(column: Column, result: Result) -> list[object] | dict[str, object]:
     values = result.table[column.name].to_list()
     if values and isinstance(next((v for v in values if v is not None), None), list):
-        return [None if v is None else _listed(column, v) for v in values]
+        return [None if v is None else _list_as_text(column, v) for v in values]
     if column.unit == "ns":
         return [v if v is None or isinstance(v, int) else _short(v) for v in values]
     if values and all(isinstance(v, str) or v is None for v in values):
-        return _packed([None if v is None else clean(v) for v in values])
+        return _pack_texts([None if v is None else clean(v) for v in values])
     return [clean(v) if isinstance(v, str) else v for v in values]
 
 
-def _packed(values: Sequence[str | None]) -> list[object] | dict[str, object]:
+def _pack_texts(values: Sequence[str | None]) -> list[object] | dict[str, object]:
     """Text that repeats is stored once: `{"words": [...], "at": [...]}`, which the page's script unfolds."""
     texts = {text: index for index, text in enumerate(dict.fromkeys(values))}
     if len(texts) > len(values) // 2:
@@ -180,7 +180,7 @@ def _packed(values: Sequence[str | None]) -> list[object] | dict[str, object]:
     return {"words": list(texts), "at": [texts[v] for v in values]}
 
 
-def _listed(column: Column, values: Sequence[object]) -> str:
+def _list_as_text(column: Column, values: Sequence[object]) -> str:
     """The first few of a list, as people read them."""
     shown = [
         duration(v) if column.unit == "ns" and isinstance(v, int | float) else str(v) for v in values[:_MAX_LISTED]

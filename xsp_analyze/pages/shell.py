@@ -19,7 +19,7 @@ from xsp_analyze.text.shown import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Packed", "drawn", "made_by", "safe_json", "written"]
+__all__ = ["Packed", "page_by_script", "page_of_html", "program_and_version", "safe_json"]
 
 _ASSETS = files("xsp_analyze.pages") / "assets"
 _COMPONENTS = ("units.js", "dom.js", "frame.js", "table.js", "charts.js", "page.js")
@@ -31,7 +31,7 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 """Characters that could end a script element or a JavaScript line; all can only stand within JSON's strings."""
 
 
-def drawn(
+def page_by_script(
     data: Mapping[str, object], scripts: Sequence[str] = (), styles: Sequence[str] = (), *, served: bool = False
 ) -> str:
     """A page that its script draws from data: `kind`, `title`, `short`, `sections`, `footer`, perhaps `measured`.
@@ -45,7 +45,7 @@ def drawn(
     return _page(f"{data['title']} - XSP", body, allowed, styles)
 
 
-def written(
+def page_of_html(
     kind: str, title: str, heading: str, parts: Sequence[tuple[str, str]], main: Sequence[str], footer: str
 ) -> str:
     """A page of HTML that is read without its script, which only follows links and switches colours.
@@ -67,7 +67,7 @@ class Packed(str):
     __slots__ = ()
 
 
-def made_by() -> str:
+def program_and_version() -> str:
     """The first sentence of a footer: the program and its version."""
     try:
         return f"Made by XSP {version('xsp')}."

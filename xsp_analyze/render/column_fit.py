@@ -56,7 +56,7 @@ def fit(columns: Sequence[TextColumn], screen: Screen) -> list[Fitted]:
     natural = [_natural(on_the_point(column), screen) for column in columns]
     room = screen.width or NO_LIMIT
     minima = [_min_width(fitted, room) for fitted in natural]
-    chosen = _chosen(natural, minima, room)
+    chosen = _columns_to_show(natural, minima, room)
     widths = {i: minima[i] for i in chosen}
     spare = max(room - sum(widths.values()) - GAP * (len(chosen) - 1), 0)
     hungry = sorted((natural[i].width - widths[i], i) for i in chosen)
@@ -89,7 +89,7 @@ def _min_width(fitted: Fitted, room: int) -> int:
     return min(fitted.width, max(_MIN_TEXT, int(room * _MIN_KEY_SHARE)) if is_name else _MIN_TEXT)
 
 
-def _chosen(columns: Sequence[Fitted], minima: Sequence[int], room: int) -> list[int]:
+def _columns_to_show(columns: Sequence[Fitted], minima: Sequence[int], room: int) -> list[int]:
     """Which columns to show, by their priority and then in their order; one at least."""
     chosen: list[int] = []
     used = -GAP

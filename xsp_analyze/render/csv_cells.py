@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["guarded", "written"]
+__all__ = ["guard_texts", "write_csv"]
 
 _SKIPPED = r"\s\x00\u{a0}\u{200b}-\u{200f}\u{2060}\u{feff}"  # what some spreadsheets take for nothing
 _ACTS = rf"^(?:[\t\r\n]|[{_SKIPPED}]*[=+\-@＝＋－＠])"  # noqa: RUF001 (of full width: some take these as well)
@@ -15,7 +15,7 @@ _ACTS_WITHIN = rf"([;\t\r\n][{_SKIPPED}\"]*)([=+\-@＝＋－＠])"  # noqa: RUF0
 """How one begins where a spreadsheet splits at semicolons or tabs, for which our quotation marks are no protection."""
 
 
-def guarded(texts: pl.Series) -> pl.Series:
+def guard_texts(texts: pl.Series) -> pl.Series:
     """The texts, with an apostrophe before whatever a spreadsheet would run in them; other values as they are."""
     if texts.dtype != pl.String:
         return texts
@@ -27,9 +27,9 @@ def guarded(texts: pl.Series) -> pl.Series:
     return pl.select(pl.when(acts).then("'" + texts).otherwise(texts).alias(texts.name)).to_series()
 
 
-def written(columns: list[pl.Series], *, raw: bool, header: bool = True) -> str:
+def write_csv(columns: list[pl.Series], *, raw: bool, header: bool = True) -> str:
     """CSV of the columns; `raw`: texts as they are."""
-    frame = pl.DataFrame(columns if raw else [guarded(column) for column in columns])
+    frame = pl.DataFrame(columns if raw else [guard_texts(column) for column in columns])
     if header and not raw and frame.width:
-        frame.columns = guarded(pl.Series(frame.columns, dtype=pl.String)).to_list()
+        frame.columns = guard_texts(pl.Series(frame.columns, dtype=pl.String)).to_list()
     return frame.write_csv(include_header=header)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.render.csv_cells import written
+from xsp_analyze.render.csv_cells import write_csv
 from xsp_analyze.render.json_text import plain
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def render(result: Result, *, raw: bool = False) -> str:
     Texts that a spreadsheet would run get an apostrophe before them, unless `raw`.
     """
     if any(c.header is not None for c in result.columns):
-        return written([_printed(c, result.table[c.name]) for c in result.columns], raw=raw)
-    return written([flat(result.table[c.name]) for c in result.columns], raw=raw)
+        return write_csv([_print_values(c, result.table[c.name]) for c in result.columns], raw=raw)
+    return write_csv([flat(result.table[c.name]) for c in result.columns], raw=raw)
 
 
 def flat(values: pl.Series) -> pl.Series:
@@ -45,20 +45,23 @@ def flat(values: pl.Series) -> pl.Series:
     return values.cast(pl.String) if isinstance(values.dtype, pl.Categorical | pl.Enum) else values
 
 
-def _printed(column: Column, values: pl.Series) -> pl.Series:
+def _print_values(column: Column, values: pl.Series) -> pl.Series:
     header = column.header or column.name
     contained, factor = _OTHER_UNITS.get(column.unit, ("", 1.0))
     if contained in header and factor != 1.0:
         values = values * factor
     if column.decimals is not None:
-        texts = [None if v is None or not math.isfinite(v) else _rounded(v, column.decimals) for v in values.to_list()]
+        texts = [
+            None if v is None or not math.isfinite(v) else _round_as_sqlite(v, column.decimals)
+            for v in values.to_list()
+        ]
         return pl.Series(header, texts, dtype=pl.String)
     if isinstance(values.dtype, pl.String | pl.Categorical):
         return values.cast(pl.String).replace("", None).alias(header)
     return values.alias(header)
 
 
-def _rounded(value: float, decimals: int) -> str:
+def _round_as_sqlite(value: float, decimals: int) -> str:
     """The number as SQLite rounds it, which is how nsys does: a half, as it reads in decimal, goes away from zero.
 
     Python rounds the binary value instead: 4639.95 is a little less than it reads, and becomes 4639.9.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column, FigureSpec, Result
 
-__all__ = ["figure_data", "in_scale", "scaled"]
+__all__ = ["figure_data", "in_scale", "scale_entries"]
 
 
 def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, object]:
@@ -35,13 +35,13 @@ def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, 
         "title": spec.title,
         "labels": [str(label) for label in table[spec.x].to_list()],
         "series": [
-            {"name": name, "values": series, **scaled(columns[name], shared[columns[name].unit])}
+            {"name": name, "values": series, **scale_entries(columns[name], shared[columns[name].unit])}
             for name, series in zip(spec.y, values, strict=True)
         ],
     }
 
 
-def scaled(column: Column, values: Sequence[object]) -> dict[str, object]:
+def scale_entries(column: Column, values: Sequence[object]) -> dict[str, object]:
     """What a page needs to print the column: `unit`, `divisor`, `decimals`, and `exact`, the unit at rest."""
     return in_scale(column, scale_of(column, values))
 

@@ -67,7 +67,7 @@ def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
     note = "" if one.rule.on_trust else f": {gain_of(one)}"
     yield f"{number:>2}. {one.rule.title} ({one.rule.id}){note}"
     evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in one.observation.evidence)
-    estimated = _estimated(one)
+    estimated = _estimate_sentence(one)
     texts = [
         clean(one.observation.sentence),
         f"Evidence: {evidence}." if evidence else "",
@@ -78,7 +78,7 @@ def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
         yield textwrap.fill(text, max(width, 40), initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
-def _estimated(one: Advice) -> str:
+def _estimate_sentence(one: Advice) -> str:
     """What the gain is estimated from, and how much of what the rule judges it covers, where that says anything."""
     covered = one.observation.coverage
     of_all = f", for {share(covered)} of what could be judged" if covered < _ALL else ""

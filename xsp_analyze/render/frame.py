@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.render.csv_cells import written
+from xsp_analyze.render.csv_cells import write_csv
 from xsp_analyze.render.csv_text import flat
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.terminal import table_lines
@@ -26,9 +26,9 @@ _ROWS_AT_ONCE = 65_536
 
 def as_csv(frame: pl.DataFrame, *, raw: bool = False) -> Iterator[bytes]:
     """Full precision and empty cells for null; lists as JSON. Texts that spreadsheets run are guarded, unless `raw`."""
-    yield written([flat(column) for column in frame.head(0)], raw=raw).encode()
+    yield write_csv([flat(column) for column in frame.head(0)], raw=raw).encode()
     for part in frame.iter_slices(_ROWS_AT_ONCE):
-        yield written([flat(column) for column in part], raw=raw, header=False).encode()
+        yield write_csv([flat(column) for column in part], raw=raw, header=False).encode()
 
 
 def as_json(frame: pl.DataFrame) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_analyze.text.table import Table, TextColumn
 
-__all__ = ["definitions", "heading", "marked_up", "paragraph", "result", "table", "text"]
+__all__ = ["definitions", "heading", "paragraph", "result", "table", "table_elements", "text"]
 
 _MAX_ROWS = 20
 _NUMBER = "text-align:right;padding:.1em .6em;white-space:nowrap"
@@ -56,10 +56,10 @@ def table(shown: Table) -> str:
     """A table with its styles beside each cell, as a notebook has no sheet of ours."""
     heads = [f' style="{_HEAD.format("right" if c.is_number else "left")}"' for c in shown.columns]
     sides = [f' style="{_NUMBER if c.is_number else _text_style(c)}"' for c in shown.columns]
-    return f'<div style="overflow-x:auto">{marked_up(shown, heads, sides, _cell)}</div>'
+    return f'<div style="overflow-x:auto">{table_elements(shown, heads, sides, _cell)}</div>'
 
 
-def marked_up(shown: Table, heads: Sequence[str], sides: Sequence[str], cell: Callable[[str], str] = text) -> str:
+def table_elements(shown: Table, heads: Sequence[str], sides: Sequence[str], cell: Callable[[str], str] = text) -> str:
     """The table's elements; `heads` and `sides` are the attributes of each column's heading and cells."""
     names = (f"{c.heading} ({c.unit_beside})" if c.unit_beside else c.heading for c in shown.columns)
     head = "".join(f'<th scope="col"{side}>{text(name)}</th>' for side, name in zip(heads, names, strict=True))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
 
-__all__ = ["described", "plain", "render", "render_many"]
+__all__ = ["column_entries", "plain", "render", "render_many"]
 
 _AS_THEY_ARE = frozenset({str, int, bool, type(None)})  # most values of a page: asked first, and without a call
 
@@ -28,17 +28,17 @@ def render_many(results: Sequence[Result]) -> str:
 
 def _object(result: Result) -> str:
     parts = (
-        f'"analysis": {_dumped(result.analysis.id)}',
-        f'"title": {_dumped(result.analysis.title)}',
-        f'"columns": {_lines(described(result))}',
+        f'"analysis": {_dump_value(result.analysis.id)}',
+        f'"title": {_dump_value(result.analysis.title)}',
+        f'"columns": {_lines(column_entries(result))}',
         f'"rows": {_lines(result.table.iter_rows(named=True))}',
         f'"ledger": {_lines(result.ledger.iter_rows(named=True))}',
-        f'"provenance": {_dumped(dict(result.provenance))}',
+        f'"provenance": {_dump_value(dict(result.provenance))}',
     )
     return "{" + ",\n ".join(parts) + "}"
 
 
-def described(result: Result) -> list[dict[str, str]]:
+def column_entries(result: Result) -> list[dict[str, str]]:
     """The entries under `columns`; the type is the table's own, as means over steps are no integers."""
     types = result.table.schema
     return [
@@ -48,11 +48,11 @@ def described(result: Result) -> list[dict[str, str]]:
 
 
 def _lines(rows: Iterable[object]) -> str:
-    inner = ",\n  ".join(_dumped(row) for row in rows)
+    inner = ",\n  ".join(_dump_value(row) for row in rows)
     return f"[\n  {inner}\n ]" if inner else "[]"
 
 
-def _dumped(value: object) -> str:
+def _dump_value(value: object) -> str:
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_analyze.text.table import TextColumn
 
-__all__ = ["escaped", "render", "render_many"]
+__all__ = ["escape_latex", "render", "render_many"]
 
 _MAX_NAME = 48  # characters; the width of a page
 _ESCAPES = {
@@ -59,7 +59,7 @@ def render_many(results: Sequence[Result], rows: int | None = None) -> str:
     return "\n".join([*lines, "", *map(_comment, notes)]) + "\n"
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """The text, with nothing in it that TeX would act on."""
     return text.translate(_TABLE)
 
@@ -69,16 +69,16 @@ def _table(result: Result, rows: int | None) -> Iterator[str]:
     columns = [_short(column) for column in shown_table(result, rows).columns]
     yield r"\begin{table}"
     yield r"  \centering"
-    yield rf"  \caption{{{escaped(result.analysis.title)} ({escaped(result.analysis.id)})}}"
+    yield rf"  \caption{{{escape_latex(result.analysis.title)} ({escape_latex(result.analysis.id)})}}"
     yield rf"  \begin{{tabular}}{{{''.join('r' if c.is_number else 'l' for c in columns)}}}"
     yield r"    \toprule"
     yield _row([_heading(column) for column in columns])
     yield r"    \midrule"
     for cells in zip(*(column.cells for column in columns), strict=True):
-        yield _row([escaped(cell) for cell in cells])
+        yield _row([escape_latex(cell) for cell in cells])
     if hidden:
         label = next((i for i, c in enumerate(columns) if not c.is_number), None)
-        yield _row([f"and {hidden:,} more" if i == label else escaped(c.rest) for i, c in enumerate(columns)])
+        yield _row([f"and {hidden:,} more" if i == label else escape_latex(c.rest) for i, c in enumerate(columns)])
     yield r"    \bottomrule"
     yield r"  \end{tabular}"
     yield r"\end{table}"
@@ -91,7 +91,7 @@ def _short(column: TextColumn) -> TextColumn:
 
 
 def _heading(column: TextColumn) -> str:
-    return escaped(f"{column.heading} ({column.unit_beside})" if column.unit_beside else column.heading)
+    return escape_latex(f"{column.heading} ({column.unit_beside})" if column.unit_beside else column.heading)
 
 
 def _row(cells: Sequence[str]) -> str:

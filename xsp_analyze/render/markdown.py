@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_analyze.text.table import Table
 
-__all__ = ["escaped", "render", "render_many", "table_lines"]
+__all__ = ["escape_markdown", "render", "render_many", "table_lines"]
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
@@ -28,14 +28,14 @@ def render_many(results: Sequence[Result]) -> str:
     """One table after another under headings; warnings and provenance, which they share, once at the end."""
     blocks = ["\n".join(_block(result)) for result in results]
     if findings := shared_ledger_lines(results):
-        blocks.append("\n".join(f"- {escaped(line)}" for line in findings))
+        blocks.append("\n".join(f"- {escape_markdown(line)}" for line in findings))
     if origin := origin_line(results):
-        blocks.append(escaped(origin))
+        blocks.append(escape_markdown(origin))
     return "\n\n".join(blocks) + "\n"
 
 
 def _block(result: Result) -> list[str]:
-    lines = [f"## {result.analysis.id} {escaped(result.analysis.title)}", ""]
+    lines = [f"## {result.analysis.id} {escape_markdown(result.analysis.title)}", ""]
     lines += table_lines(shown_table(result)) if result.table.height else ["No rows."]
     if unknown := unknown_columns(result):
         lines += ["", f"Unknown in this trace: {', '.join(f'`{c.name}`' for c in unknown)}."]
@@ -46,11 +46,13 @@ def table_lines(table: Table) -> list[str]:
     """The lines of a table; none where it has no columns."""
     if not table.columns:
         return []
-    headings = [f"{escaped(c.heading)}{f' ({c.unit_beside})' if c.unit_beside else ''}" for c in table.columns]
+    headings = [f"{escape_markdown(c.heading)}{f' ({c.unit_beside})' if c.unit_beside else ''}" for c in table.columns]
     rules = ["---:" if c.is_number else "---" for c in table.columns]
-    return [f"| {' | '.join(cells)} |" for cells in (headings, rules, *(map(escaped, row) for row in table.rows))]
+    return [
+        f"| {' | '.join(cells)} |" for cells in (headings, rules, *(map(escape_markdown, row) for row in table.rows))
+    ]
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """The text, with nothing in it that Markdown or HTML would read."""
     return _SPECIAL.sub(r"\\\1", text)

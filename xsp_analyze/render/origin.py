@@ -27,11 +27,11 @@ def origin_line(results: Sequence[Result]) -> str:
     """Where all the numbers come from, in one line; a fact that differs names the analyses that it is of."""
     if not results:
         return ""
-    shared = _shared(results)
+    shared = _shared_provenance(results)
     return provenance_line(replace(results[0], provenance_of=lambda: shared))
 
 
-def _shared(results: Sequence[Result]) -> Mapping[str, object]:
+def _shared_provenance(results: Sequence[Result]) -> Mapping[str, object]:
     keys = dict.fromkeys(key for result in results for key in result.provenance)
     return {key: _value(key, results) for key in keys}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow.parquet as pq
 
-from xsp_analyze.render.json_text import described, plain
+from xsp_analyze.render.json_text import column_entries, plain
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Result
@@ -25,7 +25,7 @@ def render(result: Result) -> bytes:
     about = {
         "analysis": result.analysis.id,
         "title": result.analysis.title,
-        "columns": described(result),
+        "columns": column_entries(result),
         "ledger": result.ledger.to_dicts(),
         "provenance": dict(result.provenance),
     }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
     from xsp_analyze.text.table import Table, TextColumn
 
-__all__ = ["Screen", "console_on", "render", "render_many", "table_lines", "wrapped"]
+__all__ = ["Screen", "console_on", "render", "render_many", "table_lines", "wrap_line"]
 
 _LONG = 24
 _DRAWN, _FIRST_TIME, _OTHER, _LAST = 1, 2, 3, 4  # priorities; keys have 0
@@ -67,11 +67,11 @@ def table_lines(table: Table, width: int | None = None, *, otherwise: str = "use
     fitted = fit(table.columns, Screen(width))
     lines = [*(line.plain for line in _heading_lines(fitted)), *_row_lines(fitted)]
     for line in filter(None, (_too_narrow(table.columns, fitted, otherwise), *table.notes)):
-        lines += wrapped(line, width)
+        lines += wrap_line(line, width)
     yield from map(plain_spaces, lines)
 
 
-def wrapped(line: str, width: int | None) -> list[str]:
+def wrap_line(line: str, width: int | None) -> list[str]:
     """The line in as many as it needs, the further ones indented like the first, or by eight."""
     if width is None or cell_len(line) <= width:
         return [line]
@@ -91,7 +91,7 @@ def _print_result(result: Result, screen: Screen, console: Console) -> None:
             console.print(heading, no_wrap=True, overflow="ignore", crop=False)
         console.file.writelines(f"{line}\n" for line in _row_lines(fitted))  # rich takes minutes at a million rows
         if hidden:
-            rest = Text(_joined([f.column.rest for f in fitted], fitted), style="italic")
+            rest = Text(_join_cells([f.column.rest for f in fitted], fitted), style="italic")
             console.print(rest, no_wrap=True, overflow="ignore", crop=False)
     else:
         console.print(Text("No rows.", style="dim"))
@@ -141,23 +141,23 @@ def _heading_lines(columns: Sequence[Fitted]) -> Iterator[Text]:
     height = max((len(f.heading) for f in columns), default=0)
     for line in range(height):
         parts = [([""] * (height - len(f.heading)) + f.heading)[line] for f in columns]
-        yield Text(_joined(parts, columns), style="bold")
+        yield Text(_join_cells(parts, columns), style="bold")
     units = [f.column.unit_beside for f in columns]
     if any(units):
-        yield Text(_joined(units, columns), style="dim")
+        yield Text(_join_cells(units, columns), style="dim")
     yield Text("\u2500" * max(sum(f.width for f in columns) + GAP * (len(columns) - 1), 0), style="dim")
 
 
 def _row_lines(columns: Sequence[Fitted]) -> Iterator[str]:
     for row in zip(*(f.column.cells for f in columns), strict=True):
-        yield _joined(row, columns)
+        yield _join_cells(row, columns)
 
 
-def _joined(cells: Iterable[str], columns: Sequence[Fitted]) -> str:
-    return (" " * GAP).join(_padded(cell, f) for cell, f in zip(cells, columns, strict=True)).rstrip()
+def _join_cells(cells: Iterable[str], columns: Sequence[Fitted]) -> str:
+    return (" " * GAP).join(_pad_cell(cell, f) for cell, f in zip(cells, columns, strict=True)).rstrip()
 
 
-def _padded(cell: str, fitted: Fitted) -> str:
+def _pad_cell(cell: str, fitted: Fitted) -> str:
     text = cut(cell, fitted.width)
     blank = " " * (fitted.width - cell_len(text))
     return blank + text if fitted.column.is_number else text + blank

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.render.csv_cells import written
+from xsp_analyze.render.csv_cells import write_csv
 from xsp_analyze.render.json_text import plain
-from xsp_analyze.render.markdown import escaped, table_lines
+from xsp_analyze.render.markdown import escape_markdown, table_lines
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.text.units import duration, share
@@ -56,12 +56,12 @@ def as_csv(rankings: Sequence[Ranking], max_rows: int, *, raw: bool = False) -> 
         for ranking in rankings
         for rank, row in enumerate(ranking.rows[:max_rows], 1)
     ]
-    return written(pl.DataFrame(rows, _CSV, orient="row").get_columns(), raw=raw)
+    return write_csv(pl.DataFrame(rows, _CSV, orient="row").get_columns(), raw=raw)
 
 
 def as_markdown(rankings: Sequence[Ranking], max_rows: int, sentences: Sequence[str]) -> str:
     """The sentences, and a table a ranking."""
-    blocks = [escaped(sentence) for sentence in sentences]
+    blocks = [escape_markdown(sentence) for sentence in sentences]
     for ranking in rankings:
         columns = [("name", "", False, 0), ("time", "", True, 1), ("share", "", True, 2)]
         rows = [_texts(clean(row.name), row.time_ns, ranking) for row in ranking.rows[:max_rows]]
@@ -69,7 +69,7 @@ def as_markdown(rankings: Sequence[Ranking], max_rows: int, sentences: Sequence[
             rows.append(_texts(f"and {len(rest):,} more", sum(row.time_ns for row in rest), ranking))
         if ranking.outside and ranking.outside_ns:
             rows.append(_texts(ranking.outside, ranking.outside_ns, ranking))
-        blocks.append(f"## {escaped(ranking.title)}\n\n" + "\n".join(table_lines(of_rows("", columns, rows))))
+        blocks.append(f"## {escape_markdown(ranking.title)}\n\n" + "\n".join(table_lines(of_rows("", columns, rows))))
     return "\n\n".join(blocks) + "\n"
 
 

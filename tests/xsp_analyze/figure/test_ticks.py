@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.counted_layer import mixed
 from tests.helpers.fixture_cases import SOUND, FixtureCase
 from xsp_analyze.catalog import all_analyses
-from xsp_analyze.figure.draw import laid_out
+from xsp_analyze.figure.draw import figure_of_panels
 from xsp_analyze.figure.look import settings
 from xsp_analyze.figure.several import blocks_of_several
 from xsp_analyze.pages.report.figures import figure as blocks_of
@@ -51,7 +51,7 @@ def _faults(panels: Sequence[Mapping[str, Any]], x: str) -> Iterator[str]:
 
     with warnings.catch_warnings(), matplotlib.rc_context(settings(None)):
         warnings.simplefilter("ignore", UserWarning)
-        figure = laid_out(panels, x, None)
+        figure = figure_of_panels(panels, x, None)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
     renderer = canvas.get_renderer()

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from xsp_analyze.pages.report import page as report
-from xsp_analyze.pages.shell import Packed, drawn, safe_json
+from xsp_analyze.pages.shell import Packed, page_by_script, safe_json
 
 _BOUND = re.compile(r"^(?:async )?(?:function\*?|const|let|class) +(\w+|\{[^}]*\}|\[[^\]]*\])", re.MULTILINE)
 _DRAWS = re.compile(r"Object\.assign\(DRAW, \{(.*?)\}\)", re.DOTALL)
@@ -28,7 +28,7 @@ def _scripts(page: str) -> list[str]:
     ],
 )
 def test_no_name_and_no_type_of_block_is_there_twice(scripts: tuple[str, ...]) -> None:
-    page = drawn({"kind": "", "title": "", "short": [], "sections": [], "footer": ""}, scripts)
+    page = page_by_script({"kind": "", "title": "", "short": [], "sections": [], "footer": ""}, scripts)
     (script,) = _scripts(page)
     names = Counter(_BOUND.findall(script))
     types = Counter(key for keys in _DRAWS.findall(script) for key in re.findall(r"(\w+):", keys))

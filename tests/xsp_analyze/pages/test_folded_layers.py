@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.decoder_trace import decoder
 from tests.helpers.report_trace import small_trace
-from xsp_analyze.pages.report.folded import folded
+from xsp_analyze.pages.report.folded import blocks_of_layers
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.service.answers import Answers
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_rows_of_the_tree_hold_all_layers_once() -> None:
-    section = folded(Answers(decoder()))
+    section = blocks_of_layers(Answers(decoder()))
     assert section is not None
     (block,) = section["blocks"]
     at = {column["key"]: index for index, column in enumerate(block["columns"])}
@@ -41,7 +41,7 @@ def test_rows_of_the_tree_hold_all_layers_once() -> None:
 
 
 def test_no_section_where_nothing_repeats(tmp_path: Path) -> None:
-    assert folded(Answers(small_trace(tmp_path))) is None
+    assert blocks_of_layers(Answers(small_trace(tmp_path))) is None
 
 
 @pytest.fixture(name="file", scope="module")

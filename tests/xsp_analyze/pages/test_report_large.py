@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.browser import Browser, opened
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.viewer.block import viewed, viewer
+from xsp_analyze.pages.viewer.block import view_of, viewer
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import TraceBuilder
 from xsp_model.limits import limits, override_limits
@@ -73,7 +73,7 @@ def _of_many_places(count: int) -> Trace:
 @override_limits(viewer_page_lanes=60)
 def test_a_page_of_more_lanes_than_it_holds_keeps_the_busiest_and_counts_the_others() -> None:
     frames = StepView.of(_of_many_places(250))
-    drawn = viewed(frames, limits().viewer_page_lanes)
+    drawn = view_of(frames, limits().viewer_page_lanes)
     block = viewer(drawn, "title")
     lanes = [lane for lane in block["lanes"] if lane["side"] != "counter"]
     assert [lane["title"] for lane in lanes] == [
@@ -88,7 +88,7 @@ def test_a_page_of_more_lanes_than_it_holds_keeps_the_busiest_and_counts_the_oth
     assert "60 of 250 counters are in this page." in block["left_out"]
     assert drawn.drawing.boxes.lane.max() < len(block["lanes"])
     assert len(drawn.launches) == 30
-    everything = viewed(frames)
+    everything = view_of(frames)
     assert len(everything.drawing.lanes) == 750
     assert not everything.left_out
 

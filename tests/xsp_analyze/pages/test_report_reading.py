@@ -20,7 +20,7 @@ from tests.helpers.profile_trace import profile
 from tests.helpers.report_trace import small_trace
 from xsp_analyze.pages.blocks import section
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.shell import drawn
+from xsp_analyze.pages.shell import page_by_script
 from xsp_analyze.render import csv_cells
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -208,11 +208,11 @@ def test_a_page_guards_texts_as_csv_files_do(browser: Browser, tmp_path: Path) -
     column = {"key": "name", "heading": "name", "number": False, "doc": ""}
     table = {"type": "table", "name": "names", "columns": [column], "values": [texts]}
     sections = [section("names", "Names", "Names", "", [table])]
-    page = drawn({"kind": "", "title": "", "short": [], "sections": sections, "footer": ""})
+    page = page_by_script({"kind": "", "title": "", "short": [], "sections": sections, "footer": ""})
     (tmp_path / "names.html").write_text(page, encoding="utf-8")
     with opened(browser, tmp_path / "names.html") as shown:
         _, saved = _saved(shown, shown.get_by_role("button", name="Save CSV"))
-    written = csv_cells.written([pl.Series("name", texts)], raw=False)
+    written = csv_cells.write_csv([pl.Series("name", texts)], raw=False)
     rows = [list(csv.reader(io.StringIO(content, newline=""))) for content in (saved.decode(), written)]
     assert rows[0] == rows[1]
 

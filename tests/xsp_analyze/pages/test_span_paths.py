@@ -30,7 +30,7 @@ def test_paths_are_those_that_a_climb_finds(
         np.array(selected, dtype=np.bool_),
         np.array(stop, dtype=np.bool_) if stops else None,
     )
-    number, paths = climbed.named(np.array(code, dtype=np.int64)[climbed.spans])
+    number, paths = climbed.paths_by_code(np.array(code, dtype=np.int64)[climbed.spans])
     for row, start in zip(number, starts, strict=True):
         expected: list[int] = []
         at = start

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.viewer_block import END, two_ranks
-from xsp_analyze.pages.shell import drawn
+from xsp_analyze.pages.shell import page_by_script
 from xsp_analyze.pages.viewer.assets import SCRIPTS, STYLES
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _written(folder: Path, name: str, block: dict[str, Any]) -> Path:
     timeline = {"id": "timeline", "label": "Timeline", "title": "Timeline", "means": "", "blocks": [block]}
     head = {"kind": "a test", "title": "hand made", "short": ["One."], "footer": ""}
     file = folder / f"{name}.html"
-    file.write_text(drawn({**head, "sections": [timeline, kernels]}, SCRIPTS, STYLES), encoding="utf-8")
+    file.write_text(page_by_script({**head, "sections": [timeline, kernels]}, SCRIPTS, STYLES), encoding="utf-8")
     return file
 
 

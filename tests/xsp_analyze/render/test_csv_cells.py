@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
-from xsp_analyze.render.csv_cells import written
+from xsp_analyze.render.csv_cells import write_csv
 from xsp_analyze.render.frame import as_csv
 
 if TYPE_CHECKING:
@@ -71,20 +71,20 @@ def _cells(text: str) -> list[str]:
 
 
 def test_what_acts_stands_behind_an_apostrophe() -> None:
-    assert _cells(written([pl.Series("name", _ACTS)], raw=False)) == ["name", *(f"'{text}" for text in _ACTS)]
+    assert _cells(write_csv([pl.Series("name", _ACTS)], raw=False)) == ["name", *(f"'{text}" for text in _ACTS)]
 
 
 def test_what_acts_where_cells_are_split_at_semicolons_or_tabs_stands_behind_one_too() -> None:
-    assert _cells(written([pl.Series("name", list(_ACTS_BEHIND))], raw=False)) == ["name", *_ACTS_BEHIND.values()]
+    assert _cells(write_csv([pl.Series("name", list(_ACTS_BEHIND))], raw=False)) == ["name", *_ACTS_BEHIND.values()]
 
 
 def test_what_does_not_act_is_as_it_was() -> None:
     for series in (pl.Series("name", _HARMLESS), pl.Series("n", [-1, 2]), pl.Series("x", [-1.5, None])):
-        assert written([series], raw=False) == written([series], raw=True) == series.to_frame().write_csv()
+        assert write_csv([series], raw=False) == write_csv([series], raw=True) == series.to_frame().write_csv()
 
 
 def test_raw_leaves_all() -> None:
-    assert _cells(written([pl.Series("=name", _ACTS)], raw=True)) == ["=name", *_ACTS]
+    assert _cells(write_csv([pl.Series("=name", _ACTS)], raw=True)) == ["=name", *_ACTS]
 
 
 def test_headings_and_enumerations_are_texts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from xsp_analyze.catalog import find
 from xsp_analyze.core import Analysis, Column, Result, Role, run
 from xsp_analyze.render import Screen, render
-from xsp_analyze.render.latex import escaped, render_many
+from xsp_analyze.render.latex import escape_latex, render_many
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -67,7 +67,7 @@ def _named(*names: str) -> Result:
 @pytest.mark.parametrize("character", list("&%$#_{}~^\\<>|\"'`-[]\u00b5\u00d7\u2026"))
 def test_no_character_acts(character: str) -> None:
     for text in (character, character * 3, f"a{character}b", f"{character}1"):
-        assert _plain(escaped(text)) == text
+        assert _plain(escape_latex(text)) == text
 
 
 def test_the_parser_refuses_what_tex_acts_on() -> None:

@@ -89,7 +89,7 @@ def _input(at: int, shape: object, kind: str, value: object, strides: object) ->
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         literal = ...
     if not _is_plain(literal):
-        raise _unknown(f"the value of input {at + 1} ({_shown(kind)}) was not recorded")
+        raise _unknown(f"the value of input {at + 1} ({_kind_in_quotes(kind)}) was not recorded")
     return ("value", literal)
 
 
@@ -115,7 +115,7 @@ def _is_number(literal: object) -> bool:
     return type(literal) in {int, bool} or (isinstance(literal, float) and math.isfinite(literal))
 
 
-def _shown(kind: str) -> str:
+def _kind_in_quotes(kind: str) -> str:
     return json.dumps(kind[:40]) if kind else "without a type"
 
 

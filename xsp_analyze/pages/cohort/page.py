@@ -13,7 +13,7 @@ from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort import charts
 from xsp_analyze.pages.cohort.multiples import multiples
-from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, is_share, number, quantity, scale_of, share
 
@@ -74,15 +74,15 @@ def render(
         "title": title,
         "short": _short(systems, prices),
         "sections": sections,
-        "footer": f"{made_by()} {_FOOTER}",
+        "footer": f"{program_and_version()} {_FOOTER}",
     }
-    return drawn(data, ["cohort.js"], ["cohort.css"])
+    return page_by_script(data, ["cohort.js"], ["cohort.css"])
 
 
 def _cohort(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:
     models = tables.models(systems, prices, target)
     links = {"model": [s.member.report for s in systems][:_MAX_ROWS]}
-    rows = blocks.table(_cut(models), name="models", left_out=_left_out(len(systems)), links=links)
+    rows = blocks.table(_cut(models), name="models", left_out=_omitted_rows(len(systems)), links=links)
     sections = [blocks.section("models", "Models", "Models and systems", _MODELS, [rows])]
     first = tables.top(systems, prices, target)
     if first.table.height:
@@ -92,14 +92,14 @@ def _cohort(systems: Sequence[System], prices: Prices, target: Target | None) ->
         )
     tests = tables.load_tests(systems)
     if tests.table.height:
-        rows = blocks.table(_cut(tests), name="load_tests", left_out=_left_out(tests.table.height))
+        rows = blocks.table(_cut(tests), name="load_tests", left_out=_omitted_rows(tests.table.height))
         sections.append(blocks.section("load_tests", "Load tests", "MLPerf LoadGen tests", _LOAD_TESTS, [rows]))
     sections += _results(systems, prices, target)
     sections += multiples(systems)
     sections += _alike(systems)
     across = tables.across(systems)
     if across.table.height:
-        rows = blocks.table(_cut(across), name="systems", left_out=_left_out(across.table.height))
+        rows = blocks.table(_cut(across), name="systems", left_out=_omitted_rows(across.table.height))
         title = "One model across systems and frameworks"
         sections.append(blocks.section("systems", "Across systems", title, _ACROSS, [rows]))
     return sections
@@ -115,7 +115,7 @@ def _results(systems: Sequence[System], prices: Prices, target: Target | None) -
     )  # fmt: skip
     return [
         blocks.section(
-            name, label, title, means, [blocks.table(_cut(r), name=name, left_out=_left_out(r.table.height))]
+            name, label, title, means, [blocks.table(_cut(r), name=name, left_out=_omitted_rows(r.table.height))]
         )
         for name, label, title, means, r in every
         if r.table.height
@@ -127,7 +127,7 @@ def _cut(result: Result) -> Result:
     return replace(result, table=result.table.head(_MAX_ROWS))
 
 
-def _left_out(rows: int) -> str | None:
+def _omitted_rows(rows: int) -> str | None:
     which = f"The first {count(_MAX_ROWS)} of {count(rows)} rows; xsp cohort -f csv writes all."
     return which if rows > _MAX_ROWS else None
 
@@ -159,7 +159,7 @@ def _tops(first: Result, models: Result) -> Block:
     items = []
     for measure in first.table["measure"].unique(maintain_order=True):
         rows = first.table.filter(pl.col("measure") == measure).iter_rows(named=True)
-        named = [(clean(_named(row)), clean(_value(columns[measure], row["value"]))) for row in rows]
+        named = [(clean(_system_name(row)), clean(_value(columns[measure], row["value"]))) for row in rows]
         items.append({"title": _TITLES[measure], "rows": named})
     return {"type": "tops", "items": items}
 
@@ -178,7 +178,7 @@ _TITLES: Mapping[str, str] = {
 }
 
 
-def _named(row: Mapping[str, object]) -> str:
+def _system_name(row: Mapping[str, object]) -> str:
     return " on ".join(str(row[k]) for k in ("model", "system") if row[k])
 
 

@@ -31,7 +31,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
         "comparable": c.comparable,
         "same_content": c.same_content,
         "reasons": list(c.reasons),
-        "differences": [_keyed(asdict(d), kind="sort") for d in c.differences],
+        "differences": [_with_document_keys(asdict(d), kind="sort") for d in c.differences],
         "before": {"name": c.before.name, **asdict(c.before.facts)},
         "after": {"name": c.after.name, **asdict(c.after.facts)},
         "per": "input" if c.per_input else "step",
@@ -51,12 +51,12 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
             "throughput_per_s": {"before": one, "after": two, "ratio": two / one if one and two else None},
         },
         "results": _results(c.results),
-        "expected": _expected(c.expected),
+        "expected": _expected_ratios(c.expected),
         "waterfall": _waterfall(c.waterfall),
         "waterfalls": [_waterfall(falls) for falls in c.waterfalls],
         "rows": [asdict(row) for row in c.rows],
         "moves": [asdict(one) for one in c.moves],
-        "kernel_changes": [_keyed(asdict(change), count="places") for change in c.changes],
+        "kernel_changes": [_with_document_keys(asdict(change), count="places") for change in c.changes],
         "regrouped_kernels": c.regrouped,
         "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in outcomes],
     }
@@ -70,12 +70,12 @@ def render(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
 
 def render_several(several: Several) -> str:
     """`{"pairs": [a comparison's document with its `name`], "only_before": [...], "only_after": [...]}`."""
-    documents = ",\n".join(_named(c) for c in several.compared)
+    documents = ",\n".join(_json_with_name(c) for c in several.compared)
     rest = {"only_before": list(several.only_before), "only_after": list(several.only_after)}
     return f'{{"pairs": [\n{documents}],\n {json.dumps(rest, ensure_ascii=False)[1:]}\n'
 
 
-def _named(one: Compared) -> str:
+def _json_with_name(one: Compared) -> str:
     return f'{{"name": {json.dumps(one.name, ensure_ascii=False)},\n {render(one.comparison, one.outcomes)[1:]}'
 
 
@@ -96,7 +96,7 @@ def _results(came_to: Results) -> dict[str, object]:
     }
 
 
-def _expected(one: Expected | None) -> dict[str, object] | None:
+def _expected_ratios(one: Expected | None) -> dict[str, object] | None:
     """The ratios that the devices' peaks let expect."""
     if one is None:
         return None
@@ -110,11 +110,11 @@ def _expected(one: Expected | None) -> dict[str, object] | None:
 def _waterfall(falls: Waterfall | None) -> dict[str, object] | None:
     if falls is None:
         return None
-    parts = [_keyed(asdict(part), kind="sort") for part in falls.parts]
+    parts = [_with_document_keys(asdict(part), kind="sort") for part in falls.parts]
     return {**asdict(falls), "parts": parts, "difference_ns": falls.difference_ns}
 
 
-def _keyed(values: Mapping[str, object], **key_of: str) -> dict[str, object]:
+def _with_document_keys(values: Mapping[str, object], **key_of: str) -> dict[str, object]:
     """The values under the keys that the document has always had for these fields."""
     return {key_of.get(name, name): value for name, value in values.items()}
 

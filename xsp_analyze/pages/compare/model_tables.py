@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.pages.compare.texts import (
     change,
-    changed,
+    change_columns,
     interval,
     percent_change,
     signed_duration,
@@ -40,7 +40,7 @@ def model_table(c: Comparison) -> Table:
         change_per_s = with_sign(two - one, f"{count(two - one)}/s")
         rates = (f"{rate}/s" for rate in apart((one, two), ""))
         rows.append(["throughput", *rates, change_per_s, percent_change(two / one), "", ""])
-    return of_rows("Model", [("model", "", False, 0), *changed("")], rows, _on_noise(c))
+    return of_rows("Model", [("model", "", False, 0), *change_columns("")], rows, _on_noise(c))
 
 
 def peaks_table(c: Comparison, peaks: Expected) -> Table:

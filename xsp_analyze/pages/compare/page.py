@@ -10,8 +10,8 @@ from xsp_analyze.pages.compare.chart import chart
 from xsp_analyze.pages.compare.sections import PageTable, of_several, parts
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.pages.compare.texts import change, verdict
-from xsp_analyze.pages.shell import made_by, written
-from xsp_analyze.render.html import marked_up
+from xsp_analyze.pages.shell import page_of_html, program_and_version
+from xsp_analyze.render.html import table_elements
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import split_rows
 from xsp_analyze.text.units import count
@@ -43,7 +43,7 @@ def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
     if c.same_content:
         heading = escape(title)
     main = list(_content(c, outcomes))
-    return written(_KIND, title, heading, _links(c, outcomes), main, f"{made_by()} {_FOOTER}")
+    return page_of_html(_KIND, title, heading, _links(c, outcomes), main, f"{program_and_version()} {_FOOTER}")
 
 
 def page_of_several(several: Several) -> str:
@@ -57,7 +57,7 @@ def page_of_several(several: Several) -> str:
         body += [f'<details id="{identity}"><summary>{escape(name)}: {latency}</summary>']
         body += [*_content(one.comparison, one.outcomes, f"{identity}-"), "</details>"]
     title = "Two batches compared"
-    return written(_KIND, title, title, links, body, f"{made_by()} {_FOOTER}")
+    return page_of_html(_KIND, title, title, links, body, f"{program_and_version()} {_FOOTER}")
 
 
 def _links(c: Comparison, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
@@ -102,7 +102,7 @@ def _rules(outcomes: Sequence[Outcome], prefix: str) -> Iterator[str]:
 
 def _rows(shown: Table, heads: Sequence[str], sides: Sequence[str]) -> Iterator[str]:
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(shown.title)}">'
-    yield f"{marked_up(shown, heads, sides)}</div>"
+    yield f"{table_elements(shown, heads, sides)}</div>"
 
 
 def _section(part: PageTable, drawn: Sequence[str] = (), prefix: str = "") -> Iterator[str]:

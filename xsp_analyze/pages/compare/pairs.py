@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.pages.compare.texts import change, changed, signed_duration
+from xsp_analyze.pages.compare.texts import change, change_columns, signed_duration
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import Table, of_rows
 from xsp_analyze.text.units import apart, count, share
@@ -30,7 +30,7 @@ def pairs_table(c: Comparison, max_rows: int | None) -> Table:
         if row is not None:
             times = [*apart((row.before_ns, row.after_ns), "ns"), signed_duration(row.difference_ns), change(row)]
         rows.append([_of(labels[0], i, "layer_name"), _of(labels[1], j, "layer_name"), _type(labels, i, j), *times])
-    before, after, difference, ratio, *_ = changed("")
+    before, after, difference, ratio, *_ = change_columns("")
     columns = [("layer before", "", False, 0), ("layer after", "", False, 0), ("type", "", False, 4), before, after,
                difference, ratio]  # fmt: skip
     title = f"Layers that were taken for one another ({count(len(c.pairs.rows))})"

@@ -90,13 +90,13 @@ def _output(pair: OutputPair) -> str:
     if not parts:
         parts.append("by how much is not recorded")
     if apart_by.basis is Basis.SAMPLED:
-        parts.append(f"over {_sampled(pair)}")
+        parts.append(f"over {_sampled_elements(pair)}")
     if pair.steps_differ:
         parts.append(f"after {count(pair.before.step)} and {count(pair.after.step)} steps")
     return f"{clean(pair.name)} {', '.join(parts)}"
 
 
-def _sampled(pair: OutputPair) -> str:
+def _sampled_elements(pair: OutputPair) -> str:
     of = f" of {count(pair.after.value_count)}" if pair.after.value_count else ""
     return f"{count(pair.distance.value_count)}{of} elements"
 
@@ -125,7 +125,7 @@ def _accuracy_row(pair: AccuracyPair) -> list[str]:
 def _output_row(pair: OutputPair) -> list[str]:
     apart_by = pair.distance
     norms = apart((pair.before.l2_norm, pair.after.l2_norm), "")
-    basis = str(apart_by.basis) if apart_by.basis is not Basis.SAMPLED else f"{_sampled(pair)}"
+    basis = str(apart_by.basis) if apart_by.basis is not Basis.SAMPLED else f"{_sampled_elements(pair)}"
     return [
         f"{clean(pair.name)} (L2 norm)",
         *norms,

@@ -12,7 +12,7 @@ from xsp_analyze.core import Column
 from xsp_analyze.pages.compare.model_tables import model_table, peaks_table
 from xsp_analyze.pages.compare.pairs import pairs_table
 from xsp_analyze.pages.compare.results import results_table
-from xsp_analyze.pages.compare.texts import change, changed, interval, verdict, with_sign
+from xsp_analyze.pages.compare.texts import change, change_columns, interval, verdict, with_sign
 from xsp_analyze.text.names import cut
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.table import Table, of_rows
@@ -94,7 +94,7 @@ def of_several(several: Several) -> Table:
         for side, names in (("before", several.only_before), ("after", several.only_after))
         if names
     ]
-    before, after, _, *rest = changed("")
+    before, after, _, *rest = change_columns("")
     columns = [("model", "", False, 0), before, after, *rest, ("rows changed", "", True, 3),
                ("most of it in", "", False, 6)]  # fmt: skip
     return of_rows(f"Models ({count(len(ordered))})", columns, [_model_row(c) for c in ordered], notes)
@@ -133,7 +133,7 @@ def _waterfall(falls: Waterfall, max_rows: int | None) -> Table:
     texts = map(with_sign, differences, with_total(differences, "ns"))
     rows = [[*row[:3], text, row[3]] for row, text in zip(rows, texts, strict=True)]
     basis = "device time" if falls.basis == "device" else "time on the host"
-    columns = [("part", "", False, 0), *changed("")[:3], ("most of it in", "", False, 6)]
+    columns = [("part", "", False, 0), *change_columns("")[:3], ("most of it in", "", False, 6)]
     return of_rows(f"What the difference is made of, {_BY[falls.by]} ({basis})", columns, rows)
 
 
@@ -149,7 +149,7 @@ def _level(c: Comparison, level: str, max_rows: int | None) -> Table:
     tested = sum(row.p_value is not None for row in every)
     scale = scale_of(Column("ns", pl.Float64(), "", "ns"), [v for r in rows for v in (r.before_ns, r.after_ns)])
     label, title = _LEVELS[level]
-    columns = [(label, "", False, 0), *changed(scale.unit)]
+    columns = [(label, "", False, 0), *change_columns(scale.unit)]
     if level == "layer":
         columns.append(("most of it in", "", False, 6))
     below = [f"{count(len(every) - len(rows))} more rows; --rows 0 shows all."] if len(every) > len(rows) else []
@@ -171,13 +171,13 @@ _BASIS = {"device": "device time they launched", "host": "their own time on the 
 def _row(row: Row, scale: Scale, level: str) -> list[str]:
     name = _name(row)
     difference = with_sign(row.difference_ns, number(row.difference_ns, scale))
-    cells = [name, *apart_in((row.before_ns, row.after_ns), scale), difference, *_judged(row)]
+    cells = [name, *apart_in((row.before_ns, row.after_ns), scale), difference, *_verdict_cells(row)]
     if level == "layer":
         cells.append(short_name(row.kernel, _LONGEST) if row.kernel and row.difference_ns else "")
     return cells
 
 
-def _judged(row: Row) -> list[str]:
+def _verdict_cells(row: Row) -> list[str]:
     """Change, interval and verdict; of time that moved where to, as it is neither slower nor faster."""
     others = row.moved_to or row.moved_from
     if not others:
@@ -198,7 +198,7 @@ def _name(row: Row) -> str:
 def _changes(c: Comparison, max_rows: int | None) -> Table:
     rows = [_change_row(one) for one in c.changes[:max_rows]]
     below = [f"{count(len(c.changes) - len(rows))} more; --rows 0 shows all."] if len(c.changes) > len(rows) else []
-    columns = [("kernels", "", False, 0), ("count", "", True, 2), *changed("")[:2], ("was", "", False, 1),
+    columns = [("kernels", "", False, 0), ("count", "", True, 2), *change_columns("")[:2], ("was", "", False, 1),
                ("is", "", False, 1), ("first in", "", False, 3)]  # fmt: skip
     return of_rows("Kernels that changed, in one step", columns, rows, below)
 

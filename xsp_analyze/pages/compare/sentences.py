@@ -41,7 +41,7 @@ def sentences(c: Comparison) -> list[str]:
         lines.append("Nothing else that the files tell is different.")
     lines += result_sentences(c)
     lines.append(_match(c))
-    lines += [_moved(one, unit_of_time(c)) for one in c.moves[:_CLASSES_TOLD]]
+    lines += [_moves_sentence(one, unit_of_time(c)) for one in c.moves[:_CLASSES_TOLD]]
     return [clean(line) for line in lines]
 
 
@@ -65,12 +65,14 @@ def _match(c: Comparison) -> str:
     return f"Counterparts found: layers {layers}; kernels {kernels} by name and launch."
 
 
-def _moved(one: ClassMoves, per: str) -> str:
+def _moves_sentence(one: ClassMoves, per: str) -> str:
     before, after = apart((one.before_ns, one.after_ns), "ns")
     times = f"takes {before} of {per} before and {after} after"
-    less, more = (", ".join(_lost(part) for part in parts[:_MOVED_TOLD]) for parts in (one.losses, one.gains))
+    less, more = (
+        ", ".join(_part_with_difference(part) for part in parts[:_MOVED_TOLD]) for parts in (one.losses, one.gains)
+    )
     return f"Time moved: {one.kernel_class} {times}; less in {less}, more in {more}."
 
 
-def _lost(part: tuple[str, float]) -> str:
+def _part_with_difference(part: tuple[str, float]) -> str:
     return f"{part[0]} ({signed_duration(part[1])})"

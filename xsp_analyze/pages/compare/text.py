@@ -8,9 +8,9 @@ from xsp_analyze.compare.rules import Verdict
 from xsp_analyze.pages.compare.sections import of_several, sections
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.pages.compare.texts import change, verdict
-from xsp_analyze.render.markdown import escaped
+from xsp_analyze.render.markdown import escape_markdown
 from xsp_analyze.render.markdown import table_lines as markdown_lines
-from xsp_analyze.render.terminal import table_lines, wrapped
+from xsp_analyze.render.terminal import table_lines, wrap_line
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import plain_spaces
 
@@ -36,11 +36,11 @@ def terminal(
     c: Comparison, outcomes: Sequence[Outcome] = (), *, width: int | None = None, rows: int | None = 10
 ) -> str:
     """Sentences, tables, and what became of the rules; null width: as wide as needed."""
-    lines = [part for line in sentences(c) for part in wrapped(line, width)]
+    lines = [part for line in sentences(c) for part in wrap_line(line, width)]
     for each in sections(c, rows):
         lines += ["", each.title, *table_lines(each, width)]
     if outcomes:
-        lines += ["", "Rules", *(part for o in outcomes for line in _rule_lines(o) for part in wrapped(line, width))]
+        lines += ["", "Rules", *(part for o in outcomes for line in _rule_lines(o) for part in wrap_line(line, width))]
     return plain_spaces("\n".join(line.rstrip() for line in lines) + "\n")
 
 
@@ -51,7 +51,7 @@ def terminal_of_several(several: Several, *, width: int | None = None) -> str:
     for one in several.compared:
         if one.outcomes:
             lines += ["", f"Rules, {clean(one.name)}"]
-            lines += [part for o in one.outcomes for line in _rule_lines(o) for part in wrapped(line, width)]
+            lines += [part for o in one.outcomes for line in _rule_lines(o) for part in wrap_line(line, width)]
     return plain_spaces("\n".join(line.rstrip() for line in lines) + "\n")
 
 
@@ -62,26 +62,26 @@ def markdown_of_several(several: Several) -> str:
     headline = (
         f"{len(violated)} of {len(several.compared)} models break performance rules" if violated else "Performance"
     )
-    lines = [f"### {headline}", "", *markdown_lines(shown), "", *(escaped(line) for line in shown.notes)]
+    lines = [f"### {headline}", "", *markdown_lines(shown), "", *(escape_markdown(line) for line in shown.notes)]
     for one in violated:
-        lines += ["", f"#### {escaped(clean(one.name))}", "", markdown(one.comparison, one.outcomes)]
+        lines += ["", f"#### {escape_markdown(clean(one.name))}", "", markdown(one.comparison, one.outcomes)]
     return "\n".join(lines) + "\n"
 
 
 def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | None = _IN_SUMMARY) -> str:
     """A summary for a pull request: the verdict first, tables folded away below it."""
     lines = [f"### {_headline(c, outcomes)}", ""]
-    lines += [f"- {escaped(line)}" for line in sentences(c)]
+    lines += [f"- {escape_markdown(line)}" for line in sentences(c)]
     for outcome in outcomes:
         _, *lines_below = _rule_lines(outcome)
-        lines.append(f"- **{_MARKS[outcome.verdict]}** {escaped(outcome.rule.text)}")
-        lines += [f"  - {escaped(line.strip())}" for line in lines_below]
+        lines.append(f"- **{_MARKS[outcome.verdict]}** {escape_markdown(outcome.rule.text)}")
+        lines += [f"  - {escape_markdown(line.strip())}" for line in lines_below]
     tables = sections(c, rows)
     for first in tables[:1]:
-        lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escaped, first.notes)]
+        lines += ["", *markdown_lines(first), *([""] if first.notes else []), *map(escape_markdown, first.notes)]
     for each in tables[1:]:
-        lines += ["", f"<details><summary>{escaped(each.title)}</summary>", "", *markdown_lines(each), ""]
-        lines += [*map(escaped, each.notes), "</details>"]
+        lines += ["", f"<details><summary>{escape_markdown(each.title)}</summary>", "", *markdown_lines(each), ""]
+        lines += [*map(escape_markdown, each.notes), "</details>"]
     return "\n".join(lines) + "\n"
 
 
@@ -97,7 +97,7 @@ def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
         if c.same_content
         else ", ".join(filter(None, (f"latency {change(c.latency)}", verdict(c.latency))))
     )
-    return escaped(f"{text}: {latency}" if outcomes else f"Performance: {latency}")
+    return escape_markdown(f"{text}: {latency}" if outcomes else f"Performance: {latency}")
 
 
 def _rule_lines(outcome: Outcome) -> list[str]:

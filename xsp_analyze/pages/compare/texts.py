@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "change",
-    "changed",
+    "change_columns",
     "interval",
     "percent_change",
     "signed_duration",
@@ -78,7 +78,7 @@ def with_sign(value: float | None, text: str) -> str:
     return f"+{text}" if value is not None and value > 0 else text
 
 
-def changed(unit: str) -> list[tuple[str, str, bool, int]]:
+def change_columns(unit: str) -> list[tuple[str, str, bool, int]]:
     """The columns of a change; where there is no room the interval goes first, then the difference."""
     return [
         ("before", unit, True, 1),

@@ -10,9 +10,9 @@ from xsp_analyze.core import Result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.rank_waits import CALL
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.ranks.rank_blocks import beside, folded, heat_map, mean_steps
-from xsp_analyze.pages.ranks.sentences import WORTH, exposed, last_to_come, median, slowest
-from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.pages.ranks.rank_blocks import beside, folded_away, heat_map, mean_steps
+from xsp_analyze.pages.ranks.sentences import WORTH, exposed_sentence, last_to_come, median, slowest
+from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.ranks.tables import experts_by_rank, tables
 from xsp_analyze.text.units import count, count_of, duration, share
 
@@ -44,7 +44,7 @@ _MEANS = {
 
 def render(job: Job, failed: Sequence[str] = ()) -> str:
     """The page as HTML; `failed` are the sentences on ranks that could not be read."""
-    sections = [_failed(failed)] if failed else []
+    sections = [_failed_ranks_section(failed)] if failed else []
     for each in tables(job):
         identity, title = each.analysis.id, each.analysis.title.capitalize()
         figure = [beside(heat_map(job.by_rank_and_step()), mean_steps(job.by_rank()))] if identity == "R01" else []
@@ -54,22 +54,22 @@ def render(job: Job, failed: Sequence[str] = ()) -> str:
         "title": f"Job {job.name}",
         "short": findings(job),
         "sections": sections,
-        "footer": f"{made_by()} {_FOOTER}",
+        "footer": f"{program_and_version()} {_FOOTER}",
     }
-    return drawn(data, ("ranks.js",), ("ranks.css",))
+    return page_by_script(data, ("ranks.js",), ("ranks.css",))
 
 
 def _table(result: Result) -> Block:
     """The rows that the page holds; folded away where they are more than a screen, and where a figure shows them."""
-    kept, left_out = _kept(result)
+    kept, left_out = _rows_to_show(result)
     rows = blocks.table(kept, name=result.analysis.id, left_out=left_out)
     drawn_above = result.analysis.id == "R02"
     if result.table.height <= _OPEN_ROWS and not drawn_above:
         return rows
-    return folded(f"{count_of(result.table.height, 'row', 'rows')} of {result.analysis.title}", [rows])
+    return folded_away(f"{count_of(result.table.height, 'row', 'rows')} of {result.analysis.title}", [rows])
 
 
-def _failed(reasons: Sequence[str]) -> Section:
+def _failed_ranks_section(reasons: Sequence[str]) -> Section:
     entries = blocks.entries(
         [(reason, None, "") for reason in reasons], max_entries=_MAX_ROWS, more="see summary.json."
     )
@@ -77,7 +77,7 @@ def _failed(reasons: Sequence[str]) -> Section:
     return blocks.section("failed", "Failed", f"Failed: {count(len(reasons))}", means, [entries])
 
 
-def _kept(result: Result) -> tuple[Result, str | None]:
+def _rows_to_show(result: Result) -> tuple[Result, str | None]:
     """The rows that the page holds: of many ranks those with the longest steps, of kernels those with most time."""
     if result.table.height <= _MAX_ROWS:
         return result, None
@@ -97,7 +97,7 @@ def findings(job: Job) -> list[str]:
         f"{count(len(job.folders))}{of} ranks; the median rank takes {duration(median(ranks['step_ns']))} a step."
     ]
     calls = job.waits.filter("matched").select(CALL).unique().height
-    sentences += filter(None, [slowest(ranks), last_to_come(ranks, calls), exposed(ranks)])
+    sentences += filter(None, [slowest(ranks), last_to_come(ranks, calls), exposed_sentence(ranks)])
     worst = steps["imbalance_share"].max()
     if isinstance(worst, float) and worst >= WORTH:
         sentences.append(f"The most uneven step takes {share(worst)} longer than its ranks' mean.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.pages.blocks import Block
 
-__all__ = ["MEASURES", "bandwidth", "beside", "folded", "heat_map", "mean_steps", "rank_name"]
+__all__ = ["MEASURES", "bandwidth", "beside", "folded_away", "heat_map", "mean_steps", "rank_name"]
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "step_ns": ("Step", "step"),
@@ -36,7 +36,7 @@ def rank_name(rank: int) -> str:
     return f"rank {rank}"
 
 
-def folded(summary: str, inside: Sequence[Block]) -> Block:
+def folded_away(summary: str, inside: Sequence[Block]) -> Block:
     """Blocks that are folded away under a line that says what they are."""
     return {"type": "folded_away", "summary": summary, "blocks": list(inside)}
 

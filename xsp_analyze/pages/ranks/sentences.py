@@ -9,7 +9,7 @@ from xsp_analyze.text.units import count, duration, share
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["WORTH", "exposed", "last_to_come", "median", "slowest"]
+__all__ = ["WORTH", "exposed_sentence", "last_to_come", "median", "slowest"]
 
 WORTH = 0.02
 """The share of a step from which on something is worth a sentence."""
@@ -37,7 +37,7 @@ def last_to_come(ranks: pl.DataFrame, calls: float) -> str | None:
     return f"Rank {row['rank']} came last to {part} collectives: the others wait for it."
 
 
-def exposed(ranks: pl.DataFrame) -> str | None:
+def exposed_sentence(ranks: pl.DataFrame) -> str | None:
     """What of the median rank's step communication takes that nothing hides."""
     part = median((ranks["exposed_communication_ns"] / ranks["step_ns"]).alias("share"))
     return None if part is None else f"Communication that nothing hides is {share(part)} of the median rank's step."

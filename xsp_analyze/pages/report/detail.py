@@ -14,7 +14,7 @@ from xsp_analyze.pages.report.drill import drill
 from xsp_analyze.pages.report.module_icicle import module_icicle
 from xsp_analyze.pages.report.module_rows import module_rows
 from xsp_analyze.pages.report.row_limits import cut
-from xsp_analyze.pages.report.time_tree import pruned, time_tree
+from xsp_analyze.pages.report.time_tree import prune, time_tree
 from xsp_analyze.pages.report.utilisation import of_layer_types
 from xsp_analyze.render.figure import figure_data
 from xsp_analyze.text.units import count
@@ -47,7 +47,7 @@ def time_by_path(answers: Answers) -> Section:
     )
     tree = time_tree(answers.per_step.of_trace)
     chart = (
-        {**blocks.icicle(pruned(tree, _MAX_NODES)), "link": "tree"}
+        {**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}
         if tree.time_ns[0]
         else blocks.missing("The trace holds no device work, so there is no device time to divide.")
     )

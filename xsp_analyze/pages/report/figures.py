@@ -55,11 +55,11 @@ def figure(answers: Answers, result: Result) -> list[Block]:
     if spec.kind == "scatter":
         return list(_scatter(result, spec))
     if spec.kind == "stacked_bars":
-        return _stacked(result, spec)
+        return _stacked_bars(result, spec)
     return list(_bars(result, spec))
 
 
-def _drawn(result: Result, spec: FigureSpec, max_rows: int) -> tuple[Result, list[Block]]:
+def _rows_to_draw(result: Result, spec: FigureSpec, max_rows: int) -> tuple[Result, list[Block]]:
     """The result with the rows that are drawn, those with most in their order, and a sentence on the rest."""
     table = result.table.drop_nulls(spec.y[0]) if len(spec.y) == 1 else result.table
     if table.height <= max_rows:
@@ -136,7 +136,7 @@ def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:
             continue
         one = replace(spec, y=(y,))
         placed = replace(result, table=result.table.drop_nulls(spec.x)) if in_order else result
-        drawn, notes = _drawn(placed, one, _MAX_COLUMNS if in_order else spec.top or _MAX_BARS)
+        drawn, notes = _rows_to_draw(placed, one, _MAX_COLUMNS if in_order else spec.top or _MAX_BARS)
         series, labels = _series(drawn, one), _labels(drawn, one)
         title = spec.title if len(spec.y) == 1 else f"{spec.title}: {series[0]['name']}"
         if in_order:
@@ -157,12 +157,12 @@ def _spread(result: Result, spec: FigureSpec) -> dict[str, Any]:
     )
 
 
-def _stacked(result: Result, spec: FigureSpec) -> list[Block]:
+def _stacked_bars(result: Result, spec: FigureSpec) -> list[Block]:
     in_order = spec.x in _IN_ORDER
     table = result.table.filter(pl.any_horizontal(pl.col(name).is_not_null() for name in spec.y))
     if table.is_empty():
         return []
-    drawn, notes = _drawn(replace(result, table=table), spec, _MAX_COLUMNS if in_order else _MAX_STACKS)
+    drawn, notes = _rows_to_draw(replace(result, table=table), spec, _MAX_COLUMNS if in_order else _MAX_STACKS)
     kind = "columns" if in_order else "stack"
     series = [{**s, "values": [v or 0 for v in s["values"]]} for s in _series(drawn, spec)]
     return [blocks.bars(kind, _labels(drawn, spec), series, title=clean(spec.title)), *notes]

@@ -30,14 +30,14 @@ def first_screen(answers: Answers, targets: Collection[str]) -> dict[str, Any]:
     about = answers.attempt("Doubts", lambda: doubts(answers, answers.advice, shown), lambda _: {})
     return {
         "line": answers.attempt("The first line", partial(in_one_line, answers), lambda fault: [str(fault)]),
-        "bar": bar and {**bar, "parts": _linked(bar["parts"], targets), "doubts": about.get("bar", [])},
-        "tiles": [{**tile, "doubts": about.get(tile["id"], [])} for tile in _linked(numbers, targets)],
+        "bar": bar and {**bar, "parts": _without_dead_links(bar["parts"], targets), "doubts": about.get("bar", [])},
+        "tiles": [{**tile, "doubts": about.get(tile["id"], [])} for tile in _without_dead_links(numbers, targets)],
         "findings": gains[:_FIRST],
         "finding_count": len(gains),
         "doubts": about.get(GENERAL, []),
     }
 
 
-def _linked(items: Iterable[dict[str, Any]], targets: Collection[str]) -> list[dict[str, Any]]:
+def _without_dead_links(items: Iterable[dict[str, Any]], targets: Collection[str]) -> list[dict[str, Any]]:
     """Without links to what the page does not have."""
     return [{**item, "link": item["link"] if item["link"].partition("?")[0] in targets else None} for item in items]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["folded"]
+__all__ = ["blocks_of_layers"]
 
 _MAX_ROWS = 4_000
 _MAX_NAMED = 3  # blocks in the sentence above the table
@@ -29,7 +29,7 @@ _ORDER = ("top", "block_index", "position", "repetition")  # nulls first: what h
 _TEXT = ("name", "layer_type", "outlier")
 
 
-def folded(answers: Answers) -> Section | None:
+def blocks_of_layers(answers: Answers) -> Section | None:
     """The tree of layers with equal ones folded; nothing where nothing repeats."""
     answer = answers.of("B28")
     if isinstance(answer, str) or answer.table.is_empty():

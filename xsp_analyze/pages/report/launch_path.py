@@ -62,9 +62,9 @@ def launch_paths(view: TraceView) -> LaunchPaths:
     origin = origins(trace, work["span_id"])
     launch = np.where(origin != work["span_id"].to_numpy(), origin, _numbers(work["parent_id"]))
     operators = above(launch, parent, is_operator, stop=is_layer)
-    name_codes, names = _coded(trace, layers.spans, operators.spans)
-    layer, of_layers = layers.named(name_codes[: len(layers.spans)])
-    operator, of_operators = operators.named(name_codes[len(layers.spans) :])
+    name_codes, names = _name_codes(trace, layers.spans, operators.spans)
+    layer, of_layers = layers.paths_by_code(name_codes[: len(layers.spans)])
+    operator, of_operators = operators.paths_by_code(name_codes[len(layers.spans) :])
     leaf, leaf_rows = ranked(*group_ids(work.select("name", "kind"), ordered=True))
     which, first = numbered(*group_ids([*map(pl.Series, (layer, operator, leaf)), work["attribution"]]))
     duration, count = np.zeros(len(first), dtype=np.int64), np.bincount(which, minlength=len(first))
@@ -85,7 +85,7 @@ def _numbers(column: pl.Series) -> Ints:
     return column.fill_null(-1).to_numpy()
 
 
-def _coded(trace: Trace, *spans: Ints) -> tuple[Ints, list[str]]:
+def _name_codes(trace: Trace, *spans: Ints) -> tuple[Ints, list[str]]:
     """The names of these spans as codes that sort as the names do, and the name of each code.
 
     Of modules it is the instance's, of ranges and operators that are layers what all calls share.

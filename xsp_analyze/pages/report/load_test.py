@@ -46,7 +46,7 @@ def _target(test: LoadTest) -> Iterator[_Parts]:
     if target is None:
         return
     value = {True: "met", False: "MISSED", None: "not judged"}[test.meets_target]
-    note = f"{_aim(test)} within {duration(target)}.{_reached(test)}{_over(test)}"
+    note = f"{_aim(test)} within {duration(target)}.{_percentile_sentence(test)}{_over(test)}"
     yield "target", f"Latency target {duration(target)}", value, exact(target, "ns"), note, "A01"
 
 
@@ -54,7 +54,7 @@ def _aim(test: LoadTest) -> str:
     return "Queries" if test.target_share is None else f"{share(test.target_share)} of queries are to be answered"
 
 
-def _reached(test: LoadTest) -> str:
+def _percentile_sentence(test: LoadTest) -> str:
     latency = test.percentiles_ns.get(test.target_name or "")
     return "" if latency is None else f" That percentile is {duration(latency)}."
 

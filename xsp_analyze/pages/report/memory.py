@@ -9,9 +9,9 @@ import polars as pl
 from xsp_analyze.frames.memory_blocks import SERIES
 from xsp_analyze.frames.memory_curve import SUMMED, of_series
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.memory_block import BYTES, curve, sampled, tone_of
+from xsp_analyze.pages.report.memory_block import BYTES, curve, samples_in_use, tone_of
 from xsp_analyze.pages.report.row_limits import cut
-from xsp_analyze.render.figure import scaled
+from xsp_analyze.render.figure import scale_entries
 from xsp_analyze.text.units import count_of, duration, share, size
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def memory(answers: Answers) -> Section | None:
     if isinstance(over_time, str) or isinstance(owners, str) or isinstance(alive, str) or over_time.table.is_empty():
         return _of_counters(answers)
     series = over_time.table.select(SERIES).unique().sort(*SERIES, nulls_last=True)
-    shown, rest = _chosen(series)
+    shown, rest = _curves_to_draw(series)
     parts: list[Block] = []
     for run, device in shown.iter_rows():
         rows = of_series(over_time.table, run, device)
@@ -53,7 +53,7 @@ def memory(answers: Answers) -> Section | None:
     return blocks.section("memory", "Memory", "Memory", _MEANS, [*parts, *table])
 
 
-def _chosen(series: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _curves_to_draw(series: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Devices before hosts, which are drawn where there is no device; and the others."""
     of_devices = series.filter(pl.col("device_id").is_not_null())
     first = (of_devices if of_devices.height else series).head(_MAX_CURVES)
@@ -130,7 +130,7 @@ def _bars(owners: pl.DataFrame) -> list[Block]:
             continue
         names = [_NOBODY[grouping] if owner is None else owner for owner in rows["owner"].head(_MAX_OWNERS)]
         values = rows["bytes"].head(_MAX_OWNERS).to_list()
-        one = {"name": "in use at the peak", "tone": "layer", "values": values, **scaled(BYTES, values)}
+        one = {"name": "in use at the peak", "tone": "layer", "values": values, **scale_entries(BYTES, values)}
         shares = rows["share"].head(_MAX_OWNERS).to_list()
         drawn.append(blocks.bars("bars", names, [one], title=f"Memory at the peak {title}", shares=shares))
     return drawn
@@ -141,7 +141,7 @@ def _by_kind(owners: pl.DataFrame) -> list[Block]:
     rows = owners.filter(pl.col("grouping") == "kind", pl.col("bytes") > 0)
     if rows.height < 2:  # noqa: PLR2004
         return []
-    scale = scaled(BYTES, rows["bytes"].to_list())
+    scale = scale_entries(BYTES, rows["bytes"].to_list())
     series = [
         {"name": kind, "tone": tone_of(kind), "values": [amount], **scale}
         for kind, amount in rows.select("owner", "bytes").iter_rows()
@@ -157,10 +157,10 @@ def _unseen(table: pl.DataFrame, rest: pl.DataFrame) -> Block:
 
 def _of_counters(answers: Answers) -> Section | None:
     """What samples of memory in use tell, where no allocations do."""
-    samples = sampled(answers.trace)
+    samples = samples_in_use(answers.trace)
     if samples.is_empty():
         return None
-    shown, rest = _chosen(samples.select(SERIES).unique().sort(*SERIES, nulls_last=True))
+    shown, rest = _curves_to_draw(samples.select(SERIES).unique().sort(*SERIES, nulls_last=True))
     parts: list[Block] = []
     for run, device in shown.iter_rows():
         rows = of_series(samples, run, device)

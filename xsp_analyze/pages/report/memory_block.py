@@ -10,7 +10,7 @@ from xsp_analyze.core import Column
 from xsp_analyze.frames.memory_blocks import SERIES
 from xsp_analyze.frames.memory_curve import KIND_COLUMNS, of_series
 from xsp_analyze.frames.steps import steps_of
-from xsp_analyze.render.figure import scaled
+from xsp_analyze.render.figure import scale_entries
 from xsp_analyze.text.shown import clean
 from xsp_model import MemoryKind
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xsp_analyze.service.answers import Answers
     from xsp_model import Trace
 
-__all__ = ["BYTES", "curve", "sampled", "tone_of"]
+__all__ = ["BYTES", "curve", "samples_in_use", "tone_of"]
 
 BYTES = Column("bytes", pl.Int64(), "Memory in use.", "byte")
 
@@ -55,7 +55,7 @@ def curve(answers: Answers, name: str, rows: pl.DataFrame, peak: Mapping[str, An
         "steps": _steps(answers, peak["run_id"]),
         "peak": rows["allocated_bytes"].arg_max(),
         "limit": _limit(answers.trace, peak["run_id"], peak["device_id"]),
-        "scale": scaled(BYTES, highest),
+        "scale": scale_entries(BYTES, highest),
     }
 
 
@@ -89,7 +89,7 @@ def _limit(trace: Trace, run: int, device: int | None) -> int | None:
     return largest if isinstance(largest, int) else None
 
 
-def sampled(trace: Trace) -> pl.DataFrame:
+def samples_in_use(trace: Trace) -> pl.DataFrame:
     """Moments of what counters say is in use and reserved; of many those of equal times at which most is in use."""
     samples = (
         trace.frame("counters")

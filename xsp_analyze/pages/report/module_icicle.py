@@ -8,7 +8,7 @@ import numpy as np
 
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.module_rows import module_rows
-from xsp_analyze.pages.report.time_tree import TimeTree, pruned
+from xsp_analyze.pages.report.time_tree import TimeTree, prune
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Result
@@ -25,7 +25,7 @@ def module_icicle(result: Result) -> list[Block]:
     if not tree.time_ns[0]:
         return []
     texts = {"counted": ["call", "calls"], "root": "Device time of all modules."}
-    return [{**blocks.icicle(pruned(tree, _MAX_NODES)), **texts}]
+    return [{**blocks.icicle(prune(tree, _MAX_NODES)), **texts}]
 
 
 def module_tree(result: Result) -> TimeTree:

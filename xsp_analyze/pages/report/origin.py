@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.service.contents import Summary
     from xsp_analyze.trace.trace_view import TraceView
 
-__all__ = ["measured"]
+__all__ = ["facts_measured"]
 
 _MAX_LISTED = 200  # runs, and devices
 _CAPTURED: Mapping[str, str] = {
@@ -31,7 +31,7 @@ _SOURCES: Mapping[str, str] = {
 }
 
 
-def measured(answers: Answers) -> list[dict[str, Any]]:
+def facts_measured(answers: Answers) -> list[dict[str, Any]]:
     """Label and text of what the trace is, for the page's head."""
     summary, provenance = answers.summary, coverage.provenance(answers.per_step)
     rows = _first("runs", _runs(summary))
@@ -58,10 +58,10 @@ def _runs(summary: Summary) -> list[tuple[str, str]]:
     captures = [("Graph capture", _source(run)) for run in summary.captures]
     if not summary.view.is_leveled and not summary.view.has_other_batches:
         return [*(("Source", _source(run)) for run in summary.runs), *captures]
-    return [*((f"Run {run['run_id']}", _taken_from(run, summary.view)) for run in summary.runs), *captures]
+    return [*((f"Run {run['run_id']}", _run_of_profile(run, summary.view)) for run in summary.runs), *captures]
 
 
-def _taken_from(run: Mapping[str, Any], view: TraceView) -> str:
+def _run_of_profile(run: Mapping[str, Any], view: TraceView) -> str:
     """What a run of a profile gave, then where it is from."""
     number = run["run_id"]
     gave = [

@@ -76,7 +76,7 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
         inputs = "1 input" if row["batch_size"] == 1 else f"{row['batch_size']} inputs"
         note = "As the load generator states." if by_load_test and not row["batch_size"] else f"With {inputs} a step."
         yield "Throughput", quantity(row["throughput_per_s"], "inputs/s"), "", note
-    yield from _counted(row) if row.get("work_basis") != MODELLED else _modelled(answers, row)
+    yield from _counter_tiles(row) if row.get("work_basis") != MODELLED else _model_tiles(answers, row)
     yield from utilisation(answers)
 
 
@@ -84,7 +84,7 @@ def _caveat(summary: Summary) -> str:
     return f"; {summary.layer_caveat}" if summary.layer_caveat else ""
 
 
-def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _counter_tiles(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """What hardware counters say of the model; nothing where there were none."""
     if (flop := row.get("flop_count")) is not None:
         mixed = " Partly modelled from shapes." if row.get("work_basis") == MIXED else ""
@@ -105,7 +105,7 @@ def _counted(row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         yield "Achieved occupancy", share(occupancy), f"{occupancy}", note
 
 
-def _modelled(answers: Answers, row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _model_tiles(answers: Answers, row: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """What the shapes of operators say of the model, where no counter measured it."""
     covered = coverage_of(answers)
     of_time = f" for {share(covered.modelled_share)} of device time" if covered else ""

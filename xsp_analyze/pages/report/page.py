@@ -27,7 +27,7 @@ from xsp_analyze.pages.report import (
 )
 from xsp_analyze.pages.report.first_screen import first_screen
 from xsp_analyze.pages.report.missing_parts import ids_of, shown_and_missing
-from xsp_analyze.pages.shell import drawn, made_by
+from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.pages.viewer import assets as viewer_assets
 from xsp_analyze.service.answers import Answers
 
@@ -68,7 +68,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = ( 
     ("stages", "Stages", stages.stages),
     ("timeline", "Timeline", timeline.timeline),
     ("tree", "Tree", detail.time_by_path),
-    ("blocks", "Blocks", folded.folded),
+    ("blocks", "Blocks", folded.blocks_of_layers),
     ("layers", "Layers", detail.layers),
     ("gpu", "GPU by layer", detail.gpu_by_layer),
     ("types", "Layer types", detail.layer_types),
@@ -98,12 +98,12 @@ def render_answers(answers: Answers) -> str:
         "title": _title(answers),
         "first": first_screen(answers, ids_of(shown)),
         "short": answers.attempt("The summary", partial(summary.summary_sentences, answers), lambda _: []),
-        "measured": origin.measured(answers),
+        "measured": origin.facts_measured(answers),
         "sections": shown,
         "missing": missing,
-        "footer": f"{made_by()} {_FOOTER}",
+        "footer": f"{program_and_version()} {_FOOTER}",
     }
-    return drawn(data, _SCRIPTS, _STYLES)
+    return page_by_script(data, _SCRIPTS, _STYLES)
 
 
 def _not_made(identity: str, label: str, fault: FaultError) -> Section:

@@ -65,10 +65,10 @@ def device_parts(frames: StepView) -> pl.DataFrame:
     replay = pl.lit(GRAPH_REPLAY).cast(pl.Categorical)
     named = (pl.when(is_replay).then(replay).otherwise(c).alias(c) for c in ("layer_name", "layer_type"))
     index = pl.when(~is_replay).then("layer_index").alias("layer_index")
-    return _summed(work.with_columns(index, *named))
+    return _sum_parts(work.with_columns(index, *named))
 
 
-def _summed(work: pl.DataFrame) -> pl.DataFrame:
+def _sum_parts(work: pl.DataFrame) -> pl.DataFrame:
     weighted = (pl.col("achieved_occupancy") * pl.col("duration_ns")).sum()
     time_counted = pl.col("duration_ns").filter(pl.col("achieved_occupancy").is_not_null()).sum()
     keys = (*LAYER_KEY, *_LABELS)
@@ -103,16 +103,16 @@ def _around_launches(trace: Trace, work: Ints) -> list[pl.Series]:
     start = parent[work] if len(work) else work
     operators, libraries = (above(start, parent, mask, stop=is_layer) for mask in (is_operator, is_library))
     return [
-        _described(trace, operators, both_ends=True).alias("operator"),
-        _described(trace, libraries, both_ends=False).alias("library"),
+        _path_names(trace, operators, both_ends=True).alias("operator"),
+        _path_names(trace, libraries, both_ends=False).alias("library"),
     ]
 
 
-def _described(trace: Trace, paths_of: SpanPaths, *, both_ends: bool) -> pl.Series:
+def _path_names(trace: Trace, paths_of: SpanPaths, *, both_ends: bool) -> pl.Series:
     """The innermost name of each row's path, and before it the outermost, as `outer > inner`, if there are several."""
     names = column_at(trace, "name", pl.Series(paths_of.spans, dtype=pl.Int64)).cast(pl.String)
     code, first = ranked(*group_ids([names]))
-    which, paths = paths_of.named(code)
+    which, paths = paths_of.paths_by_code(code)
     texts_of = names[first].to_list()
     texts = [_ends([texts_of[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]
     return pl.Series(texts, dtype=pl.String).cast(pl.Categorical).gather(which)

@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.catalog import result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded, heat_map, mean_steps, rank_name
-from xsp_analyze.pages.ranks.sentences import exposed, last_to_come, median, slowest
+from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded_away, heat_map, mean_steps, rank_name
+from xsp_analyze.pages.ranks.sentences import exposed_sentence, last_to_come, median, slowest
 from xsp_analyze.pages.report.row_limits import cut
 from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_model import LedgerKind
@@ -65,7 +65,7 @@ def _sentences(answers: Answers, rows: pl.DataFrame) -> Iterator[str]:
     middle = duration(median(rows["step_ns"]))
     yield f"{count(rows.height)} ranks, {kind}; the median one takes {middle} {answers.basis}."
     calls = _matched_calls(answers)
-    yield from filter(None, [slowest(rows), last_to_come(rows, calls), exposed(rows)])
+    yield from filter(None, [slowest(rows), last_to_come(rows, calls), exposed_sentence(rows)])
     yield from _waiting(answers)
 
 
@@ -96,7 +96,11 @@ def _table(result: Result, what: str, **drawn: Any) -> Block:  # noqa: ANN401 (w
     """The table; folded away where it is longer than a screen."""
     kept, left_out = cut(result)
     table = blocks.table(kept, name=result.analysis.id, left_out=left_out, **drawn)
-    return folded(f"{count(result.table.height)} rows: {what}", [table]) if result.table.height > _OPEN_ROWS else table
+    return (
+        folded_away(f"{count(result.table.height)} rows: {what}", [table])
+        if result.table.height > _OPEN_ROWS
+        else table
+    )
 
 
 def _stragglers(answers: Answers) -> Iterator[Block]:
@@ -104,7 +108,7 @@ def _stragglers(answers: Answers) -> Iterator[Block]:
     if isinstance(result, str) or not result.table["matched_count"].sum():
         return
     drawn = blocks.table(cut(result)[0], name="B30", bar="waited_for_ns", left_out=cut(result)[1])
-    yield folded("Who came last, by collective and process group", [drawn])
+    yield folded_away("Who came last, by collective and process group", [drawn])
 
 
 def _rates(answers: Answers) -> Iterator[Block]:
@@ -114,7 +118,7 @@ def _rates(answers: Answers) -> Iterator[Block]:
     drawn = bandwidth(result.table)
     if drawn:
         yield drawn
-    yield folded(
+    yield folded_away(
         "Bus bandwidth in numbers, by collective, process group and size",
         [blocks.table(cut(result)[0], name="B31", left_out=cut(result)[1])],
     )

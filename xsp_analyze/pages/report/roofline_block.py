@@ -40,7 +40,7 @@ def roofline_blocks(
     """The figure, and sentences on rows that are not in it; `time` is the column that points are as large as."""
     drawn = [row for row in rows if row["arithmetic_intensity"] and row["flop_per_s"]]
     total = sum(row[time] or 0 for row in rows)
-    shown = _shown(sorted(drawn, key=lambda row: -(row[time] or 0))[:_MAX_POINTS], time)
+    shown = _rows_to_show(sorted(drawn, key=lambda row: -(row[time] or 0))[:_MAX_POINTS], time)
     lines = sorted(roofs, key=lambda roof: -roof.peak)  # so that a precision has the same colour in every figure
     precisions = list(dict.fromkeys([*(r.precision for r in lines), *sorted({row["precision"] for row in shown})]))
     basis = _basis(shown or models)
@@ -57,10 +57,10 @@ def roofline_blocks(
             _point(row, precisions, None) for row in models if row["arithmetic_intensity"] and row["flop_per_s"]
         ],
     }
-    return [block, *_left_out(title, rows, drawn, shown)]
+    return [block, *_omitted_points(title, rows, drawn, shown)]
 
 
-def _shown(rows: Sequence[RoofRow], time: str) -> Sequence[RoofRow]:
+def _rows_to_show(rows: Sequence[RoofRow], time: str) -> Sequence[RoofRow]:
     """Of many rows that counters did not measure, longest first, those that hold nearly all of the time.
 
     Calls of a few elements lie decades below all others, which would then share a strip of the figure.
@@ -83,7 +83,7 @@ def _basis(rows: Sequence[RoofRow]) -> str:
     return "" if not rows or bases == {MEASURED} else "modelled" if bases == {MODELLED} else "partly modelled"
 
 
-def _left_out(
+def _omitted_points(
     title: str, rows: Sequence[RoofRow], drawn: Sequence[RoofRow], shown: Sequence[RoofRow]
 ) -> Iterator[Block]:
     if len(drawn) < len(rows):

@@ -34,10 +34,10 @@ def cut(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tupl
         return result, None
     rank = next((c for c in result.columns if c.name == by), None) or _weightiest(result)
     if rank is None:
-        first = _kept(result, result.table.head(max_rows))
+        first = _with_table(result, result.table.head(max_rows))
         return first, f"The first {count(max_rows)} of {count(height)} rows. {_where(result)}"
     table = result.table.filter(_longest(result.table[rank.name], max_rows)).head(max_rows)
-    return _kept(result, table), _sentence(_kept(result, table), rank, result.table[rank.name], max_rows)
+    return _with_table(result, table), _sentence(_with_table(result, table), rank, result.table[rank.name], max_rows)
 
 
 def cut_executions(frames: StepView, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
@@ -68,7 +68,7 @@ def _sentence(kept: Result, rank: Column, values: pl.Series, max_rows: int) -> s
     return f"The {count(max_rows)} rows of {count(len(values))} with most {heading(rank)}{part}. {_where(kept)}"
 
 
-def _kept(result: Result, table: pl.DataFrame) -> Result:
+def _with_table(result: Result, table: pl.DataFrame) -> Result:
     return replace(result, table=table)
 
 

@@ -56,21 +56,21 @@ def sentence(answers: Answers) -> str | None:
     """What steps of each phase take, for the page's head; None where none is of a phase, and for several runs."""
     phases = answers.of("B25")
     rows = [] if isinstance(phases, str) else phases.table.filter(pl.col("step_count") > 0).to_dicts()
-    texts = [_described(row) for row in rows if row["serving_phase"] in set(map(str, _TONES))]
+    texts = [_phase_sentence(row) for row in rows if row["serving_phase"] in set(map(str, _TONES))]
     if not texts or len({row["run_id"] for row in rows}) > 1:
         return None
     first = ", ".join(texts)
-    return f"{first[:1].upper()}{first[1:]} (medians{', ramp-up and drain left out' if _left_out(rows) else ''})."
+    return f"{first[:1].upper()}{first[1:]} (medians{', ramp-up and drain left out' if _has_ramp_up(rows) else ''})."
 
 
-def _described(row: Mapping[str, Any]) -> str:
+def _phase_sentence(row: Mapping[str, Any]) -> str:
     requests = f" of {count(row['requests'])} requests" if row["requests"] is not None else ""
     wait = row["output_token_ns"]
     token = f" ({duration(wait)} per output token)" if wait is not None else ""
     return f"{row['serving_phase']} steps{requests} take {duration(row['median_ns'])}{token}"
 
 
-def _left_out(rows: Sequence[Mapping[str, Any]]) -> bool:
+def _has_ramp_up(rows: Sequence[Mapping[str, Any]]) -> bool:
     return any(row["left_out_count"] for row in rows)
 
 

@@ -31,7 +31,7 @@ class SpanPaths:
     outer: Ints
     at: Ints
 
-    def named(self, code: Ints) -> tuple[Ints, Ints]:
+    def paths_by_code(self, code: Ints) -> tuple[Ints, Ints]:
         """For each row the number of its path of codes, where `code` is of `spans`; and the paths.
 
         A path is a row of codes, outermost first, padded with -1; the last path is empty.
@@ -65,10 +65,12 @@ def above(start: Ints, parent: Ints, selected: Bools, stop: Bools | None = None)
         spans.append(paths)
         outer.append(_nearest(parent[paths], parent, selected, stop))
         paths = _new(outer[-1], index_of)
-    return SpanPaths(np.concatenate(spans), _placed(np.concatenate(outer), index_of), _placed(nearest, index_of))
+    return SpanPaths(
+        np.concatenate(spans), _place_spans(np.concatenate(outer), index_of), _place_spans(nearest, index_of)
+    )
 
 
-def _placed(spans: Ints, index_of: Positions) -> Ints:
+def _place_spans(spans: Ints, index_of: Positions) -> Ints:
     return np.where(spans >= 0, index_of[spans], -1).astype(np.int64) if len(index_of) else spans
 
 

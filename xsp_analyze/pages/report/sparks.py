@@ -109,18 +109,18 @@ def spark(answers: Answers, values: pl.DataFrame, runs: Runs, shown: Callable[[f
         "values": marks["value"].to_list(),
         "left_out": marks["is_left_out"].to_list(),
         "texts": [
-            f"{_named(int(step), per_mark)}: {shown(value)}{', ramp-up, left out of the mean' if left_out else ''}"
+            f"{_mark_name(int(step), per_mark)}: {shown(value)}{', ramp-up, left out of the mean' if left_out else ''}"
             for step, value, left_out in marks.select("step", "value", "is_left_out").iter_rows()
         ],
-        "text": _described(rows, per_mark, shown),
+        "text": _line_description(rows, per_mark, shown),
     }
 
 
-def _named(step: int, per_mark: int) -> str:
+def _mark_name(step: int, per_mark: int) -> str:
     return f"step {step}" if per_mark == 1 else f"{per_mark} steps from {step} on, mean"
 
 
-def _described(rows: pl.DataFrame, per_mark: int, shown: Callable[[float], str]) -> str:
+def _line_description(rows: pl.DataFrame, per_mark: int, shown: Callable[[float], str]) -> str:
     """What the line says, for who does not see it."""
     low, high = (float(v) for v in rows.select(pl.col("value").min(), pl.col("value").max().alias("high")).row(0))
     left_out = int(rows["is_left_out"].sum())

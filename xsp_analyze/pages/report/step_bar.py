@@ -93,10 +93,10 @@ def _title(answers: Answers, row: Mapping[str, Any]) -> str:
     if answers.step_count:
         phase = answers.per_step.serving_phase
         what = f"A {phase} step" if phase else "A step"
-    return f"{what}{_on(answers, row)}, {duration(row['window_ns'])}{_seen_by(answers)}"
+    return f"{what}{_on(answers, row)}, {duration(row['window_ns'])}{_profiled_clause(answers)}"
 
 
-def _seen_by(answers: Answers) -> str:
+def _profiled_clause(answers: Answers) -> str:
     """Of a profile, whose bar is not of the run that tells the latency."""
     if not answers.is_leveled:
         return ""

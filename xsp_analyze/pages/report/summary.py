@@ -37,7 +37,13 @@ _SPELLED = {
 
 def summary_sentences(answers: Answers) -> list[str]:
     """What a reader in a hurry should take away, a sentence each."""
-    lines = (_what(answers), _how_fast(answers), _bound(answers), *_where(answers), *_confidence(answers))
+    lines = (
+        _what(answers),
+        _how_fast(answers),
+        _device_bound_sentence(answers),
+        *_where(answers),
+        *_confidence(answers),
+    )
     extra = (
         serving.sentence(answers),
         roofline.verdict(answers),
@@ -50,7 +56,7 @@ def summary_sentences(answers: Answers) -> list[str]:
 def _what(answers: Answers) -> str:
     """What was run, under which framework and on which devices: `Training under PyTorch on 2 x H100, batch size 8`."""
     runs = _runs(answers)
-    frameworks = list(dict.fromkeys(_spelled(str(r["framework"])) for r in runs if r["framework"]))
+    frameworks = list(dict.fromkeys(_makers_spelling(str(r["framework"])) for r in runs if r["framework"]))
     batches = list(dict.fromkeys(r["batch_size"] for r in runs if r["batch_size"]))
     parts = [_kind_of_work(answers)]
     parts += [f"under {' and '.join(frameworks)}"] if frameworks else []
@@ -64,7 +70,7 @@ def in_one_line(answers: Answers) -> list[str]:
     """What ran, on what, under what, batch size, and the step's time with its basis: the parts of one line."""
     work = _kind_of_work(answers)
     runs = _runs(answers)
-    frameworks = list(dict.fromkeys(_spelled(str(r["framework"])) for r in runs if r["framework"]))
+    frameworks = list(dict.fromkeys(_makers_spelling(str(r["framework"])) for r in runs if r["framework"]))
     batches = list(dict.fromkeys(r["batch_size"] for r in runs if r["batch_size"]))
     parts = [work] if work != _UNNAMED_WORK else []
     devices = _devices(answers)
@@ -88,7 +94,7 @@ def _step_time(answers: Answers) -> Iterator[str]:
     if latency is None:
         return
     if answers.of_load_test():
-        yield from _tested(answers, latency)
+        yield from _load_test_words(answers, latency)
         return
     if not answers.step_count:
         if has_starts(answers):
@@ -97,10 +103,10 @@ def _step_time(answers: Answers) -> Iterator[str]:
     phase = f"{answers.per_step.serving_phase} " if answers.per_step.serving_phase else ""
     number = answers.step_count
     of = f"{_mean_of(number)} of {count(number)} {phase}steps" if number > 1 else f"the one {phase}step"
-    yield f"{duration(latency)}{_measured_by(row)}, {of}{_of_each(answers)}{_ramp_up(answers)}"
+    yield f"{duration(latency)}{_latency_basis_words(row)}, {of}{_of_each(answers)}{_ramp_up(answers)}"
 
 
-def _tested(answers: Answers, latency: float) -> Iterator[str]:
+def _load_test_words(answers: Answers, latency: float) -> Iterator[str]:
     """`LoadGen Server PerformanceOnly: INVALID (early stopping)`, and the mean latency that it states."""
     test = load_test(answers.trace)
     if test is not None and test.valid is not None:
@@ -149,7 +155,7 @@ def _several_runs(answers: Answers, runs: Sequence[Mapping[str, Any]]) -> bool:
     return len(runs) > 1 and not answers.summary.view.is_leveled
 
 
-def _spelled(framework: str) -> str:
+def _makers_spelling(framework: str) -> str:
     """The framework as its makers write it; a version stays behind it."""
     name, _, version = framework.partition(" ")
     return " ".join(filter(None, (_SPELLED.get(name.lower(), name), version)))
@@ -171,13 +177,13 @@ def _devices(answers: Answers) -> str:
     described = {r["run_id"]: r["device_name"] for r in summary.runs}
     names: dict[str, int] = {}
     for device in (d for d in summary.devices if d["run_id"] in runs):
-        name = device["name"] or described.get(device["run_id"]) or _taken_for(answers, device)
+        name = device["name"] or described.get(device["run_id"]) or _assumed_product(answers, device)
         names[name] = names.get(name, 0) + 1
     listed = [_several(name, number) for name, number in names.items()]
     return " and ".join(listed) or _HOST_ALONE
 
 
-def _taken_for(answers: Answers, device: Mapping[str, Any]) -> str:
+def _assumed_product(answers: Answers, device: Mapping[str, Any]) -> str:
     """What a device without a name is taken for where its peaks are known: whose data sheet they are from."""
     own = (pl.col("run_id") == device["run_id"]) & pl.col("device_id").eq_missing(pl.lit(device["device_id"]))
     sources = answers.trace.frame("devices").filter(own)["peak_source"].drop_nulls()
@@ -210,10 +216,10 @@ def _how_fast(answers: Answers) -> str | None:
     over = f", the {_mean_of(number)} over {count(number)} steps" if number > 1 else ""
     over += _ramp_up(answers)
     inputs = f"; that is {quantity(rate, 'inputs/s')}" if rate is not None and answers.step_count else ""
-    return f"{what} {taken}{_measured_by(row) if answers.step_count else ''}{over}{interval}{inputs}."
+    return f"{what} {taken}{_latency_basis_words(row) if answers.step_count else ''}{over}{interval}{inputs}."
 
 
-def _measured_by(row: Mapping[str, Any]) -> str:
+def _latency_basis_words(row: Mapping[str, Any]) -> str:
     """What the latency is of, in a word or two; the section on the model says it whole."""
     bases = str(row.get("latency_basis") or "").split(" and ")
     if any(basis.startswith("device") for basis in bases):
@@ -226,7 +232,7 @@ def _ramp_up(answers: Answers) -> str:
     return f" ({count_of(left_out, 'step', 'steps')} of ramp-up left out)" if left_out else ""
 
 
-def _bound(answers: Answers) -> str | None:
+def _device_bound_sentence(answers: Answers) -> str | None:
     """Who waits for whom: how much of their time all devices work, judged by B03's busiest one."""
     timeline = answers.of("B03")
     if isinstance(timeline, str) or timeline.table.is_empty() or answers.per_step.of_trace.is_one_by_one:
@@ -273,11 +279,11 @@ def _where(answers: Answers) -> Iterator[str]:
         caveat = f", but {summary.layer_caveat}" if summary.layer_caveat else ""
         yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time{caveat}."
     if kernel and total:
-        part, name = share(kernel["duration_ns"] / total), _named(kernel)
+        part, name = share(kernel["duration_ns"] / total), _kernel_name(kernel)
         yield f"The kernel with most time is {name}: {part} of device time."
 
 
-def _named(kernel: Mapping[str, Any]) -> str:
+def _kernel_name(kernel: Mapping[str, Any]) -> str:
     """The kernel's label, and its name where that says more."""
     label, name = clean(str(kernel["kernel_label"])), short_name(kernel["kernel_name"])
     return name if name.startswith(label) else f"{label} ({name})"

@@ -157,7 +157,7 @@ def _memory(answers: Answers) -> Iterator[_Tile]:
     layer = f", in layer {row['peak_layer_name']}" if row["peak_layer_name"] is not None else ""
     what = " ".join(part for part in row["counter"].split("_") if part not in {"bytes", "memory"})
     note = f"Most {what} memory on device {row['device_id']}, {duration(row['peak_time_ns'])} from the start{layer}."
-    held = _reserved(rows, row)
+    held = _allocator_sentence(rows, row)
     line = sparks.spark(
         answers, sparks.peak_memory_by_step(answers, row), answers.per_step.of_trace.runs([row["run_id"]]), size
     )
@@ -172,7 +172,7 @@ def _memory(answers: Answers) -> Iterator[_Tile]:
     )
 
 
-def _reserved(rows: pl.DataFrame, row: dict[str, Any]) -> str:
+def _allocator_sentence(rows: pl.DataFrame, row: dict[str, Any]) -> str:
     """What the framework's allocator held at most, where that was counted too."""
     same = rows.filter(
         pl.col("run_id") == row["run_id"],

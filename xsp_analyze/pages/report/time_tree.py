@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
-__all__ = ["TimeTree", "pruned", "time_tree"]
+__all__ = ["TimeTree", "prune", "time_tree"]
 
 _OUTSIDE: Mapping[str, str] = {
     Attribution.MODEL_ONLY: "outside every layer",
@@ -78,7 +78,7 @@ def time_tree(view: TraceView) -> TimeTree:
         at[inside] = nodes.below(at[inside], paths.operators[inside, depth], paths.names, "operator")
     leaf_names, leaf_kinds = [n for n, _ in paths.leaves], [k for _, k in paths.leaves]
     at = nodes.below(at, paths.leaf, leaf_names, leaf_kinds)
-    return _summed(nodes, at, paths)
+    return _sum_upwards(nodes, at, paths)
 
 
 def _outermost(nodes: _Nodes, paths: LaunchPaths) -> Ints:
@@ -94,7 +94,7 @@ def _outermost(nodes: _Nodes, paths: LaunchPaths) -> Ints:
     return at
 
 
-def _summed(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
+def _sum_upwards(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
     """Adds each leaf's time and count to all above it, deepest first; parents were made before their children."""
     parent = np.array(nodes.parent, dtype=np.int64)
     time, count = np.zeros(len(parent), dtype=np.int64), np.zeros(len(parent), dtype=np.int64)
@@ -108,7 +108,7 @@ def _summed(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
     return TimeTree(parent, nodes.name, nodes.kind, time, count)
 
 
-def pruned(tree: TimeTree, max_nodes: int) -> TimeTree:
+def prune(tree: TimeTree, max_nodes: int) -> TimeTree:
     """The `max_nodes` longest nodes, children longest first; what each parent loses is one node `others`.
 
     A parent is never shorter than its child, so the longest nodes make a tree.
@@ -124,10 +124,10 @@ def pruned(tree: TimeTree, max_nodes: int) -> TimeTree:
     others = lost.group_by("parent", maintain_order=True).agg(
         pl.len().alias("nodes"), pl.col("time_ns").sum(), pl.col("count").sum()
     )
-    return _ordered(tree, kept, others)
+    return _parents_first(tree, kept, others)
 
 
-def _ordered(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
+def _parents_first(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
     """The kept nodes and the rests, parents first and longest first within a parent."""
     node_of = np.full(len(tree.parent), -1, dtype=np.int64)
     node_of[kept] = np.arange(len(kept))

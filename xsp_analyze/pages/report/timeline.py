@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.frames.step_windows import StepBasis
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.viewer.block import viewed, viewer
+from xsp_analyze.pages.viewer.block import view_of, viewer
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import duration
 from xsp_model.limits import limits
@@ -23,7 +23,7 @@ _TITLE = ("timeline", "Timeline", "The run over time")
 
 def timeline(answers: Answers) -> Section:
     """Every thread, stream and counter of every run on one axis of time."""
-    viewed_trace = viewed(answers.per_step, limits().viewer_page_lanes)
+    viewed_trace = view_of(answers.per_step, limits().viewer_page_lanes)
     if not len(viewed_trace.drawing.boxes):
         return blocks.section(
             *_TITLE, "When each piece of work ran.", [blocks.missing("The trace holds no timed work.")]

@@ -48,12 +48,12 @@ def work_list(answers: Answers) -> Section | None:
     shown = replace(
         result, table=rows.head(_MAX_ROWS), columns=[c for n in _COLUMNS for c in result.columns if c.name == n]
     )
-    table = blocks.table(shown, bar="gain_ns", name="gain", left_out=_left_out(rows))
+    table = blocks.table(shown, bar="gain_ns", name="gain", left_out=_omitted_rows(rows))
     drawn = [*(blocks.text(line) for line in _sentences(answers, result)), table]
     return blocks.section(*_TITLE, f"{_MEANS} Times are {answers.basis}, of all devices added up.", drawn)
 
 
-def _left_out(rows: pl.DataFrame) -> str | None:
+def _omitted_rows(rows: pl.DataFrame) -> str | None:
     if rows.height <= _MAX_ROWS:
         return None
     part = total_of(rows["gain_ns"].head(_MAX_ROWS)) / total_of(rows["gain_ns"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_analyze.pages.viewer.boxes import NONE
-from xsp_analyze.pages.viewer.counter_lanes import counter_lanes, thinned
+from xsp_analyze.pages.viewer.counter_lanes import counter_lanes, thin
 from xsp_analyze.pages.viewer.drawing import VIEWER_TONES, drawing_of
 from xsp_analyze.pages.viewer.gaps import Gaps, causes, gaps_of
 from xsp_analyze.pages.viewer.launches import Launches, launches_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Positions
 
-__all__ = ["MAX_GAPS", "MAX_LAUNCHES", "Viewed", "about", "unclosed", "viewed", "viewer"]
+__all__ = ["MAX_GAPS", "MAX_LAUNCHES", "Viewed", "about", "unclosed_sentences", "view_of", "viewer"]
 
 MAX_LAUNCHES = 60_000
 """Arrows that a page, or an answer, has at most."""
@@ -58,12 +58,12 @@ class Viewed:
     left_out: Sequence[str] = ()
 
     @property
-    def opened(self) -> tuple[int, int]:
+    def opening_window(self) -> tuple[int, int]:
         """The window to open at: the median step, else everything."""
         return (self.drawing.begin, self.drawing.end) if self.median is None else (self.median.begin, self.median.end)
 
 
-def viewed(frames: StepView, max_lanes: int | None = None) -> Viewed:
+def view_of(frames: StepView, max_lanes: int | None = None) -> Viewed:
     """All that is drawn of a trace; of more than `max_lanes` threads and streams, or counters, the fullest."""
     whole, sampled = drawing_of(frames.of_trace), counter_lanes(frames.of_trace)
     room = max(len(whole.lanes), len(sampled)) if max_lanes is None else max_lanes
@@ -115,23 +115,23 @@ def about(viewed_trace: Viewed) -> dict[str, Any]:
     drawing = viewed_trace.drawing
     cells = min(_MAX_CELLS, _MAX_SAMPLES // (4 * max(len(viewed_trace.counters), 1)))
     extent = (drawing.begin, drawing.end)
-    thin = {at: thinned(counter, max(cells, 1), extent) for at, counter in sorted(viewed_trace.counters.items())}
+    sampled = {at: thin(counter, max(cells, 1), extent) for at, counter in sorted(viewed_trace.counters.items())}
     return {
         "begin": drawing.begin,
         "end": drawing.end,
-        "open": list(viewed_trace.opened),
+        "open": list(viewed_trace.opening_window),
         "names": list(drawing.names),
         "tones": list(VIEWER_TONES),
         "causes": causes(),
-        "lanes": [lane.encoded() for lane in drawing.lanes],
+        "lanes": [lane.encode() for lane in drawing.lanes],
         "steps": list(viewed_trace.steps),
-        "counters": [counter.encoded(at) for at, counter in thin.items()],
+        "counters": [counter.encode(at) for at, counter in sampled.items()],
     }
 
 
 def viewer(viewed_trace: Viewed, title: str) -> Block:
     """The block of a page."""
-    levels = levels_of(viewed_trace.drawing.boxes, viewed_trace.opened, limits().viewer_page_box_bytes)
+    levels = levels_of(viewed_trace.drawing.boxes, viewed_trace.opening_window, limits().viewer_page_box_bytes)
     exact = levels[0]
     launches = _nearest_launches(viewed_trace, exact)
     gaps = _kept_gaps(viewed_trace, exact)
@@ -141,18 +141,18 @@ def viewer(viewed_trace: Viewed, title: str) -> Block:
         **about(viewed_trace),
         "title": title,
         "names": names,
-        "levels": [_renamed(level, kept).encoded() for level in levels],
-        "flows": launches.encoded(),
-        "gaps": gaps.encoded(),
-        "left_out": _left_out(viewed_trace, levels, launches, gaps),
+        "levels": [_with_names_at(level, kept).encode() for level in levels],
+        "flows": launches.encode(),
+        "gaps": gaps.encode(),
+        "left_out": _omitted_sentence(viewed_trace, levels, launches, gaps),
     }
 
 
 def _nearest_launches(viewed_trace: Viewed, exact: Level) -> Launches:
     """Those of work that is drawn exactly; of too many the ones nearest to where the viewer opens."""
     time = viewed_trace.launches.to_time
-    inside = viewed_trace.launches.taken((time >= exact.begin) & (time < exact.end))
-    return inside.nearest(*viewed_trace.opened, MAX_LAUNCHES)
+    inside = viewed_trace.launches.take((time >= exact.begin) & (time < exact.end))
+    return inside.nearest(*viewed_trace.opening_window, MAX_LAUNCHES)
 
 
 def _kept_gaps(viewed_trace: Viewed, exact: Level) -> Gaps:
@@ -172,12 +172,12 @@ def _used_names(names: Sequence[str], levels: Sequence[Level]) -> tuple[list[str
     return [names[at] for at in np.flatnonzero(used).tolist()], position
 
 
-def _renamed(level: Level, position: Positions) -> Level:
+def _with_names_at(level: Level, position: Positions) -> Level:
     boxes = level.boxes
     return replace(level, boxes=replace(boxes, name=position[boxes.name], layer=position[boxes.layer]))
 
 
-def _left_out(viewed_trace: Viewed, levels: Sequence[Level], launches: Launches, gaps: Gaps) -> str | None:
+def _omitted_sentence(viewed_trace: Viewed, levels: Sequence[Level], launches: Launches, gaps: Gaps) -> str | None:
     parts = [*viewed_trace.left_out]
     begin = viewed_trace.drawing.begin
     if len(levels) > 1:
@@ -193,10 +193,10 @@ def _left_out(viewed_trace: Viewed, levels: Sequence[Level], launches: Launches,
         parts.append(f"{marked} idle stretches are marked, the longest and the nearest.")
     if parts:
         parts.append("xsp view, given the trace, shows all of it.")
-    return " ".join([*parts, *unclosed(viewed_trace.drawing)]) or None
+    return " ".join([*parts, *unclosed_sentences(viewed_trace.drawing)]) or None
 
 
-def unclosed(drawing: Drawing) -> list[str]:
+def unclosed_sentences(drawing: Drawing) -> list[str]:
     """A sentence on spans without a length, where there are any."""
     if not drawing.unclosed:
         return []

@@ -50,7 +50,7 @@ class Boxes:
         """How many spans each stands for."""
         return np.maximum(self.merged, 1)
 
-    def taken(self, rows: Positions | Bools | slice) -> Boxes:
+    def take(self, rows: Positions | Bools | slice) -> Boxes:
         """Some of the boxes."""
         return Boxes(*(getattr(self, field.name)[rows] for field in fields(self)))
 
@@ -61,9 +61,9 @@ class Boxes:
 
     def overlapping(self, begin: int, until: int) -> Boxes:
         """Those that lie in the window [begin, until) with some of their time, or as a point."""
-        return self.taken((self.start < until) & ((self.end > begin) | (self.start >= begin)))
+        return self.take((self.start < until) & ((self.end > begin) | (self.start >= begin)))
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """As the viewer reads them: `busy` is 0 for what is one span, whose duration it is."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return encoded_columns(columns | {"busy": np.where(self.merged > 0, self.busy, 0)})

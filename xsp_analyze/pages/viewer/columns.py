@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_model.arrays import Ints, Positions
 
-__all__ = ["AS_DIFFERENCES", "encoded", "encoded_columns"]
+__all__ = ["AS_DIFFERENCES", "encode_numbers", "encoded_columns"]
 
 AS_DIFFERENCES = frozenset({"start", "time", "times", "span", "lane", "from_lane", "from_time", "to_lane", "to_time"})
 """Columns that are written as the difference of each value from the one before it, the first from 0."""
@@ -26,7 +26,7 @@ _WORD_BITS = 64
 _RAW_DEFLATE = -15  # zlib's window bits: negative stands for no header
 
 
-def encoded(values: Positions, *, differences: bool = False) -> Packed:
+def encode_numbers(values: Positions, *, differences: bool = False) -> Packed:
     """Zigzag LEB128 of each value (or of its difference from the one before), deflated without header, in base64."""
     numbers = np.asarray(values, dtype=np.int64)
     if differences:
@@ -40,7 +40,9 @@ def encoded_columns(columns: Mapping[str, Positions]) -> dict[str, Any]:
     count = len(next(iter(columns.values())))
     return {
         "count": count,
-        "columns": {name: encoded(values, differences=name in AS_DIFFERENCES) for name, values in columns.items()},
+        "columns": {
+            name: encode_numbers(values, differences=name in AS_DIFFERENCES) for name, values in columns.items()
+        },
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.pages.viewer.columns import encoded
+from xsp_analyze.pages.viewer.columns import encode_numbers
 from xsp_analyze.pages.viewer.lanes import Lane, Titles
 from xsp_analyze.text.shown import clean
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Floats, Ints
 
-__all__ = ["CounterLane", "counter_lanes", "thinned"]
+__all__ = ["CounterLane", "counter_lanes", "thin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,16 @@ class CounterLane:
         rows = slice(first, int(np.searchsorted(self.times, until)))
         return CounterLane(self.lane, self.unit, self.times[rows], self.values[rows])
 
-    def encoded(self, lane: int) -> dict[str, Any]:
+    def encode_numbers(self, lane: int) -> dict[str, Any]:
         """As the viewer reads it, standing on the lane of that number."""
         is_integer = bool((self.values == np.trunc(self.values)).all()) and bool((np.abs(self.values) < 2**53).all())
         values = (self.values.astype(np.int64) if is_integer else self.values).tolist()
-        return {"lane": lane, "unit": self.unit, "times": encoded(self.times, differences=True), "values": values}
+        return {
+            "lane": lane,
+            "unit": self.unit,
+            "times": encode_numbers(self.times, differences=True),
+            "values": values,
+        }
 
 
 def counter_lanes(frames: TraceView) -> list[CounterLane]:
@@ -49,12 +54,12 @@ def counter_lanes(frames: TraceView) -> list[CounterLane]:
     samples = frames.timed_runs.frame("counters")
     samples = samples.with_columns(pl.col("counter", "unit").cast(pl.String)).sort(*keys, "time_ns", nulls_last=True)
     series = samples.group_by(keys, maintain_order=True)
-    lanes = [_sampled(titles, key, rows) for key, rows in series if rows.height > 1]  # one value is no curve
+    lanes = [_lane_of_samples(titles, key, rows) for key, rows in series if rows.height > 1]  # one value is no curve
     lanes += _queues(frames, titles)
     return sorted(lanes, key=lambda each: (each.lane.run, each.lane.device is not None, each.lane.device or 0))
 
 
-def _sampled(titles: Titles, key: tuple[Any, ...], rows: pl.DataFrame) -> CounterLane:
+def _lane_of_samples(titles: Titles, key: tuple[Any, ...], rows: pl.DataFrame) -> CounterLane:
     run, device, counter, unit = key
     group = titles.of_host(run) if device is None else titles.of_device(run, device)
     owner = "host" if device is None else f"d{device}"
@@ -87,7 +92,7 @@ def _waiting(launched: Ints, started: Ints) -> tuple[Ints, Floats]:
     return times[last], waiting[last].astype(np.float64)
 
 
-def thinned(counter: CounterLane, cell_count: int, extent: tuple[int, int]) -> CounterLane:
+def thin(counter: CounterLane, cell_count: int, extent: tuple[int, int]) -> CounterLane:
     """At most four samples of each of so many cells of time: the first, the last, the smallest and the largest."""
     times, values = counter.times, counter.values
     if len(times) <= 4 * cell_count:

@@ -66,7 +66,7 @@ class Drawing:
         kept = np.sort(fullest[np.argsort(place, kind="stable")[:limit]])
         position = np.full(len(self.lanes), NONE, dtype=np.int32)
         position[kept] = np.arange(len(kept))
-        boxes = self.boxes.taken(position[self.boxes.lane] != NONE)
+        boxes = self.boxes.take(position[self.boxes.lane] != NONE)
         lanes = [self.lanes[at] for at in kept.tolist()]
         return replace(self, lanes=lanes, boxes=replace(boxes, lane=position[boxes.lane]))
 
@@ -77,11 +77,12 @@ def drawing_of(frames: TraceView) -> Drawing:
     lanes, placed, limits = lanes_of(frames, spans)
     names, columns = _columns(frames, spans)
     of_lanes = [
-        _placed(at, [column[placed[limits[at] : limits[at + 1]]] for column in columns]) for at in range(len(lanes))
+        _boxes_of_lane(at, [column[placed[limits[at] : limits[at + 1]]] for column in columns])
+        for at in range(len(lanes))
     ]
     del columns, placed
     depths = [int(each.row.max(initial=0)) + 1 for each in of_lanes]
-    boxes = _joined(of_lanes)
+    boxes = _join_boxes(of_lanes)
     begin, end = (int(boxes.start.min()), int(boxes.end.max())) if len(boxes) else (0, 0)
     unclosed = frames.trace.scan("spans").filter(pl.col("duration_ns").is_null()).select(pl.len()).collect().item()
     drawn = [replace(lane, rows=depth) for lane, depth in zip(lanes, depths, strict=True)]
@@ -97,13 +98,13 @@ def _columns(frames: TraceView, spans: pl.LazyFrame) -> tuple[list[str], list[Po
     return names, [start, duration, name, tones, span, layer]
 
 
-def _placed(lane: int, columns: list[Positions]) -> Boxes:
+def _boxes_of_lane(lane: int, columns: list[Positions]) -> Boxes:
     """The boxes of one lane from its columns in order of start."""
     start, duration, name, tone_at, span, layer = _longer_first(columns)
     row = nested_rows(start, duration).astype(np.int32)
     same = np.full(len(start), lane, dtype=np.int32)
     boxes = Boxes(same, row, start, duration, duration, name, tone_at, np.zeros_like(same), span, layer)
-    return boxes.taken(np.argsort(row, kind="stable")) if row.any() else boxes
+    return boxes.take(np.argsort(row, kind="stable")) if row.any() else boxes
 
 
 def _longer_first(columns: list[Positions]) -> list[Positions]:
@@ -118,7 +119,7 @@ def _longer_first(columns: list[Positions]) -> list[Positions]:
     return [column[order] for column in columns]
 
 
-def _joined(parts: Sequence[Boxes]) -> Boxes:
+def _join_boxes(parts: Sequence[Boxes]) -> Boxes:
     none = np.empty(0, dtype=np.int8)
     columns = {slot: np.concatenate([none, *(getattr(part, slot) for part in parts)]) for slot in _JOINED}
     return Boxes(**columns, busy=columns["duration"])

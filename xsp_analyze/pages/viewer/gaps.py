@@ -33,13 +33,13 @@ class Gaps:
     def __len__(self) -> int:
         return len(self.start)
 
-    def taken(self, rows: Ints | Bools) -> Gaps:
+    def take(self, rows: Ints | Bools) -> Gaps:
         """Some of them."""
         return Gaps(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def overlapping(self, begin: int, until: int) -> Gaps:
         """Those with some of their time in the window."""
-        return self.taken((self.start < until) & (self.start + self.duration > begin))
+        return self.take((self.start < until) & (self.start + self.duration > begin))
 
     def longest(self, limit: int, before: Bools | None = None) -> Gaps:
         """Of more than `limit` the longest, after those that go `before` all others."""
@@ -48,9 +48,9 @@ class Gaps:
         length = (
             self.duration if before is None else np.where(before, self.duration + self.duration.max(), self.duration)
         )
-        return self.taken(np.sort(np.argpartition(-length, limit)[:limit]))
+        return self.take(np.sort(np.argpartition(-length, limit)[:limit]))
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """As the viewer reads them."""
         return encoded_columns({field.name: getattr(self, field.name) for field in fields(self)})
 

@@ -40,7 +40,7 @@ class Lane:
     run: int
     device: int | None
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """As the viewer reads it."""
         return {name: getattr(self, name) for name in self.__slots__}
 

@@ -34,23 +34,23 @@ class Launches:
     def __len__(self) -> int:
         return len(self.span)
 
-    def taken(self, rows: Ints | Bools) -> Launches:
+    def take(self, rows: Ints | Bools) -> Launches:
         """Some of them."""
         return Launches(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def overlapping(self, begin: int, until: int) -> Launches:
         """Those that are under way at some time of the window."""
         earlier, later = np.minimum(self.from_time, self.to_time), np.maximum(self.from_time, self.to_time)
-        return self.taken((earlier < until) & (later >= begin))
+        return self.take((earlier < until) & (later >= begin))
 
     def nearest(self, begin: int, until: int, limit: int) -> Launches:
         """Of more than `limit` those whose work begins nearest to the window."""
         if len(self) <= limit:
             return self
         distance = np.maximum(np.maximum(begin - self.to_time, self.to_time - until), 0)
-        return self.taken(np.sort(np.argsort(distance, kind="stable")[:limit]))
+        return self.take(np.sort(np.argsort(distance, kind="stable")[:limit]))
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """As the viewer reads them."""
         return encoded_columns({field.name: getattr(self, field.name) for field in fields(self)})
 

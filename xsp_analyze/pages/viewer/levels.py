@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_analyze.pages.viewer.merging import merged, merged_count
+from xsp_analyze.pages.viewer.merging import merge_boxes, merged_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +38,14 @@ class Level:
     end: int
     boxes: Boxes
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """As the viewer reads it."""
-        return {"resolution": self.resolution, "from": self.begin, "to": self.end, "boxes": self.boxes.encoded()}
+        return {"resolution": self.resolution, "from": self.begin, "to": self.end, "boxes": self.boxes.encode()}
 
 
 def encoded_size(boxes: Boxes) -> int:
     """How many characters the boxes take in a page."""
-    return sum(map(len, boxes.encoded()["columns"].values()))
+    return sum(map(len, boxes.encode()["columns"].values()))
 
 
 def levels_of(boxes: Boxes, opened: _Window, budget: int) -> list[Level]:
@@ -69,23 +69,23 @@ def _complete(boxes: Boxes, extent: _Window, budget: int) -> Level:
     resolution = _FINEST
     while merged_count(boxes, resolution) * _USUAL_BYTES > budget and resolution < 2 * (extent[1] - extent[0]):
         resolution *= 2
-    level = merged(boxes, resolution)
+    level = merge_boxes(boxes, resolution)
     while encoded_size(level) > budget and resolution < 2 * (extent[1] - extent[0]):
         resolution *= 2
-        level = merged(boxes, resolution)
+        level = merge_boxes(boxes, resolution)
     return Level(resolution, *extent, level)
 
 
 def _widest(boxes: Boxes, resolution: int, opened: _Window, extent: _Window, budget: int) -> Level:
     """The widest window around the one opened whose boxes, merged, fit; it is narrower where that does not."""
-    coarse = merged(boxes, resolution) if resolution else boxes
+    coarse = merge_boxes(boxes, resolution) if resolution else boxes
     starts, ends = np.sort(coarse.start), np.sort(coarse.end)
     limit = float(budget) / _USUAL_BYTES
     best: Level | None = None
     for _ in range(_TRIALS):
-        begin, end = _grown(opened, extent, lambda window: _count(starts, ends, window) <= limit)  # noqa: B023
+        begin, end = _widest_window(opened, extent, lambda window: _count(starts, ends, window) <= limit)  # noqa: B023
         part = boxes.overlapping(begin, end)
-        level = Level(resolution, begin, end, merged(part, resolution) if resolution else part)
+        level = Level(resolution, begin, end, merge_boxes(part, resolution) if resolution else part)
         size = encoded_size(level.boxes)
         if size <= budget and (best is None or len(best.boxes) < len(level.boxes)):
             best = level
@@ -99,7 +99,7 @@ def _count(starts: Ints, ends: Ints, window: _Window) -> int:
     return int(np.searchsorted(starts, window[1]) - np.searchsorted(ends, window[0], side="right"))
 
 
-def _grown(opened: _Window, extent: _Window, fits: Callable[[_Window], bool]) -> _Window:
+def _widest_window(opened: _Window, extent: _Window, fits: Callable[[_Window], bool]) -> _Window:
     """The window wider (or narrower) than the one opened by as much on either side as still fits, within the extent."""
     middle = (opened[0] + opened[1]) // 2
     narrowest, widest = -((opened[1] - opened[0]) // 2), max(opened[0] - extent[0], extent[1] - opened[1], 0)

@@ -11,10 +11,10 @@ from xsp_analyze.pages.viewer.boxes import NONE, Boxes
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["merged", "merged_count"]
+__all__ = ["merge_boxes", "merged_count"]
 
 
-def merged(boxes: Boxes, resolution: int) -> Boxes:
+def merge_boxes(boxes: Boxes, resolution: int) -> Boxes:
     """Neighbours of one row shorter than `resolution` ns that begin in one cell of so many ns are one box.
 
     A box lasts from their first start to their last end and has the tone with most time within it. On each row there
@@ -27,7 +27,7 @@ def merged(boxes: Boxes, resolution: int) -> Boxes:
     counts = np.add.reduceat(boxes.counts, at)
     several = np.diff(np.append(at, len(boxes))) > 1
     last = np.append(at[1:], len(boxes)) - 1
-    single = boxes.taken(at)
+    single = boxes.take(at)
     return Boxes(
         lane=single.lane,
         row=single.row,
@@ -43,7 +43,7 @@ def merged(boxes: Boxes, resolution: int) -> Boxes:
 
 
 def merged_count(boxes: Boxes, resolution: int) -> int:
-    """How many boxes `merged` makes."""
+    """How many boxes `merge_boxes` makes."""
     return int(_firsts(boxes, resolution).sum())
 
 

@@ -80,7 +80,7 @@ def _devices(viewed_trace: Viewed, inside: Boxes, begin: int, until: int) -> lis
     return [
         {
             "title": viewed_trace.drawing.lanes[numbers[0]].group,
-            "busy": _busy(inside.taken(np.isin(inside.lane, numbers)), begin, until),
+            "busy": _busy(inside.take(np.isin(inside.lane, numbers)), begin, until),
             "idle": int(length[gaps.lane == numbers[0]].sum()) if numbers[0] in viewed_trace.idle_known else None,
             "gaps": _by_cause(gaps.cause[gaps.lane == numbers[0]], length[gaps.lane == numbers[0]]),
         }

@@ -20,7 +20,7 @@ def matching_spans(drawing: Drawing, text: str) -> dict[str, Any]:
     matches = np.array([bool(part) and part in name.lower() for name in drawing.names], dtype=np.bool_)
     boxes = drawing.boxes
     rows = np.flatnonzero(matches[boxes.name]) if len(boxes) else np.empty(0, dtype=np.int64)
-    kept = boxes.taken(rows[np.argsort(boxes.start[rows], kind="stable")][:_MAX_RESULTS])
+    kept = boxes.take(rows[np.argsort(boxes.start[rows], kind="stable")][:_MAX_RESULTS])
     columns = ("lane", "row", "start", "duration", "name", "tone", "span", "layer")
     lists = [getattr(kept, name).tolist() for name in columns]
     return {

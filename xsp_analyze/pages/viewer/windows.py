@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_analyze.pages.viewer.levels import Level
-from xsp_analyze.pages.viewer.merging import merged
+from xsp_analyze.pages.viewer.merging import merge_boxes
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Windows:
 
     def exact(self, begin: int, until: int) -> Boxes:
         """Every span that overlaps the window, as it is."""
-        return self._exact.boxes.taken(self._exact.overlapping(begin, until))
+        return self._exact.boxes.take(self._exact.overlapping(begin, until))
 
     def level(self, begin: int, until: int, resolution: int) -> Level:
         """The window, merged below `resolution` ns or, where that were too many boxes, below more.
@@ -52,18 +52,18 @@ class Windows:
         if power == 1:
             rows = self._exact.overlapping(begin, until)
             if len(rows) <= self._limits.viewer_answer_max_boxes:
-                return Level(0, begin, until, self._exact.boxes.taken(rows))
-            return Level(2, begin, until, merged(self._exact.boxes.taken(rows), 2))
+                return Level(0, begin, until, self._exact.boxes.take(rows))
+            return Level(2, begin, until, merge_boxes(self._exact.boxes.take(rows), 2))
         begin, until = begin // power * power, -(-until // power) * power  # no cell is cut
         if self._exact.count(begin, until) <= self._limits.viewer_slice_max_boxes:
-            return Level(power, begin, until, merged(self.exact(begin, until), power))
+            return Level(power, begin, until, merge_boxes(self.exact(begin, until), power))
         complete = self._complete(power)
-        return Level(power, begin, until, complete.boxes.taken(complete.overlapping(begin, until)))
+        return Level(power, begin, until, complete.boxes.take(complete.overlapping(begin, until)))
 
     def _complete(self, power: int) -> _Rows:
         with self._lock:
             if power not in self._merged:
-                self._merged[power] = _Rows(merged(self._exact.boxes, power))
+                self._merged[power] = _Rows(merge_boxes(self._exact.boxes, power))
             return self._merged[power]
 
 

@@ -14,7 +14,7 @@ from tests.helpers.viewer_columns import unpacked, unpacked_rows
 from xsp_analyze.analyses.timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.pages.viewer.block import about, viewed, viewer
+from xsp_analyze.pages.viewer.block import about, view_of, viewer
 from xsp_analyze.pages.viewer.drawing import VIEWER_TONES
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
@@ -40,12 +40,12 @@ def _made(folder: Path) -> Trace:
 
 @pytest.fixture(name="viewed_trace", scope="module")
 def fixture_viewed_trace(tmp_path_factory: pytest.TempPathFactory) -> Viewed:
-    return viewed(StepView.of(_made(tmp_path_factory.mktemp("made"))))
+    return view_of(StepView.of(_made(tmp_path_factory.mktemp("made"))))
 
 
 def _boxes(viewed_trace: Viewed) -> list[tuple[str, int, str, str, int, int]]:
     """Lane, row, name, tone, start and duration of each box."""
-    rows = unpacked_rows(viewed_trace.drawing.boxes.encoded())
+    rows = unpacked_rows(viewed_trace.drawing.boxes.encode())
     return [
         (
             viewed_trace.drawing.lanes[row["lane"]].title,
@@ -84,7 +84,7 @@ def test_every_span_is_a_box_where_and_when_it_ran(viewed_trace: Viewed) -> None
 def test_arrows_lead_from_each_call_to_its_work(viewed_trace: Viewed) -> None:
     launches = [
         (row["from_lane"], row["from_row"], row["from_time"], row["to_lane"], row["to_time"])
-        for row in unpacked_rows(viewed_trace.launches.encoded())
+        for row in unpacked_rows(viewed_trace.launches.encode())
     ]
     assert launches == [(0, 1, 10_000, 1, 50_000), (0, 1, 20_000, 2, 60_000)]
 
@@ -106,7 +106,7 @@ def test_counters_are_lanes_with_their_unit(viewed_trace: Viewed) -> None:
 
 def test_idle_stretches_are_told_with_their_cause(viewed_trace: Viewed) -> None:
     gaps = [
-        (CAUSES[g["cause"]], g["lane"], g["start"], g["duration"]) for g in unpacked_rows(viewed_trace.gaps.encoded())
+        (CAUSES[g["cause"]], g["lane"], g["start"], g["duration"]) for g in unpacked_rows(viewed_trace.gaps.encode())
     ]
     assert gaps == [  # what ends the first was launched at 10 us; behind the work nothing is launched
         ("idle_host_ns", 1, 0, 10_000),
@@ -117,13 +117,13 @@ def test_idle_stretches_are_told_with_their_cause(viewed_trace: Viewed) -> None:
 
 def test_the_causes_of_a_step_add_up_to_its_idle_time(tmp_path: Path) -> None:
     frames = StepView.of(small_trace(tmp_path), "each")
-    viewed_trace = viewed(frames)
+    viewed_trace = view_of(frames)
     table = run(timeline, frames).table
     assert table.height == 2
     for row in table.join(frames.steps, on=["run_id", "step"]).iter_rows(named=True):
         begin, end = row["begin_ns"], row["end_ns"]
         sums = dict.fromkeys(CAUSES, 0)
-        for gap in unpacked_rows(viewed_trace.gaps.overlapping(begin, end).encoded()):
+        for gap in unpacked_rows(viewed_trace.gaps.overlapping(begin, end).encode()):
             inside = min(gap["start"] + gap["duration"], end) - max(gap["start"], begin)
             sums[CAUSES[gap["cause"]]] += inside
         assert sums == {cause: row[cause] for cause in CAUSES}
@@ -132,7 +132,7 @@ def test_the_causes_of_a_step_add_up_to_its_idle_time(tmp_path: Path) -> None:
 
 def test_it_opens_at_the_step_nearest_to_the_median_and_holds_the_hostile_name_as_text(tmp_path: Path) -> None:
     trace = small_trace(tmp_path)
-    block = viewer(viewed(StepView.of(trace)), "small.json")
+    block = viewer(view_of(StepView.of(trace)), "small.json")
     first = block["steps"][0]
     assert first["number"] == 0
     step = trace.frame("spans").filter(pl.col("step") == 0)
@@ -144,8 +144,8 @@ def test_it_opens_at_the_step_nearest_to_the_median_and_holds_the_hostile_name_a
 
 
 def test_layers_of_boxes_are_named(tmp_path: Path) -> None:
-    viewed_trace = viewed(StepView.of(small_trace(tmp_path)))
-    rows = unpacked_rows(viewed_trace.drawing.boxes.encoded())
+    viewed_trace = view_of(StepView.of(small_trace(tmp_path)))
+    rows = unpacked_rows(viewed_trace.drawing.boxes.encode())
     names = viewed_trace.drawing.names
     layers = {names[row["name"]]: names[row["layer"]] if row["layer"] >= 0 else None for row in rows}
     assert layers["gemm_0"] == "Linear_0"
@@ -159,7 +159,7 @@ def test_ranks_are_named_where_there_are_several(tmp_path: Path) -> None:
         kineto = KinetoTrace(distributedInfo={"rank": rank, "world_size": 2})
         kineto.launch("gemm", 10_000, 50_000, 40_000)
         files.append(kineto.write(tmp_path / f"rank{rank}.json"))
-    drawing = viewed(StepView.of(convert(files, Options()))).drawing
+    drawing = view_of(StepView.of(convert(files, Options()))).drawing
     assert list(dict.fromkeys(lane.group for lane in drawing.lanes)) == [
         "rank 0, host", "rank 0, device 0", "rank 1, host", "rank 1, device 0",
     ]  # fmt: skip
@@ -169,6 +169,6 @@ def test_ranks_are_named_where_there_are_several(tmp_path: Path) -> None:
 def test_a_span_that_was_never_closed_is_counted_not_drawn(tmp_path: Path) -> None:
     trace = _made(tmp_path)
     open_end = pl.when(pl.col("name").cast(pl.String) != "aten::linear").then("duration_ns").alias("duration_ns")
-    block = viewer(viewed(StepView.of(trace.with_tables({"spans": trace.frame("spans").with_columns(open_end)}))), "x")
+    block = viewer(view_of(StepView.of(trace.with_tables({"spans": trace.frame("spans").with_columns(open_end)}))), "x")
     assert block["levels"][0]["boxes"]["count"] == 4
     assert "1 span was never closed" in block["left_out"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.xsp_analyze.pages.viewer.made import any_boxes, boxes_of
-from xsp_analyze.pages.viewer.merging import merged, merged_count
+from xsp_analyze.pages.viewer.merging import merge_boxes, merged_count
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.boxes import Boxes
@@ -20,7 +20,7 @@ _RESOLUTIONS = st.sampled_from([2, 4, 8, 16, 64, 1024])
 def test_short_neighbours_of_one_cell_are_one_box() -> None:
     # Cells of 10 ns; in the first 2 + 3 ns of tone 1 and 4 ns of tone 2, the box of 12 ns stays itself.
     boxes = boxes_of((0, 0, 0, 2, 1), (0, 0, 3, 4, 2), (0, 0, 8, 3, 1), (0, 0, 11, 12, 3), (0, 0, 25, 1, 4))
-    coarse = merged(boxes, 10)
+    coarse = merge_boxes(boxes, 10)
     assert list(zip(coarse.start.tolist(), coarse.duration.tolist(), coarse.busy.tolist(), strict=True)) == [
         (0, 11, 9), (11, 12, 12), (25, 1, 1),
     ]  # fmt: skip
@@ -32,12 +32,12 @@ def test_short_neighbours_of_one_cell_are_one_box() -> None:
 
 def test_rows_and_lanes_stay_apart() -> None:
     boxes = boxes_of((0, 0, 0, 1, 0), (0, 1, 0, 1, 0), (1, 0, 0, 1, 0))
-    assert merged(boxes, 100).merged.tolist() == [0, 0, 0]
+    assert merge_boxes(boxes, 100).merged.tolist() == [0, 0, 0]
 
 
 @given(any_boxes(), _RESOLUTIONS)
 def test_counts_and_busy_time_add_up_at_every_resolution(boxes: Boxes, resolution: int) -> None:
-    coarse = merged(boxes, resolution)
+    coarse = merge_boxes(boxes, resolution)
     assert coarse.counts.sum() == len(boxes)
     assert coarse.busy.sum() == boxes.duration.sum()
     assert merged_count(boxes, resolution) == len(coarse)
@@ -45,7 +45,7 @@ def test_counts_and_busy_time_add_up_at_every_resolution(boxes: Boxes, resolutio
 
 @given(any_boxes(), _RESOLUTIONS)
 def test_a_row_has_at_most_two_boxes_a_cell_which_do_not_overlap(boxes: Boxes, resolution: int) -> None:
-    coarse = merged(boxes, resolution)
+    coarse = merge_boxes(boxes, resolution)
     cells = list(zip(coarse.lane.tolist(), coarse.row.tolist(), (coarse.start // resolution).tolist(), strict=True))
     assert all(cells.count(cell) <= 2 for cell in set(cells))
     for first, second in pairwise(range(len(coarse))):
@@ -55,7 +55,7 @@ def test_a_row_has_at_most_two_boxes_a_cell_which_do_not_overlap(boxes: Boxes, r
 
 @given(any_boxes(), _RESOLUTIONS)
 def test_a_merged_box_has_the_tone_with_most_time_in_it(boxes: Boxes, resolution: int) -> None:
-    coarse = merged(boxes, resolution)
+    coarse = merge_boxes(boxes, resolution)
     for at in range(len(coarse)):
         inside = (
             (boxes.lane == coarse.lane[at])

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.linked import converted
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.pages.viewer.block import viewed
+from xsp_analyze.pages.viewer.block import view_of
 from xsp_analyze.pages.viewer.ranges import range_statistics
 from xsp_analyze.pages.viewer.search import matching_spans
 from xsp_analyze.pages.viewer.windows import Windows
@@ -27,7 +27,7 @@ def fixture_viewed_trace(tmp_path_factory: pytest.TempPathFactory) -> Viewed:
     kineto.launch("sgemm_a", 10_000, 50_000, 40_000)
     kineto.launch("sgemm_b", 20_000, 100_000, 20_000)
     kineto.copy("HtoD", 30_000, 80_000, 15_000, size=64, stream_id=9)
-    return viewed(StepView.of(converted(kineto, tmp_path_factory.mktemp("ranges"))))
+    return view_of(StepView.of(converted(kineto, tmp_path_factory.mktemp("ranges"))))
 
 
 def _statistics(viewed_trace: Viewed, begin: int, until: int) -> dict[str, object]:

@@ -14,7 +14,7 @@ from tests.helpers.viewer_columns import unpacked_rows
 from xsp_analyze.analyses.timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.pages.viewer.block import viewed, viewer
+from xsp_analyze.pages.viewer.block import view_of, viewer
 from xsp_analyze.pages.viewer.ranges import range_statistics
 from xsp_analyze.pages.viewer.windows import Windows
 from xsp_analyze.trace.step_view import StepView
@@ -43,7 +43,7 @@ def test_boxes_of_streams_are_the_file_s_kernels(real_dir: Path, name: str) -> N
     work = _work_of(real_dir / name)
     trace = convert([real_dir / name], Options())
     origin = trace.frame("runs")["clock_origin_ns"][0]
-    block = viewer(viewed(StepView.of(trace)), name)
+    block = viewer(view_of(StepView.of(trace)), name)
     drawn = [
         (box["start"], box["duration"], block["names"][box["name"]], block["lanes"][box["lane"]]["title"])
         for box in unpacked_rows(block["levels"][0]["boxes"])
@@ -58,8 +58,8 @@ def test_statistics_of_a_range_are_what_the_file_says(real_dir: Path, name: str)
     work = _work_of(real_dir / name)
     trace = convert([real_dir / name], Options())
     origin = trace.frame("runs")["clock_origin_ns"][0]
-    viewed_trace = viewed(StepView.of(trace))
-    begin, until = viewed_trace.opened
+    viewed_trace = view_of(StepView.of(trace))
+    begin, until = viewed_trace.opening_window
     begin, until = begin + (until - begin) // 3, begin + (until - begin) // 2
     expected = range_statistics(viewed_trace, Windows(viewed_trace.drawing.boxes).exact(begin, until), begin, until)
     sums: Counter[str] = Counter()
@@ -82,7 +82,7 @@ def test_statistics_of_a_range_are_what_the_file_says(real_dir: Path, name: str)
 def test_the_causes_of_idle_time_add_up_to_those_of_b03(real_dir: Path, name: str) -> None:
     trace = convert([real_dir / name], Options())
     frames = StepView.of(trace, "all")
-    viewed_trace = viewed(frames)
+    viewed_trace = view_of(frames)
     devices = {
         (lane.run, lane.device): at
         for at, lane in reversed(list(enumerate(viewed_trace.drawing.lanes)))
@@ -91,7 +91,7 @@ def test_the_causes_of_idle_time_add_up_to_those_of_b03(real_dir: Path, name: st
     windows = frames.of_trace.seen.select("run_id", "begin_ns", "end_ns")
     for row in run(timeline, frames).table.join(windows, on="run_id").iter_rows(named=True):
         sums = dict.fromkeys(CAUSES, 0)
-        for gap in unpacked_rows(viewed_trace.gaps.overlapping(row["begin_ns"], row["end_ns"]).encoded()):
+        for gap in unpacked_rows(viewed_trace.gaps.overlapping(row["begin_ns"], row["end_ns"]).encode()):
             if gap["lane"] == devices[row["run_id"], row["device_id"]]:
                 inside = min(gap["start"] + gap["duration"], row["end_ns"]) - max(gap["start"], row["begin_ns"])
                 sums[CAUSES[gap["cause"]]] += inside
