@@ -23,7 +23,7 @@ from xsp_analyze.columns import (
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.frames.activities import shapes_at
 from xsp_analyze.frames.attributions import attribution_bases
-from xsp_analyze.frames.counters import derived
+from xsp_analyze.frames.counters import derived_counters
 from xsp_analyze.frames.group_ids import in_order
 from xsp_analyze.frames.kernel_classes import kernel_labels
 from xsp_analyze.frames.kernel_means import kernel_executions
@@ -128,4 +128,6 @@ def listed(frames: StepView, executions: pl.DataFrame, number: Ints) -> pl.LazyF
         attribution_bases(frames.trace, executions["span_id"]),
         *shapes_at(frames.trace, executions),
     )
-    return derived(shown.lazy(), frames.of_trace.once(ideal_intensity)).with_columns(pl.col(_LABELS).cast(pl.String))
+    return derived_counters(shown.lazy(), frames.of_trace.once(ideal_intensity)).with_columns(
+        pl.col(_LABELS).cast(pl.String)
+    )

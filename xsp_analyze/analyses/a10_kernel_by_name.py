@@ -20,7 +20,7 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.formulas import ordered_sum, ratio
-from xsp_analyze.frames.counters import counted, derived
+from xsp_analyze.frames.counters import counter_sums, derived_counters
 from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
 from xsp_analyze.frames.kernel_means import named_work
 from xsp_analyze.frames.model_time import with_model_time
@@ -62,12 +62,12 @@ def kernel_by_name(frames: StepView) -> pl.LazyFrame:
     sums = (
         frames.once(named_work)
         .group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
-        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counted(frames.once(named_work)))
+        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counter_sums(frames.once(named_work)))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
     )
     named = sums.with_columns(kernel_labels(sums), classes_by_name(sums)).lazy()
     return (
-        derived(with_model_time(frames, named), frames.of_trace.once(ideal_intensity))
+        derived_counters(with_model_time(frames, named), frames.of_trace.once(ideal_intensity))
         .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )

@@ -16,7 +16,7 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import analysis
-from xsp_analyze.frames.counters import derived
+from xsp_analyze.frames.counters import derived_counters
 from xsp_analyze.frames.layer_kernels import layer_kernels
 from xsp_analyze.frames.roofline import ideal_intensity
 
@@ -58,4 +58,4 @@ __all__ = ["kernel_by_layer"]
 )
 def kernel_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return derived(layer_kernels(frames), frames.of_trace.once(ideal_intensity))
+    return derived_counters(layer_kernels(frames), frames.of_trace.once(ideal_intensity))

@@ -19,7 +19,7 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import LATENCY_NS, TIME_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import ordered_sum, quotient, ratio
-from xsp_analyze.frames.counters import are_known, counted, derived
+from xsp_analyze.frames.counters import are_known, counter_sums, derived_counters
 from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.filled_counters import basis_of, filled_executions
@@ -114,14 +114,14 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
         .agg(
             ordered_sum(pl.col("count")).alias("kernel_count"),
             ordered_sum(pl.col("duration_ns")),
-            *counted(executions),
+            *counter_sums(executions),
             basis_of(),
         )
         .lazy()
     )
     latency = latency_over_runs(frames.once(latency_by_run), keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (
-        derived(
+        derived_counters(
             latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True),
             frames.of_trace.once(ideal_intensity),
         )

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.attributions import shared_out
+from xsp_analyze.frames.attributions import share_among_layers
 from xsp_analyze.frames.kernel_means import step_work
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
@@ -113,7 +113,7 @@ def _known_sum(time: pl.Expr) -> pl.Expr:
 
 def _device(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
-    shared = shared_out(frames.trace, frames.once(step_work), time="work_ns", count="work_count")
+    shared = share_among_layers(frames.trace, frames.once(step_work), time="work_ns", count="work_count")
     work = module_work(tree, shared)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.collectives import bus_factor, operations, sized
+from xsp_analyze.frames.collectives import bus_factor, operations, with_sizes
 from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def collectives(frames: StepView) -> pl.LazyFrame:
     The n-th such operation of a step and group on one rank is the n-th on another. All ranks leave a collective
     together, so that the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    matched = _matched(sized(frames.trace, frames.chosen(frames.once(operations))))
+    matched = _matched(with_sizes(frames.trace, frames.chosen(frames.once(operations))))
     per_step = matched.group_by("run_id", "step", *GROUP, maintain_order=True).agg(pl.col(_SUMS).sum())
     keys = [*frames.by, *GROUP]
     ranks = matched.group_by(keys, maintain_order=True).agg(
@@ -140,11 +140,11 @@ def _stragglers(frames: StepView, matched: pl.DataFrame) -> pl.DataFrame:
 
 def _derived() -> list[pl.Expr]:
     """Null where nothing is matched or no size is known; a wait is what lies beyond the shortest rank's time."""
-    matched, sized = pl.col("matched_count") > 0, pl.col("sized_count") > 0
+    matched, is_sized = pl.col("matched_count") > 0, pl.col("sized_count") > 0
     return [
         pl.when(matched).then(pl.col("matched_ns") - pl.col("transfer_ns")).alias("wait_ns"),
         *(pl.when(matched).then(pl.col(c)).alias(c) for c in ("transfer_ns", "skew_ns")),
-        pl.when(sized).then("bytes").alias("bytes"),
+        pl.when(is_sized).then("bytes").alias("bytes"),
     ]
 
 

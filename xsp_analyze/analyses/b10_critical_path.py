@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
-from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
+from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
 from xsp_analyze.frames.launches import STREAM, host_waits
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
 from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call
@@ -117,7 +117,7 @@ def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
     return Timeline(
         work["start_ns"].to_numpy(),
         work["end_ns"].to_numpy(),
-        numbered(*group_ids(work.select(STREAM)))[0],
+        numbers_by_appearance(*group_ids(work.select(STREAM)))[0],
         work["call_end_ns"].fill_null(-1).to_numpy(),
         waits["start_ns"].to_numpy(),
         waits["end_ns"].to_numpy(),

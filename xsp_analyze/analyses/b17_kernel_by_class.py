@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_CLASS, MODEL_SHARE, STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import ratio, share_of_sum
-from xsp_analyze.frames.counters import counted, derived
+from xsp_analyze.frames.counters import counter_sums, derived_counters
 from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.model_time import with_model_time
 from xsp_analyze.frames.roofline import ideal_intensity
@@ -54,12 +54,12 @@ def kernel_by_class(frames: StepView) -> pl.LazyFrame:
     work = frames.once(kernel_executions)
     sums = (
         work.group_by(*frames.by, pl.col("kernel_class").cast(pl.String), maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(work))
+        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counter_sums(work))
         .with_columns(share_of_sum("duration_ns", frames.by).alias("device_share"))
         .lazy()
     )
     return (
-        derived(with_model_time(frames, sums), frames.of_trace.once(ideal_intensity))
+        derived_counters(with_model_time(frames, sums), frames.of_trace.once(ideal_intensity))
         .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_class")
     )

@@ -10,8 +10,8 @@ import polars as pl
 from xsp_analyze.columns import COUNT, DURATION, KERNEL_CLASS, KERNEL_LABEL, KERNEL_NAME, STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.activities import AXES
-from xsp_analyze.frames.counters import counted
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.counters import counter_sums
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
 from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.kernel_waves import CONFIGURATION, launch_configurations
@@ -114,11 +114,11 @@ def _by_configuration(frames: StepView) -> pl.DataFrame:
     """The kernels chosen in rows of _ROW (and step): count, duration, occupancy by counters, and how they fill it."""
     kernels = frames.once(kernel_executions).filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number, configurations = launch_configurations(frames.trace, kernels)
-    alike, first = numbered(*group_ids([*kernels.select(*frames.by, "kernel_name"), pl.Series(number)]))
+    alike, first = numbers_by_appearance(*group_ids([*kernels.select(*frames.by, "kernel_name"), pl.Series(number)]))
     sums = (
         kernels.with_columns(pl.Series("alike", alike))
         .group_by("alike", maintain_order=True)
-        .agg(pl.col("count", "duration_ns").sum(), *counted(kernels))
+        .agg(pl.col("count", "duration_ns").sum(), *counter_sums(kernels))
         .select("count", "duration_ns", "achieved_occupancy")
     )
     names = kernels.select(*frames.by, pl.col("kernel_name", "kind").cast(pl.String))[first]

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.collectives import bus_factor, operations, sized
+from xsp_analyze.frames.collectives import bus_factor, operations, with_sizes
 from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def bus_bandwidth(frames: StepView) -> pl.LazyFrame:
 
 def _calls(frames: StepView) -> pl.DataFrame:
     """One row a call that is matched between ranks, and one a kernel that is not."""
-    rows = with_waits(sized(frames.trace, frames.chosen(frames.once(operations))))
+    rows = with_waits(with_sizes(frames.trace, frames.chosen(frames.once(operations))))
     rows = rows.with_columns(pl.coalesce("transfer_ns", "duration_ns").alias("transfer_ns"))
     alone = pl.when(~pl.col("matched")).then(pl.int_range(pl.len()))
     return rows.group_by(*CALL, alone.alias("row"), maintain_order=True).agg(

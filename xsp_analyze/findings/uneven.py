@@ -42,7 +42,7 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
     queued = any(
-        test.queued for test in facts.frames.of_trace.once(load_tests)
+        test.has_queueing for test in facts.frames.of_trace.once(load_tests)
     )  # how long a query waited is of its load
     for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
         if len(lengths) < limit.FEW_STEPS:

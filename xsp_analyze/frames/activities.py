@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.counters import attach_counters
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_model import Level
 from xsp_model.arrays import lookup, nullable_index
 
@@ -139,6 +139,6 @@ def shapes_at(trace: Trace, activities: pl.DataFrame) -> list[pl.Series]:
 def _shapes(trace: Trace, activities: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
     """The activities' shapes as numbers, and the columns of AXES of each number: millions of kernels have a few."""
     kernels = trace.scan("kernels").select("span_id", *AXES).collect()
-    number, first = numbered(*group_ids(kernels.select(AXES)))
+    number, first = numbers_by_appearance(*group_ids(kernels.select(AXES)))
     of_kernels = kernels.select("span_id", pl.Series("shape", number))
     return _matching(of_kernels, activities["span_id"])["shape"], kernels.select(AXES)[first]

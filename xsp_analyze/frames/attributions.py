@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.arrays import Ints
 
-__all__ = ["attributed_host", "attribution_bases", "origins", "shared_out"]
+__all__ = ["attributed_host", "attribution_bases", "origins", "share_among_layers"]
 
 _LAYER = ("layer_index", "layer_name", "layer_type")
 _ALONE = 1.0
@@ -42,7 +42,7 @@ def attribution_bases(trace: Trace, spans: pl.Series) -> pl.Series:
     return bases["basis"].gather(nullable_index(at)).alias("attribution_basis")
 
 
-def shared_out(
+def share_among_layers(
     trace: Trace, rows: pl.DataFrame, *, time: str, count: str, by_weight: tuple[str, ...] = ()
 ) -> pl.DataFrame:
     """The rows (of spans, `span_id`) with a row a layer in place of each that several layers share.

@@ -33,13 +33,13 @@ def compared_work(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
     count with the bytes that were recorded.
     """
     calls = _calls(frames)
-    sums = [each for amount in _AMOUNTS for each in _compared(amount)]
+    sums = [each for amount in _AMOUNTS for each in _amounts_of_both(amount)]
     return calls.group_by(*frames.by, *keys, maintain_order=True).agg(
         pl.col("calls").sum().alias("count"), pl.col("device_ns").sort().sum().alias("device_sum_ns"), *sums
     )
 
 
-def _compared(amount: str) -> list[pl.Expr]:
+def _amounts_of_both(amount: str) -> list[pl.Expr]:
     measured, modelled = pl.col(f"measured_{amount}"), pl.col(f"modelled_{amount}")
     both = measured.is_not_null() & modelled.is_not_null()
     return [
@@ -51,7 +51,7 @@ def _compared(amount: str) -> list[pl.Expr]:
 
 def _calls(frames: StepView) -> pl.DataFrame:
     """One row a call that launched device work, of the steps chosen, a replay of it one each; amounts as in a step."""
-    work = _measured(frames)
+    work = _measured_amounts(frames)
     unit = pl.Series("operator_id", frames.of_trace.once(operator_calls).rows_of(work["origin_id"]))
     replay = pl.when(pl.col("origin_id") != pl.col("span_id")).then("parent_id").alias("replay_id")
     launched = (
@@ -65,7 +65,7 @@ def _calls(frames: StepView) -> pl.DataFrame:
             *(pl.col(c).drop_nulls().first() for c in LAYER_KEY),
         )
     )
-    return launched.join(_modelled(frames), on="operator_id", how="left", maintain_order="left").with_columns(
+    return launched.join(_modelled_amounts(frames), on="operator_id", how="left", maintain_order="left").with_columns(
         (pl.col(f"{whose}_{amount}") * pl.col("calls")) for whose in ("measured", "modelled") for amount in _AMOUNTS
     )
 
@@ -74,7 +74,7 @@ def _if_all_known(column: str) -> pl.Expr:
     return pl.when(pl.col(column).is_not_null().all()).then(pl.col(column).sum())
 
 
-def _modelled(frames: StepView) -> pl.DataFrame:
+def _modelled_amounts(frames: StepView) -> pl.DataFrame:
     calls = frames.of_trace.once(operator_calls)
     rows = calls.kinds[calls.calls["kind"].to_numpy()]
     return rows.select(
@@ -85,19 +85,19 @@ def _modelled(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _measured(frames: StepView) -> pl.DataFrame:
+def _measured_amounts(frames: StepView) -> pl.DataFrame:
     """The work chosen with measured_bytes and measured_flop, of all precisions; null: not measured."""
     work = frames.once(step_work)
     flops = [c for c in summed_columns(work) if c.startswith("flop_count")]
     all_flop = pl.when(pl.any_horizontal(pl.col(flops).is_not_null())).then(pl.sum_horizontal(flops))
     is_kernel = pl.col("kind").cast(pl.String) == str(Kind.KERNEL)
-    return work.join(_copied(frames.trace), on="span_id", how="left", maintain_order="left").with_columns(
+    return work.join(_copied_bytes(frames.trace), on="span_id", how="left", maintain_order="left").with_columns(
         pl.when(is_kernel).then(moved_bytes(work.columns)).otherwise("copied_bytes").alias("measured_bytes"),
         pl.when(is_kernel).then(all_flop).otherwise(0.0).alias("measured_flop"),
     )
 
 
-def _copied(trace: Trace) -> pl.DataFrame:
+def _copied_bytes(trace: Trace) -> pl.DataFrame:
     """span_id and copied_bytes of copies and fills: what memory of the device reads and writes for them."""
     times = pl.when(pl.col("copy_kind").cast(pl.String) == _TWICE).then(2.0).otherwise(1.0)
     return trace.scan("copies").select("span_id", (pl.col("bytes") * times).alias("copied_bytes")).collect()

@@ -54,14 +54,14 @@ def compiled_kernels(frames: TraceView) -> pl.DataFrame:
     regions = names.str.starts_with("## Call CompiledFxGraph").fill_null(value=False).to_numpy()
     at = _outermost(parent, kernels)
     region = innermost(parent, regions)[at]
-    rows = _described(trace, at).with_columns(
+    rows = _rows_at(trace, at).with_columns(
         pl.Series("region_id", np.where(region >= 0, region, -1)).replace(-1, None),
         _device_time(frames, parent, at),
     )
     rows = rows.join(recorded.drop("region", "region_call"), on="span_id", how="left", maintain_order="left")
     region_names = names.gather(nullable_index(region)).str.extract(_REGION).alias("region_hash")
     of_runs = pl.col("run_id").is_in(frames.kernel_runs.ids)
-    return _numbered(rows.with_columns(region_names, _layers(trace, rows["span_id"])).filter(of_runs))
+    return _with_kernel_keys(rows.with_columns(region_names, _layers(trace, rows["span_id"])).filter(of_runs))
 
 
 def _outermost(parent: Positions, kernels: Bools) -> Ints:
@@ -72,7 +72,7 @@ def _outermost(parent: Positions, kernels: Bools) -> Ints:
     return at[above < 0]
 
 
-def _described(trace: Trace, at: Ints) -> pl.DataFrame:
+def _rows_at(trace: Trace, at: Ints) -> pl.DataFrame:
     """run_id, step, name and host time (of device work: null), in order of start."""
     columns = ("span_id", "run_id", "step", "start_ns", "level", "name", pl.col("duration_ns").fill_null(0))
     rows = trace.scan("spans").filter(pl.col("span_id").is_in(at.tolist())).select(columns).collect()
@@ -115,7 +115,7 @@ def _layers(trace: Trace, span_ids: pl.Series) -> pl.Series:
     )
 
 
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_kernel_keys(rows: pl.DataFrame) -> pl.DataFrame:
     """With KERNEL_KEY: graphs in order of first call, their calls in each step, and kernels in each call."""
     step = ("run_id", "step")
     plain = pl.col("name").str.replace(_GRAPH_NUMBER, "$1")

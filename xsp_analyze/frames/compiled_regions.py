@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledRegions", "compiled_regions"]
 
-_REGION = r"^Torch-Compiled Region(?:$|: (\d{1,18})/(\d{1,18}))"
+_REGION_CALL = r"^Torch-Compiled Region(?:$|: (\d{1,18})/(\d{1,18}))"
 _GRAPH = r"^## Call CompiledFxGraph|^CompiledFunction$"
 _LOOKUP = r"^TorchDynamo Cache Lookup"
 _OWN = r"^TorchDynamo |^Pregraph bytecode|^PythonDispatchMode|^AOTDispatcher "  # calls of Dynamo's, no operators
-_MARKS = {"region": _REGION, "graph": _GRAPH, "compilation": rf"^dynamo$|{COMPILATIONS}", "lookup": _LOOKUP}
+_MARKS = {"region": _REGION_CALL, "graph": _GRAPH, "compilation": rf"^dynamo$|{COMPILATIONS}", "lookup": _LOOKUP}
 _THREAD = ("run_id", "process_id", "thread_id")
 _SWEPT = ("mark", "start_ns", "end_ns", "function")
 _CALLS = ("run_id", "start_ns", "duration_ns", "function", "version")
@@ -74,8 +74,8 @@ def _marks(trace: Trace, runs: Sequence[int], names: pl.Series) -> pl.DataFrame:
     named = names.to_frame("name").select(
         "name",
         mark.alias("mark"),
-        text.str.extract(_REGION, 1).cast(pl.Int64, strict=False).alias("function"),
-        text.str.extract(_REGION, 2).cast(pl.Int64, strict=False).alias("version"),
+        text.str.extract(_REGION_CALL, 1).cast(pl.Int64, strict=False).alias("function"),
+        text.str.extract(_REGION_CALL, 2).cast(pl.Int64, strict=False).alias("version"),
     )
     named = named.drop_nulls("mark") if (named["mark"] == "region").any() else named.clear()
     end = pl.col("start_ns") + pl.col("duration_ns")

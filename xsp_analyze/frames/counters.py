@@ -19,10 +19,10 @@ __all__ = [
     "Moved",
     "are_known",
     "attach_counters",
-    "counted",
     "counted_time",
     "counter_columns",
-    "derived",
+    "counter_sums",
+    "derived_counters",
     "moved_bytes",
     "summed_columns",
 ]
@@ -98,7 +98,7 @@ def counted_time(flop_column: str) -> str:
     return "counted_ns" if flop_column == "flop_count" else f"{flop_column}_ns"
 
 
-def counted(rows: pl.DataFrame) -> list[pl.Expr]:
+def counter_sums(rows: pl.DataFrame) -> list[pl.Expr]:
     """Aggregates a group of the rows' counters: sums of the known ones, occupancy weighted by duration.
 
     Beside each flop count stands its `counted_time`, and what intensity is made of: see `Moved`.
@@ -112,10 +112,10 @@ def counted(rows: pl.DataFrame) -> list[pl.Expr]:
     duration = pl.col("duration_ns")
     occupancy = formulas.weighted_mean(pl.col("achieved_occupancy"), duration).alias("achieved_occupancy")
     times = [duration.filter(pl.col(c).is_not_null()).sum().alias(counted_time(c)) for c in flops]
-    return [*sums, occupancy, *times, *(each for c in flops for each in _moved_beside(c, rows.columns))]
+    return [*sums, occupancy, *times, *(each for c in flops for each in _moved_sums(c, rows.columns))]
 
 
-def _moved_beside(flop_column: str, columns: Sequence[str]) -> list[pl.Expr]:
+def _moved_sums(flop_column: str, columns: Sequence[str]) -> list[pl.Expr]:
     flop, moved, names = pl.col(flop_column), moved_bytes(columns), Moved.of(flop_column)
     both = flop.is_not_null() & moved.is_not_null()
     values = {names.flop: flop, names.moved_bytes: moved, names.moved_ns: pl.col("duration_ns")}
@@ -128,7 +128,7 @@ def moved_bytes(columns: Sequence[str]) -> pl.Expr:
     return pl.coalesce(apart, "dram_bytes") if "dram_bytes" in columns else apart
 
 
-def derived(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
+def derived_counters(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
     """The frame with arithmetic_intensity, flop_per_s and memory_bound added from its aggregated counters."""
     names, beside = frame.collect_schema().names(), Moved.of("flop_count")
     grouped = beside.flop in names

@@ -105,7 +105,7 @@ def ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
 
 def _ledger(frames: StepView, *, on_layers: bool) -> pl.DataFrame:
     flags = (asdict(f) for f in sanity.flags(frames, on_layers=on_layers) if f.count)
-    rows = [*_left_out(frames), *_doubts(frames, on_layers=on_layers), *flags]
+    rows = [*_omissions(frames), *_doubts(frames, on_layers=on_layers), *flags]
     number = pl.Float64() if frames.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
@@ -125,7 +125,7 @@ def _row(kind: LedgerKind, count: object, duration_ns: object, severity: Severit
     }
 
 
-def _left_out(frames: StepView) -> Iterator[_Row]:
+def _omissions(frames: StepView) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
     inside = frames.chosen(frames.of_trace.device_work)
     outside = frames.of_trace.device_work.height - inside.height

@@ -50,7 +50,7 @@ def expert_parts(frames: TraceView) -> pl.DataFrame:
     """
     work = _work(frames)
     paths = frames.trace.scan("layers").select(pl.col("path").unique()).collect()["path"]
-    described = _described(work.select(_DESCRIBED).unique(), paths)
+    described = _facts_of_names(work.select(_DESCRIBED).unique(), paths)
     columns = "part", "anchor", "exchanges", "between", "of_class", "block"
     work = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
     work = work.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
@@ -83,7 +83,7 @@ def _work(frames: TraceView) -> pl.DataFrame:
     )
 
 
-def _described(distinct: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
+def _facts_of_names(distinct: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
     """What each tells alone: its part, what it tells of others' positions, and whether its own position tells."""
     described = (
         distinct.join(_of_names(distinct["name"].unique()), on="name", how="left")

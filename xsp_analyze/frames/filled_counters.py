@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.attributions import shared_out
+from xsp_analyze.frames.attributions import share_among_layers
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.counters import summed_columns
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernel_means import kernel_executions
 from xsp_analyze.frames.operator_calls import call_of_work
 from xsp_analyze.needs import holds
@@ -58,7 +58,7 @@ def kernel_work(frames: TraceView) -> pl.DataFrame:
         pl.when(pl.col("origin_id") != pl.col("span_id")).then("parent_id").alias("replay"),
         pl.col("duration_ns").cast(pl.Float64),
     )
-    call, _ = numbered(*group_ids([pl.Series(row[inside]), rows["replay"]]))
+    call, _ = numbers_by_appearance(*group_ids([pl.Series(row[inside]), rows["replay"]]))
     share = _shares(call, rows["duration_ns"].to_numpy())
     amounts = cases.select(_work(columns))[case[inside]]
     return rows.select("span_id").hstack(amounts.select(pl.all() * pl.Series(share)))
@@ -105,11 +105,13 @@ def filled_executions(frames: StepView) -> pl.DataFrame:
     has_bytes = pl.any_horizontal(
         pl.col(c).is_not_null() for c in summed_columns(joined) if not c.startswith("flop_count")
     )
-    filled = [_filled(column, has_flop) for column in flops] + [_filled(column, has_bytes) for column in _BYTES]
+    filled = [_filled_column(column, has_flop) for column in flops] + [
+        _filled_column(column, has_bytes) for column in _BYTES
+    ]
     return joined.with_columns(*filled, _basis(has_flop, has_bytes)).drop(modelled.values())
 
 
-def _filled(column: str, is_measured: pl.Expr) -> pl.Expr:
+def _filled_column(column: str, is_measured: pl.Expr) -> pl.Expr:
     modelled = pl.col(f"modelled_{column}") * pl.col("count")
     return pl.when(is_measured).then(column).otherwise(modelled).alias(column)
 
@@ -128,7 +130,9 @@ def _basis(has_flop: pl.Expr, has_bytes: pl.Expr) -> pl.Expr:
 def filled_layer_executions(frames: StepView) -> pl.DataFrame:
     """`filled_executions` as sums over layers take them; see `StepView.layer_executions`."""
     rows = frames.once(filled_executions)
-    return shared_out(frames.trace, rows, time="duration_ns", count="count", by_weight=tuple(summed_columns(rows)))
+    return share_among_layers(
+        frames.trace, rows, time="duration_ns", count="count", by_weight=tuple(summed_columns(rows))
+    )
 
 
 def basis_of() -> pl.Expr:

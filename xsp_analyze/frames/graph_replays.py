@@ -43,8 +43,8 @@ def graph_replays(frames: TraceView) -> pl.DataFrame:
     graph = order.join(first.with_row_index("graph").select("number", "graph"), on="number", maintain_order="left")
     described = replays.with_columns(
         graph["graph"].cast(pl.Int64),
-        _captured_in(frames.trace, replays["origin_id"]),
-        _launched_in(frames.trace, replays["parent_id"]),
+        _capture_places(frames.trace, replays["origin_id"]),
+        _layers_around(frames.trace, replays["parent_id"]),
     )
     return (
         described.group_by("run_id", "step", "graph", maintain_order=True)
@@ -115,7 +115,7 @@ def _by_replay(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _captured_in(trace: Trace, origins: pl.Series) -> pl.Series:
+def _capture_places(trace: Trace, origins: pl.Series) -> pl.Series:
     """For each captured launch the outermost range around it (a serving engine names captures), else its run's file."""
     spans = trace.scan("spans").select("parent_id", (pl.col("kind") == str(Kind.RANGE)).alias("is_range")).collect()
     around = outermost(spans["parent_id"].fill_null(-1).to_numpy(), spans["is_range"].to_numpy())
@@ -127,7 +127,7 @@ def _captured_in(trace: Trace, origins: pl.Series) -> pl.Series:
     return pl.select(pl.coalesce(ranges, paths).alias("captured_in")).to_series()
 
 
-def _launched_in(trace: Trace, launches: pl.Series) -> pl.Series:
+def _layers_around(trace: Trace, launches: pl.Series) -> pl.Series:
     """For each launch the innermost layer around it."""
     layers = trace.scan("layers").select("span_id", "layer_name", "source").collect()
     parents = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.activities import AXES
-from xsp_analyze.frames.group_ids import group_ids, groups, numbered, running_max
+from xsp_analyze.frames.group_ids import group_ids, groups, numbers_by_appearance, running_max
 from xsp_analyze.frames.multiprocessors import device_sizes
 from xsp_analyze.frames.occupancy import occupancy
 from xsp_model.arrays import lookup, nullable_index
@@ -53,13 +53,13 @@ def launch_configurations(trace: Trace, activities: pl.DataFrame) -> tuple[Ints,
     """
     devices, device = _devices(trace, activities)
     kernels = trace.scan("kernels").select("span_id", *CONFIGURATION).with_columns(_whole_sizes()).collect()
-    shape, first = numbered(*group_ids(kernels.select(CONFIGURATION)))
+    shape, first = numbers_by_appearance(*group_ids(kernels.select(CONFIGURATION)))
     at = lookup(kernels["span_id"].to_numpy(), activities["span_id"].to_numpy())
     shape_of = pl.Series(shape).gather(nullable_index(at))
-    number, rows = numbered(*group_ids([shape_of, pl.Series(device)]))
+    number, rows = numbers_by_appearance(*group_ids([shape_of, pl.Series(device)]))
     shapes = pl.DataFrame([kernels[c].gather(first).gather(shape_of.gather(rows)) for c in CONFIGURATION])
     resident = [_resident(devices[d], row) for d, row in zip(device[rows], shapes.iter_rows(named=True), strict=True)]
-    return number, _filled(shapes.hstack(pl.DataFrame(resident, schema=_RESIDENT, orient="row")))
+    return number, _with_waves(shapes.hstack(pl.DataFrame(resident, schema=_RESIDENT, orient="row")))
 
 
 def _whole_sizes() -> Iterator[pl.Expr]:
@@ -70,7 +70,7 @@ def _whole_sizes() -> Iterator[pl.Expr]:
 
 def _devices(trace: Trace, activities: pl.DataFrame) -> tuple[Sequence[DeviceSize], Ints]:
     """What the devices of the activities are, and the number of each activity's; alike are those of a name and size."""
-    number, first = numbered(*group_ids(activities.select(_DEVICE)))
+    number, first = numbers_by_appearance(*group_ids(activities.select(_DEVICE)))
     sizes = device_sizes(trace, activities.select(_DEVICE)[first])
     alike: dict[tuple[object, ...], DeviceSize] = {}
     for size in sorted(sizes, key=lambda size: size.multiprocessor is None):
@@ -95,7 +95,7 @@ def _occupancy(device: Multiprocessor, threads: int, registers: int, shared: int
     return None if resident is None else (resident.resident_blocks, resident.theoretical, ", ".join(resident.limits))
 
 
-def _filled(kernels: pl.DataFrame) -> pl.DataFrame:
+def _with_waves(kernels: pl.DataFrame) -> pl.DataFrame:
     """The rows with all that follows from grid, multiprocessors and resident blocks."""
     blocks, count = pl.col("blocks"), pl.col("multiprocessor_count")
     at_once = count * pl.col("resident_blocks")

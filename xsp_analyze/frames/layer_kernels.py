@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.counters import counted
+from xsp_analyze.frames.counters import counter_sums
 from xsp_analyze.frames.filled_counters import basis_of, filled_layer_executions
 from xsp_analyze.frames.kernel_means import layer_executions
 from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
@@ -30,7 +30,7 @@ def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
     """
     keys = [*frames.by, *LAYER_KEY]
     work = frames.once(filled_layer_executions) if filled else frames.once(layer_executions)
-    sums = (*counted(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
+    sums = (*counter_sums(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
     sums = (*sums, basis_of()) if filled else sums
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)

@@ -31,7 +31,7 @@ class DeviceSize:
 
 def device_sizes(trace: Trace, devices: pl.DataFrame) -> Sequence[DeviceSize]:
     """That of each of the devices, which are rows of run_id, process_id and device_id."""
-    described = _described(trace)
+    described = _device_rows(trace)
     runs = dict(trace.frame("runs").select("run_id", "device_name").rows())
     rows = devices.select("run_id", "process_id", "device_id").rows()
     return [
@@ -40,7 +40,7 @@ def device_sizes(trace: Trace, devices: pl.DataFrame) -> Sequence[DeviceSize]:
     ]
 
 
-def _described(trace: Trace) -> Mapping[tuple[int, int, int | None], _Row]:
+def _device_rows(trace: Trace) -> Mapping[tuple[int, int, int | None], _Row]:
     """The rows of `devices`, by run, device and process; of no process: those that hold for all."""
     rows = trace.frame("devices").iter_rows(named=True)
     return {(row["run_id"], row["device_id"], row["process_id"]): row for row in rows}

@@ -26,7 +26,7 @@ class Occupancy:
 
 def occupancy(multiprocessor: Multiprocessor, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
     """Of blocks of so many threads, with registers of a thread and shared memory of a block; None: not one fits."""
-    warps = _divided_up(threads, multiprocessor.warp_size)
+    warps = _quotient_up(threads, multiprocessor.warp_size)
     allowed = {
         "warps": multiprocessor.warps // warps,
         "blocks": multiprocessor.blocks,
@@ -43,23 +43,23 @@ def occupancy(multiprocessor: Multiprocessor, threads: int, registers: int, shar
 def _by_registers(multiprocessor: Multiprocessor, warps: int, registers: int) -> int:
     """A warp's registers lie in one partition; a block must fit as if each partition held as many of its warps."""
     partitions = multiprocessor.partitions
-    of_warp = _rounded_up(registers * multiprocessor.warp_size, multiprocessor.register_unit)
+    of_warp = _multiple_up(registers * multiprocessor.warp_size, multiprocessor.register_unit)
     if not of_warp:
         return multiprocessor.blocks + 1  # it does not limit
-    if of_warp * _rounded_up(warps, partitions) > multiprocessor.block_registers:
+    if of_warp * _multiple_up(warps, partitions) > multiprocessor.block_registers:
         return 0
     resident_warps = multiprocessor.registers // partitions // of_warp * partitions
     return resident_warps // warps
 
 
 def _by_shared_memory(multiprocessor: Multiprocessor, shared_bytes: int) -> int:
-    of_block = _rounded_up(shared_bytes + multiprocessor.reserved_shared_bytes, multiprocessor.shared_unit)
+    of_block = _multiple_up(shared_bytes + multiprocessor.reserved_shared_bytes, multiprocessor.shared_unit)
     return multiprocessor.shared_bytes // of_block if of_block else multiprocessor.blocks + 1
 
 
-def _divided_up(amount: int, unit: int) -> int:
+def _quotient_up(amount: int, unit: int) -> int:
     return -(-amount // unit)
 
 
-def _rounded_up(amount: int, unit: int) -> int:
-    return _divided_up(amount, unit) * unit
+def _multiple_up(amount: int, unit: int) -> int:
+    return _quotient_up(amount, unit) * unit

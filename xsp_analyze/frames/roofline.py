@@ -35,7 +35,7 @@ class _Precision:
     column: str
 
 
-def _named(counter: str) -> _Precision:
+def _precision_of(counter: str) -> _Precision:
     vector = {"flop_count_sp": "fp32", "flop_count_hp": "fp16", "flop_count_dp": "fp64"}
     if counter in vector:
         return _Precision(vector[counter], "flop_count" if counter == "flop_count_sp" else counter)
@@ -44,7 +44,7 @@ def _named(counter: str) -> _Precision:
 
 
 _MOVED = Moved("flop_with_traffic", "traffic_bytes", "traffic_ns")
-_PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
+_PRECISIONS = tuple(_precision_of(counter) for counter in FLOP_COUNTS)
 
 
 def require_flops(rows: pl.DataFrame, subject: str) -> None:
@@ -117,7 +117,7 @@ def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = (
             formulas.flop_per_s(moved, moved_ns).alias("byte_per_s"),
             quotient(pl.col("peak"), pl.col("bandwidth")).alias("ideal_intensity"),
         )
-        .with_columns(_bound())
+        .with_columns(_binding_side())
         .with_columns(*_roof())
     )
 
@@ -130,7 +130,7 @@ def _with_bandwidth(rows: pl.DataFrame, peaks: pl.DataFrame, on: Sequence[str]) 
     return rows.with_columns(bandwidth=pl.lit(value, pl.Float64), bandwidth_words=pl.lit(text, pl.String))
 
 
-def _bound() -> pl.Expr:
+def _binding_side() -> pl.Expr:
     below = pl.col("arithmetic_intensity") < pl.col("ideal_intensity")
     return pl.when(below).then(pl.lit("memory")).when(~below).then(pl.lit("compute")).alias("bound")
 

@@ -104,7 +104,7 @@ def _own_end(steps: pl.DataFrame, work: pl.DataFrame) -> Ints:
 
 def _end_before(steps: pl.DataFrame, work: pl.DataFrame) -> Ints:
     """When the last device work launched before each step began ended; `_NEVER` where none was."""
-    launch = _launched(work).to_numpy()
+    launch = _launch_times(work).to_numpy()
     order = np.argsort(launch, kind="stable")
     end = (work["start_ns"] + work["duration_ns"]).to_numpy()[order]
     reach = np.concatenate(([_NEVER], np.maximum.accumulate(end)))
@@ -118,7 +118,7 @@ def _unseen_end(work: pl.DataFrame) -> int:
     return int(waited["start_ns"][0]) if waited.height else _NEVER
 
 
-def _launched(work: pl.DataFrame) -> pl.Series:
+def _launch_times(work: pl.DataFrame) -> pl.Series:
     """When each was launched. A stream is a queue: what no call launched, before what a call did, preceded the trace.
 
     Where no launch of a stream is known, and for what ran later without one, it is when the work began.

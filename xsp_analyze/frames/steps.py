@@ -27,9 +27,9 @@ __all__ = [
     "kept_steps",
     "marked_steps",
     "mean_over_steps",
-    "settled",
     "step_counts",
     "steps_of",
+    "without_ramp_up",
     "without_stubs",
 ]
 
@@ -155,11 +155,13 @@ def choose_steps(requested: StepChoice | str | None, steps: pl.DataFrame, what: 
         )
     numbers = steps["step"].unique().sort().to_list()
     if choice.mode is StepMode.ONE and choice.number not in numbers:
-        raise XspError(f"the trace has no {what} {choice.number}", advice=f"Its {what}s are {_listed(numbers)}")
+        raise XspError(
+            f"the trace has no {what} {choice.number}", advice=f"Its {what}s are {_numbers_as_text(numbers)}"
+        )
     return choice
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _numbers_as_text(numbers: Sequence[int]) -> str:
     if len(numbers) > _MAX_NAMED:
         return f"{', '.join(map(str, numbers[:_MAX_NAMED]))}, ... {numbers[-1]}"
     return ", ".join(map(str, numbers))
@@ -175,7 +177,7 @@ def without_stubs(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame
     return steps.join(idle, on=["run_id", "step"], how="anti", maintain_order="left")
 
 
-def settled(steps: pl.DataFrame, by: Sequence[str] = ("run_id",)) -> pl.DataFrame:
+def without_ramp_up(steps: pl.DataFrame, by: Sequence[str] = ("run_id",)) -> pl.DataFrame:
     """The steps of each run (or part of it) but for its ramp-up: those before its latency settled (caches, a queue).
 
     A first step is ramp-up if it is further from the median of those after it than they lie apart, thrice, and 10 % of
