@@ -11,7 +11,7 @@ from xsp_analyze.columns import BATCH_SIZE, LATENCY_BASIS, STEP
 from xsp_analyze.core import LATENCY_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import bootstrap_interval, first_saturating_batch, ordered_mean, quotient, throughput_per_s
 from xsp_analyze.frames.model_time import latency_by_run, latency_over_runs
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.needs import AnyOf
 
 if TYPE_CHECKING:

@@ -21,13 +21,11 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
-from xsp_analyze.frames.activities import shapes_at
-from xsp_analyze.frames.attributions import attribution_bases
-from xsp_analyze.frames.counters import derived_counters
 from xsp_analyze.frames.group_ids import in_order
-from xsp_analyze.frames.kernel_classes import kernel_labels
-from xsp_analyze.frames.kernel_means import kernel_executions
-from xsp_analyze.frames.roofline import ideal_intensity
+from xsp_analyze.frames.kernels.activities import attribution_bases, derived_counters, shapes_at
+from xsp_analyze.frames.kernels.kernel_classes import kernel_labels
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -21,10 +21,8 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import FigureSpec, Role, analysis
-from xsp_analyze.frames.device_peaks import device_peaks
-from xsp_analyze.frames.filled_counters import filled_executions
-from xsp_analyze.frames.peak_rates import DEVICE
-from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
+from xsp_analyze.frames.kernels.measured_work import filled_executions
+from xsp_analyze.frames.kernels.roofline import DEVICE, by_precision, device_peaks, require_flops, under_roof
 
 if TYPE_CHECKING:
     import polars as pl

@@ -20,11 +20,11 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.formulas import ordered_sum, ratio
-from xsp_analyze.frames.counters import counter_sums, derived_counters
-from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
-from xsp_analyze.frames.kernel_means import named_work
+from xsp_analyze.frames.kernels.activities import counter_sums, derived_counters
+from xsp_analyze.frames.kernels.kernel_classes import classes_by_name, kernel_labels
+from xsp_analyze.frames.kernels.kernel_means import named_work
+from xsp_analyze.frames.kernels.roofline import ideal_intensity
 from xsp_analyze.frames.model_time import with_model_time
-from xsp_analyze.frames.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -16,9 +16,9 @@ from xsp_analyze.columns import (
     STEP,
 )
 from xsp_analyze.core import analysis
-from xsp_analyze.frames.counters import derived_counters
-from xsp_analyze.frames.layer_kernels import layer_kernels
-from xsp_analyze.frames.roofline import ideal_intensity
+from xsp_analyze.frames.kernels.activities import derived_counters
+from xsp_analyze.frames.kernels.measured_work import layer_kernels
+from xsp_analyze.frames.kernels.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     import polars as pl

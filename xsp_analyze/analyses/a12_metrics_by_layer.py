@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.columns import FILLED_COLUMNS, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP, WORK_BASIS
 from xsp_analyze.core import FigureSpec, analysis
-from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.kernels.measured_work import layer_kernels
 
 if TYPE_CHECKING:
     import polars as pl

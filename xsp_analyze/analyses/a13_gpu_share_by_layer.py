@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_LATENCY, LAYER_NAME, LAYER_TYPE, NON_KERNEL, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.kernels.measured_work import layer_kernels
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, PRECISION, ROOF_COLUMNS, STEP
 from xsp_analyze.core import FigureSpec, analysis
-from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.filled_counters import filled_executions
-from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.kernels.measured_work import filled_executions, layer_kernels
+from xsp_analyze.frames.kernels.roofline import agreed_peaks, by_precision, require_flops, under_roof
 from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 
 if TYPE_CHECKING:
     import polars as pl

@@ -19,12 +19,11 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import LATENCY_NS, TIME_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import ordered_sum, quotient, ratio
-from xsp_analyze.frames.counters import are_known, counter_sums, derived_counters
-from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
-from xsp_analyze.frames.filled_counters import basis_of, filled_executions
+from xsp_analyze.frames.kernels.activities import are_known, counter_sums, derived_counters
+from xsp_analyze.frames.kernels.measured_work import basis_of, filled_executions
+from xsp_analyze.frames.kernels.roofline import agreed_peaks, by_precision, ideal_intensity, under_roof
 from xsp_analyze.frames.model_time import latency_by_run, latency_over_runs
-from xsp_analyze.frames.roofline import by_precision, ideal_intensity, under_roof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.activities import every_span
-from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.kernels.activities import every_span
+from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_model import Level
 from xsp_model.tree import innermost
 

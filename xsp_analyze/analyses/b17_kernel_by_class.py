@@ -10,10 +10,10 @@ import polars as pl
 from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, KERNEL_CLASS, MODEL_SHARE, STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import ratio, share_of_sum
-from xsp_analyze.frames.counters import counter_sums, derived_counters
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.activities import counter_sums, derived_counters
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.roofline import ideal_intensity
 from xsp_analyze.frames.model_time import with_model_time
-from xsp_analyze.frames.roofline import ideal_intensity
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

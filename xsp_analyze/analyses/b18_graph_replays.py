@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.graph_replays import GRAPH_LABELS, REPLAY_MEASURES, graph_replays
+from xsp_analyze.frames.kernels.graphs import GRAPH_LABELS, REPLAY_MEASURES, graph_replays
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.compiled_kernels import KERNEL_FACTS, KERNEL_KEY, KERNEL_MEASURES, compiled_kernels
+from xsp_analyze.frames.kernels.graphs import KERNEL_FACTS, KERNEL_KEY, KERNEL_MEASURES, compiled_kernels
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

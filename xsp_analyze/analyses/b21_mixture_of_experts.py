@@ -10,8 +10,8 @@ from xsp_analyze.classification.experts import ExpertPart
 from xsp_analyze.columns import COUNT, DURATION, MODEL_SHARE, STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
-from xsp_analyze.frames.expert_parts import PARTS, expert_parts
-from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.kernels.expert_parts import PARTS, expert_parts
+from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ import polars as pl
 
 from xsp_analyze.columns import COUNT, DURATION, KERNEL_CLASS, KERNEL_LABEL, KERNEL_NAME, STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.activities import AXES
-from xsp_analyze.frames.counters import counter_sums
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
-from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
-from xsp_analyze.frames.kernel_means import kernel_executions
-from xsp_analyze.frames.kernel_waves import CONFIGURATION, launch_configurations
+from xsp_analyze.frames.kernels.activities import AXES, counter_sums
+from xsp_analyze.frames.kernels.kernel_classes import classes_by_name, kernel_labels
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_waves import CONFIGURATION, launch_configurations
 from xsp_model import Kind
 
 if TYPE_CHECKING:

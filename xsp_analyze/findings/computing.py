@@ -11,8 +11,8 @@ from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.phrases import times
 from xsp_analyze.findings.roof import unreached
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_peaks import TENSOR_RATES
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.frames.kernels.roofline import TENSOR_RATES
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
 from xsp_model import Kind

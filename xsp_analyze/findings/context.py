@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.device_peaks import known_peaks
+from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_model import LayerSource, Phase
 
 if TYPE_CHECKING:

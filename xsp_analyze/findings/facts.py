@@ -12,9 +12,9 @@ from xsp_analyze.findings.context import Context
 from xsp_analyze.findings.host_time import HostTime
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
-from xsp_analyze.frames.kernel_means import chosen_activities
-from xsp_analyze.frames.kernel_waves import launch_configurations, ran_alone
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities
+from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_model import Attribution, Kind
 from xsp_model.arrays import nullable_index

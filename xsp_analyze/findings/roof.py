@@ -10,7 +10,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.findings.shapes import wide_types
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.filled_counters import MEASURED
+from xsp_analyze.frames.kernels.measured_work import MEASURED
 from xsp_analyze.text.shown import short_name
 from xsp_analyze.text.units import share
 

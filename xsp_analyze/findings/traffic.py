@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH
 from xsp_analyze.text.units import count, share
 
 if TYPE_CHECKING:

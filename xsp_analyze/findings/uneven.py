@@ -11,7 +11,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:

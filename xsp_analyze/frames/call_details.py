@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.inner_operators import inner_calls, inner_operators
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.list_elements import LIST, list_elements
 from xsp_analyze.frames.modelled_calls import (
     DETAILS,

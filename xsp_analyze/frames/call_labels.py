@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model.arrays import lookup, nullable_index
 

@@ -16,9 +16,9 @@ from xsp_analyze.classification import by_name, learn, precision_of
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.call_labels import tensor_labels
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, DEVICE, peaks_of
 from xsp_analyze.frames.modelled_calls import is_view
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
-from xsp_analyze.frames.peak_rates import BANDWIDTH, DEVICE, peaks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.frames.device_time import device_windows
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 from xsp_model.intervals import merge
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.rank_units import rank_units
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 from xsp_model import Kind

@@ -8,12 +8,11 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum, quotient
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.call_labels import case_labels, place_labels
 from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
-from xsp_analyze.frames.kernel_means import counted_work, step_work
+from xsp_analyze.frames.kernels.activities import column_at, origins
+from xsp_analyze.frames.kernels.kernel_means import counted_work, step_work
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
 from xsp_model.arrays import nullable_index
 

@@ -9,10 +9,9 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
-from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.frames.steps import StepMode, kept_steps
+from xsp_analyze.frames.kernels.activities import column_at
+from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
 from xsp_analyze.frames.timeline import MEASURES, measures_in
 
 if TYPE_CHECKING:

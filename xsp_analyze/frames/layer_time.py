@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.frames.activities import column_at, device_activities
-from xsp_analyze.frames.attributions import attributed_host, share_among_layers
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
+from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
 from xsp_model import Attribution, Phase
 from xsp_model.arrays import lookup, nullable_index
 from xsp_model.tree import innermost

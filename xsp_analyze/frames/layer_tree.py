@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.block_names import without_numbers
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model.tree import innermost
 

@@ -8,8 +8,7 @@ import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.load_tests import load_tests
-from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.frames.steps import StepBasis, StepMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 from xsp_model.intervals import coverage_before, intersection, merge
 

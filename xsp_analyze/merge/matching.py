@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.labels import base_name, normal_name
-from xsp_analyze.frames.activities import AXES, device_activities, shapes_of, with_shapes
-from xsp_analyze.frames.kernel_means import align_steps
+from xsp_analyze.frames.kernels.activities import AXES, device_activities, shapes_of, with_shapes
+from xsp_analyze.frames.kernels.kernel_means import align_steps
 from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_model import Finding, LedgerKind, Severity, XspError

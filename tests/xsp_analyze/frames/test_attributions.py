@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.hand import Hand
-from xsp_analyze.frames.attributions import share_among_layers
+from xsp_analyze.frames.kernels.activities import share_among_layers
 
 if TYPE_CHECKING:
     from xsp_model import Trace

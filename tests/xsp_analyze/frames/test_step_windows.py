@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.frames.step_windows import step_windows
-from xsp_analyze.frames.steps import without_ramp_up
+from xsp_analyze.frames.steps import step_windows, without_ramp_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.labels import base_name, normal_name
-from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import AXES
 from xsp_analyze.merge.comparable import name_of
 from xsp_analyze.merge.matching import Matched
 from xsp_analyze.merge.replays.pairing import by_order, by_search, distinct_units

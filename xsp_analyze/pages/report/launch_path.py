@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbers_in_order
+from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.pages.report.span_paths import above
 from xsp_model.vocabulary import Level
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames.activities import device_activities, shapes_of
-from xsp_analyze.frames.kernel_means import align_steps
+from xsp_analyze.frames.kernels.activities import device_activities, shapes_of
+from xsp_analyze.frames.kernels.kernel_means import align_steps
 from xsp_analyze.frames.layer_time import LAYER_KEY, calls_of_layers
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import steps_of

@@ -8,11 +8,10 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum, quotient
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbers_in_order
-from xsp_analyze.frames.kernel_means import layer_executions
-from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
+from xsp_analyze.frames.kernels.activities import column_at, origins
+from xsp_analyze.frames.kernels.kernel_means import layer_executions
+from xsp_analyze.frames.kernels.measured_work import GRAPH_REPLAY
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages.report.span_paths import above
 from xsp_model import Attribution, Level

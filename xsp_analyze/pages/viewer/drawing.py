@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
-from xsp_analyze.frames.kernel_classes import classes_by_name
+from xsp_analyze.frames.kernels.kernel_classes import classes_by_name
 from xsp_analyze.pages.tones import TONES, tone
 from xsp_analyze.pages.viewer.boxes import NONE, Boxes
 from xsp_analyze.pages.viewer.lanes import lanes_of, timed_spans

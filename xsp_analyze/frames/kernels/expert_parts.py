@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass, by_name, learn
 from xsp_analyze.classification.experts import ExpertPart, expert_matcher, module_matcher
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.recorded_collectives import recorded_facts
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ __all__ = ["PARTS", "expert_parts", "has_experts"]
 
 PARTS = pl.Enum([str(part) for part in ExpertPart])
 """The type of a column `part`."""
-
 _SEQUENCE = ("run_id", "process_id", "device_id", "step")
 _ROUTING_CLASSES = (KernelClass.SOFTMAX, KernelClass.SORTING)
 _BOUNDARY_CLASSES = [str(KernelClass.MATRIX_PRODUCT), str(KernelClass.ATTENTION)]

@@ -12,10 +12,15 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient, trimmed_count
-from xsp_analyze.frames.activities import shapes_of
-from xsp_analyze.frames.attributions import share_among_layers
-from xsp_analyze.frames.counters import are_known, attach_counters, counter_columns, summed_columns
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, positions_in, run_starts, sort_by
+from xsp_analyze.frames.kernels.activities import (
+    are_known,
+    attach_counters,
+    counter_columns,
+    shapes_of,
+    share_among_layers,
+    summed_columns,
+)
 from xsp_analyze.frames.steps import step_counts
 
 if TYPE_CHECKING:

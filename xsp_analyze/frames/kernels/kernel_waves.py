@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,25 +10,145 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.activities import AXES
 from xsp_analyze.frames.group_ids import group_ids, groups, numbers_by_appearance, running_max
-from xsp_analyze.frames.multiprocessors import device_sizes
-from xsp_analyze.frames.occupancy import occupancy
+from xsp_analyze.frames.kernels.activities import AXES
 from xsp_model.arrays import lookup, nullable_index
+from xsp_model.device_table import spec_for
+from xsp_model.multiprocessors import Multiprocessor, Vendor, multiprocessor_of, vendor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.frames.multiprocessors import DeviceSize
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
-    from xsp_model.multiprocessors import Multiprocessor
 
-__all__ = ["CONFIGURATION", "has_grids", "launch_configurations", "ran_alone"]
+__all__ = [
+    "CONFIGURATION",
+    "DeviceSize",
+    "Occupancy",
+    "device_sizes",
+    "has_grids",
+    "launch_configurations",
+    "occupancy",
+    "ran_alone",
+]
+
+# How many multiprocessors each device of a trace has, and what one of them holds.
+
+_Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSize:
+    """What a device is called and how large it is; None: unknown."""
+
+    name: str | None = None
+    multiprocessor_count: int | None = None
+    multiprocessor: Multiprocessor | None = None
+
+
+def device_sizes(trace: Trace, devices: pl.DataFrame) -> Sequence[DeviceSize]:
+    """That of each of the devices, which are rows of run_id, process_id and device_id."""
+    described = _device_rows(trace)
+    runs = dict(trace.frame("runs").select("run_id", "device_name").rows())
+    rows = devices.select("run_id", "process_id", "device_id").rows()
+    return [
+        _size(described.get((run, device, process)) or described.get((run, device, None)), runs.get(run))
+        for run, process, device in rows
+    ]
+
+
+def _device_rows(trace: Trace) -> Mapping[tuple[int, int, int | None], _Row]:
+    """The rows of `devices`, by run, device and process; of no process: those that hold for all."""
+    rows = trace.frame("devices").iter_rows(named=True)
+    return {(row["run_id"], row["device_id"], row["process_id"]): row for row in rows}
+
+
+def _size(row: _Row | None, name_of_run: str | None) -> DeviceSize:
+    facts = row or {}
+    name, count, capability, memory = (
+        facts.get(c) for c in ("name", "multiprocessor_count", "compute_capability", "memory_bytes")
+    )
+    name = _text(name) or name_of_run
+    spec = spec_for(
+        name, capability=_text(capability), multiprocessors=_positive(count), memory_bytes=_positive(memory)
+    )
+    vendor = vendor_of((spec.name if spec else name) or "")
+    if spec is not None:
+        count, capability = count or spec.multiprocessor_count, capability or spec.compute_capability
+    elif vendor is Vendor.AMD:  # then its number of a generation is that of several
+        capability = None
+    multiprocessor = None if capability is None else multiprocessor_of(vendor, str(capability))
+    return DeviceSize(name or (spec.name if spec else None), _positive(count), multiprocessor)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+# How many blocks of a kernel a multiprocessor holds at once, and what allows no more.
+#
+# Source: NVIDIA's cuda_occupancy.h (CUDA 13.0), without preferences for caches and partitioned caching. AMD's
+# generations
+# follow the same rules with wavefronts for warps.
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """`theoretical`: warps of the resident blocks over the most possible; `limits`: what allows no more blocks."""
+
+    resident_blocks: int
+    theoretical: float
+    limits: tuple[str, ...]
+
+
+def occupancy(multiprocessor: Multiprocessor, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
+    """Of blocks of so many threads, with registers of a thread and shared memory of a block; None: not one fits."""
+    warps = _quotient_up(threads, multiprocessor.warp_size)
+    allowed = {
+        "warps": multiprocessor.warps // warps,
+        "blocks": multiprocessor.blocks,
+        "registers": _by_registers(multiprocessor, warps, registers),
+        "shared memory": _by_shared_memory(multiprocessor, shared_bytes),
+    }
+    resident = min(allowed.values())
+    if not resident:
+        return None
+    limits = tuple(what for what, blocks in allowed.items() if blocks == resident)
+    return Occupancy(resident, resident * warps / multiprocessor.warps, limits)
+
+
+def _by_registers(multiprocessor: Multiprocessor, warps: int, registers: int) -> int:
+    """A warp's registers lie in one partition; a block must fit as if each partition held as many of its warps."""
+    partitions = multiprocessor.partitions
+    of_warp = _multiple_up(registers * multiprocessor.warp_size, multiprocessor.register_unit)
+    if not of_warp:
+        return multiprocessor.blocks + 1  # it does not limit
+    if of_warp * _multiple_up(warps, partitions) > multiprocessor.block_registers:
+        return 0
+    resident_warps = multiprocessor.registers // partitions // of_warp * partitions
+    return resident_warps // warps
+
+
+def _by_shared_memory(multiprocessor: Multiprocessor, shared_bytes: int) -> int:
+    of_block = _multiple_up(shared_bytes + multiprocessor.reserved_shared_bytes, multiprocessor.shared_unit)
+    return multiprocessor.shared_bytes // of_block if of_block else multiprocessor.blocks + 1
+
+
+def _quotient_up(amount: int, unit: int) -> int:
+    return -(-amount // unit)
+
+
+def _multiple_up(amount: int, unit: int) -> int:
+    return _quotient_up(amount, unit) * unit
+
 
 CONFIGURATION = (*AXES, "registers_per_thread", "shared_bytes")
 """The columns of `kernels` that, with the device, say how blocks fill it."""
-
 _ROUNDING_NS = 1000  # profilers write whole microseconds
 _DEVICE = ("run_id", "process_id", "device_id")
 _RESIDENT = {

@@ -17,8 +17,8 @@ from xsp_analyze.classification import (
     learn,
     precision_of,
 )
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import origins
 from xsp_model import Attribution, Level, Phase
 from xsp_model.arrays import nullable_index
 
@@ -41,10 +41,8 @@ __all__ = [
 
 CLASSES = pl.Enum([str(c) for c in KernelClass])
 """The type of a column `kernel_class`."""
-
 IS_COMMUNICATION = pl.col("kernel_class") == str(KernelClass.COMMUNICATION)
 """Of a frame with the columns of `kernel_classes`: which rows are communication."""
-
 _LEVELS = [str(Level.OPERATOR), str(Level.LIBRARY)]
 
 
