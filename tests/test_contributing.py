@@ -109,7 +109,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, Role, analysis
-from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.kernels.kernel_means import step_work
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.compiled_kernels import has_compiled_kernels
-from xsp_analyze.frames.device_peaks import TENSOR_RATES, known_peaks
 from xsp_analyze.frames.energy import power_series
-from xsp_analyze.frames.expert_parts import has_experts
-from xsp_analyze.frames.graph_replays import replayed_share, replayed_work
 from xsp_analyze.frames.imported_work import MODELLED
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
-from xsp_analyze.frames.kernel_waves import has_grids
+from xsp_analyze.frames.kernels.expert_parts import has_experts
+from xsp_analyze.frames.kernels.graphs import has_compiled_kernels, replayed_share, replayed_work
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.kernels.kernel_waves import has_grids
+from xsp_analyze.frames.kernels.roofline import TENSOR_RATES, known_peaks
 from xsp_analyze.frames.layer_time import layer_calls
 from xsp_analyze.frames.library_spans import has_library
 from xsp_analyze.frames.rank_units import has_ranks

@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.columns import COUNT, DURATION, STEP
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.kernels.kernel_means import step_work
+from xsp_analyze.frames.kernels.roofline import agreed_peaks
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -29,16 +29,14 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import ordered_sum, ratio, share_of_sum
-from xsp_analyze.frames.activities import AXES, shapes_at
-from xsp_analyze.frames.attributions import attribution_bases
-from xsp_analyze.frames.counters import counted, derived
-from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
-from xsp_analyze.frames.kernel_classes import classes_by_name, kernel_labels
-from xsp_analyze.frames.kernel_means import kernel_executions, named_work
-from xsp_analyze.frames.kernel_waves import CONFIGURATION, launch_configurations
-from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import AXES, attribution_bases, counter_sums, derived_counters, shapes_at
+from xsp_analyze.frames.kernels.kernel_classes import classes_by_name, kernel_labels
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions, named_work
+from xsp_analyze.frames.kernels.kernel_waves import CONFIGURATION, launch_configurations
+from xsp_analyze.frames.kernels.measured_work import layer_kernels
+from xsp_analyze.frames.kernels.roofline import ideal_intensity
 from xsp_analyze.frames.model_time import with_model_time
-from xsp_analyze.frames.roofline import ideal_intensity
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -150,7 +148,9 @@ def list_of_kernels(frames: StepView, executions: pl.DataFrame, number: Ints) ->
         attribution_bases(frames.trace, executions["span_id"]),
         *shapes_at(frames.trace, executions),
     )
-    return derived(shown.lazy(), frames.of_trace.once(ideal_intensity)).with_columns(pl.col(_LABELS).cast(pl.String))
+    return derived_counters(shown.lazy(), frames.of_trace.once(ideal_intensity)).with_columns(
+        pl.col(_LABELS).cast(pl.String)
+    )
 
 
 # A10: where device time goes, by kernel name.
@@ -186,12 +186,12 @@ def kernel_by_name(frames: StepView) -> pl.LazyFrame:
     sums = (
         frames.once(named_work)
         .group_by(*frames.by, "kernel_name", "kind", maintain_order=True)
-        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counted(frames.once(named_work)))
+        .agg(ordered_sum(pl.col("count")), ordered_sum(pl.col("duration_ns")), *counter_sums(frames.once(named_work)))
         .with_columns(pl.col("kernel_name", "kind").cast(pl.String))
     )
     named = sums.with_columns(kernel_labels(sums), classes_by_name(sums)).lazy()
     return (
-        derived(with_model_time(frames, named), frames.of_trace.once(ideal_intensity))
+        derived_counters(with_model_time(frames, named), frames.of_trace.once(ideal_intensity))
         .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_name", "kind")
     )
@@ -230,7 +230,7 @@ def kernel_by_name(frames: StepView) -> pl.LazyFrame:
 )
 def kernel_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return derived(layer_kernels(frames), frames.of_trace.once(ideal_intensity))
+    return derived_counters(layer_kernels(frames), frames.of_trace.once(ideal_intensity))
 
 
 # B17: where device time goes, by class of kernels.
@@ -269,12 +269,12 @@ def kernel_by_class(frames: StepView) -> pl.LazyFrame:
     work = frames.once(kernel_executions)
     sums = (
         work.group_by(*frames.by, pl.col("kernel_class").cast(pl.String), maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counted(work))
+        .agg(pl.col("count").sum(), pl.col("duration_ns").sum(), *counter_sums(work))
         .with_columns(share_of_sum("duration_ns", frames.by).alias("device_share"))
         .lazy()
     )
     return (
-        derived(with_model_time(frames, sums), frames.of_trace.once(ideal_intensity))
+        derived_counters(with_model_time(frames, sums), frames.of_trace.once(ideal_intensity))
         .with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))
         .sort(*frames.by, -pl.col("duration_ns"), "kernel_class")
     )
@@ -374,11 +374,11 @@ def _by_configuration(frames: StepView) -> pl.DataFrame:
     """The kernels chosen in rows of _ROW (and step): count, duration, occupancy by counters, and how they fill it."""
     kernels = frames.once(kernel_executions).filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number, configurations = launch_configurations(frames.trace, kernels)
-    alike, first = numbered(*group_ids([*kernels.select(*frames.by, "kernel_name"), pl.Series(number)]))
+    alike, first = numbers_by_appearance(*group_ids([*kernels.select(*frames.by, "kernel_name"), pl.Series(number)]))
     sums = (
         kernels.with_columns(pl.Series("alike", alike))
         .group_by("alike", maintain_order=True)
-        .agg(pl.col("count", "duration_ns").sum(), *counted(kernels))
+        .agg(pl.col("count", "duration_ns").sum(), *counter_sums(kernels))
         .select("count", "duration_ns", "achieved_occupancy")
     )
     names = kernels.select(*frames.by, pl.col("kernel_name", "kind").cast(pl.String))[first]

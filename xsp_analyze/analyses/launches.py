@@ -9,11 +9,18 @@ import polars as pl
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.compiled_kernels import KERNEL_FACTS, KERNEL_KEY, KERNEL_MEASURES, compiled_kernels
 from xsp_analyze.frames.device_time import device_time
-from xsp_analyze.frames.graph_replays import GRAPH_LABELS, REPLAY_MEASURES, graph_replays
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.kernels.graphs import (
+    GRAPH_LABELS,
+    KERNEL_FACTS,
+    KERNEL_KEY,
+    KERNEL_MEASURES,
+    REPLAY_MEASURES,
+    compiled_kernels,
+    graph_replays,
+)
+from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 

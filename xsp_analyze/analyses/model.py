@@ -29,13 +29,12 @@ from xsp_analyze.formulas import (
     ratio,
     throughput_per_s,
 )
-from xsp_analyze.frames.counters import are_known, counted, derived
-from xsp_analyze.frames.device_peaks import agreed_peaks
 from xsp_analyze.frames.device_time import device_time
-from xsp_analyze.frames.filled_counters import basis_of, filled_executions
+from xsp_analyze.frames.kernels.activities import are_known, counter_sums, derived_counters
+from xsp_analyze.frames.kernels.measured_work import basis_of, filled_executions
+from xsp_analyze.frames.kernels.roofline import agreed_peaks, by_precision, ideal_intensity, under_roof
 from xsp_analyze.frames.model_time import latency_by_run, latency_over_runs
-from xsp_analyze.frames.roofline import by_precision, ideal_intensity, under_roof
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.needs import AnyOf, holds
 
 if TYPE_CHECKING:
@@ -223,14 +222,14 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
         .agg(
             ordered_sum(pl.col("count")).alias("kernel_count"),
             ordered_sum(pl.col("duration_ns")),
-            *counted(executions),
+            *counter_sums(executions),
             basis_of(),
         )
         .lazy()
     )
     latency = latency_over_runs(frames.once(latency_by_run), keys).lazy().rename({"latency_ns": "model_latency_ns"})
     return (
-        derived(
+        derived_counters(
             latency.join(sums, on=keys, how="full", coalesce=True, nulls_equal=True),
             frames.of_trace.once(ideal_intensity),
         )

@@ -8,10 +8,9 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.activities import every_span
-from xsp_analyze.frames.attributions import shared_out
 from xsp_analyze.frames.counted_operators import BY_SHAPE, operator_work, rates_and_roof
-from xsp_analyze.frames.kernel_means import step_work
+from xsp_analyze.frames.kernels.activities import every_span, share_among_layers
+from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.module_device_time import module_work
 from xsp_analyze.frames.module_tree import ModuleTree
 from xsp_analyze.needs import holds
@@ -243,7 +242,7 @@ def _known_sum(time: pl.Expr) -> pl.Expr:
 
 def _device(frames: StepView, tree: ModuleTree) -> pl.DataFrame:
     """One row a call, phase, run and step, with the module's names."""
-    shared = shared_out(frames.trace, frames.once(step_work), time="work_ns", count="work_count")
+    shared = share_among_layers(frames.trace, frames.once(step_work), time="work_ns", count="work_count")
     work = module_work(tree, shared)
     return work.join(tree.calls.select("call", *_MODULE), on="call", how="left", maintain_order="left")
 

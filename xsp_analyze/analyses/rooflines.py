@@ -25,14 +25,12 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.device_peaks import agreed_peaks, device_peaks
-from xsp_analyze.frames.filled_counters import filled_executions
-from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.idle import DEVICE
+from xsp_analyze.frames.kernels.measured_work import filled_executions, layer_kernels
+from xsp_analyze.frames.kernels.roofline import agreed_peaks, by_precision, device_peaks, require_flops, under_roof
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
 from xsp_analyze.frames.model_time import latency_of_model
-from xsp_analyze.frames.peak_rates import DEVICE
-from xsp_analyze.frames.roofline import by_precision, require_flops, under_roof
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ def _energy_of_intervals(intervals: pl.DataFrame, series: Mapping[tuple[int, int
         parts.append(
             rows.with_columns(
                 pl.Series("energy_j", samples.between(start, end), pl.Float64),
-                pl.Series("covered_ns", samples.covered(start, end), pl.Int64),
+                pl.Series("covered_ns", samples.time_covered(start, end), pl.Int64),
                 (pl.col("end_ns") - pl.col("start_ns")).alias("time_ns"),
             )
         )

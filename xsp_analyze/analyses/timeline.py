@@ -12,7 +12,7 @@ from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
 from xsp_analyze.frames.device_time import device_time
-from xsp_analyze.frames.group_ids import group_ids, in_order, numbered
+from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.launches import STREAM, host_waits
 from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
@@ -182,7 +182,7 @@ def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
     return Timeline(
         work["start_ns"].to_numpy(),
         work["end_ns"].to_numpy(),
-        numbered(*group_ids(work.select(STREAM)))[0],
+        numbers_by_appearance(*group_ids(work.select(STREAM)))[0],
         work["call_end_ns"].fill_null(-1).to_numpy(),
         waits["start_ns"].to_numpy(),
         waits["end_ns"].to_numpy(),

@@ -13,9 +13,9 @@ from xsp_analyze.classification import KernelClass, class_of_operator, operator_
 from xsp_analyze.cohort.quality import Measure, accuracies_of, outputs_of
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import device_time
-from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.filled_counters import MODELLED
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.measured_work import MODELLED
+from xsp_analyze.frames.kernels.roofline import agreed_peaks
 from xsp_analyze.frames.layer_time import layer_calls, layer_latencies
 from xsp_analyze.frames.load_tests import LoadTest, load_test
 from xsp_analyze.frames.model_time import latency_by_run

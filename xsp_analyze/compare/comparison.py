@@ -26,9 +26,8 @@ from xsp_analyze.compare.side import DifferenceKind, Side, check_common, differe
 from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.counted_operators import operator_work
-from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.kernel_means import kernel_executions
-from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
 from xsp_model import XspError

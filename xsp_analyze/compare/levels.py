@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.labels import normal_name
-from xsp_analyze.frames.kernel_means import chosen_activities, kernel_executions, step_work
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities, kernel_executions, step_work
 from xsp_analyze.frames.layer_time import layer_latencies, layer_steps
 from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
 from xsp_analyze.frames.steps import StepMode

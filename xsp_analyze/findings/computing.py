@@ -12,9 +12,9 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observation, give_captures, rule, times
 from xsp_analyze.findings.roof import time_above_roof
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_peaks import TENSOR_RATES
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.frames.kernels.roofline import TENSOR_RATES
 from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import count, count_of, duration, quantity, share

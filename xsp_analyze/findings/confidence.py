@@ -181,7 +181,7 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 )
 def few_steps(facts: Facts) -> Iterator[Observation]:
     """Steps of the run that model latency is from; of a load test's queue LoadGen says how many queries it has."""
-    if any(test.queued for test in facts.frames.of_trace.once(load_tests)):
+    if any(test.has_queueing for test in facts.frames.of_trace.once(load_tests)):
         return
     if facts.frames.of_trace.all_steps.is_empty():
         if facts.latency_ns and not facts.frames.of_trace.once(load_tests):

@@ -9,26 +9,26 @@ import polars as pl
 
 from xsp_analyze.catalog import table
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.compiled_regions import compiled_regions
-from xsp_analyze.frames.device_peaks import known_peaks
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
 from xsp_analyze.frames.idle import idle_of_run
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
-from xsp_analyze.frames.kernel_means import chosen_activities
-from xsp_analyze.frames.kernel_waves import launch_configurations, ran_alone
+from xsp_analyze.frames.kernels.activities import column_at
+from xsp_analyze.frames.kernels.graphs import compiled_regions
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities
+from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
+from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.model_time import latency_of_model
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_model import Attribution, Kind, LayerSource, Phase
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.frames.compiled_regions import CompiledRegions
     from xsp_analyze.frames.idle import Intervals, RunIdle
+    from xsp_analyze.frames.kernels.graphs import CompiledRegions
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["Context", "Facts", "HostTime"]

@@ -12,7 +12,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.load_tests import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.text.units import count, duration, share, size
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     """Spread over the steps of the run where it is widest."""
     widest = None
     queued = any(
-        test.queued for test in facts.frames.of_trace.once(load_tests)
+        test.has_queueing for test in facts.frames.of_trace.once(load_tests)
     )  # how long a query waited is of its load
     for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
         if len(lengths) < limit.FEW_STEPS:

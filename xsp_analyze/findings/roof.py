@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.filled_counters import MEASURED
-from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.frames.kernels.measured_work import MEASURED
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH
 from xsp_analyze.text.names import short_call, spelled_call
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import count, duration, share

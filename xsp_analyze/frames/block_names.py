@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["bare", "below", "block_name", "pattern", "scopes_of", "unnumbered"]
+__all__ = ["bare", "below", "block_name", "pattern", "scopes_of", "without_numbers"]
 
 _NUMBER = re.compile(r"(\d+)")
 _COUNTED = re.compile(r"(?:[_#]|\.(?=\d))\d+$")  # Linear_3, aten::mm#3: the profiler's count, layers.3: the model's
@@ -28,12 +28,12 @@ def pattern(names: Sequence[str], kind: str = "") -> str:
     if len({tuple(part[::2]) for part in parts}) == 1:
         fields = zip(*parts, strict=True)
         return "".join(_field(field) if at % 2 else field[0] for at, field in enumerate(fields))
-    head = _shared(names)
-    tail = _shared([name[len(head) :][::-1] for name in names])[::-1]
+    head = _common_prefix(names)
+    tail = _common_prefix([name[len(head) :][::-1] for name in names])[::-1]
     return f"{head}*{tail}" if head or tail else f"{kind} *".lstrip()
 
 
-def _shared(texts: Sequence[str]) -> str:
+def _common_prefix(texts: Sequence[str]) -> str:
     """What all of them begin with."""
     first, last = min(texts), max(texts)
     return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
@@ -69,7 +69,7 @@ def scopes_of(roots: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _scope(names: Sequence[str]) -> str:
-    shared = _shared(names)
+    shared = _common_prefix(names)
     return shared[: max(shared.rfind("/"), shared.rfind("."), 0)]
 
 
@@ -78,7 +78,7 @@ def below(name: str, outer: str) -> str:
     return name[len(outer) + 1 :] if outer and name.startswith((f"{outer}.", f"{outer}/")) else name
 
 
-def unnumbered(name: str) -> str:
+def without_numbers(name: str) -> str:
     """The name with an asterisk for each number that counts something."""
     return _INDEX.sub("*", name)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.inner_operators import inner_calls, inner_operators
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.list_elements import LIST, list_elements
 from xsp_analyze.frames.modelled_calls import (
     DETAILS,
@@ -66,7 +66,7 @@ def with_details(trace: Trace, ids: Ints, kind_of: Ints, kinds: pl.DataFrame) ->
     ]
     for part in parts:
         calls = calls.join(part, on="span_id", how="left", maintain_order="left")
-    number, first = numbered(*group_ids(calls.drop("span_id")))
+    number, first = numbers_by_appearance(*group_ids(calls.drop("span_id")))
     distinct = calls[first]
     detailed = plain[distinct["kind"].to_numpy()].with_columns(distinct.select(*DETAILS).get_columns())
     out = kind_of.copy()

@@ -13,7 +13,7 @@ import polars as pl
 
 from xsp_analyze.frames.call_details import with_details
 from xsp_analyze.frames.collective_calls import all_imported_work
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.modelled_calls import INPUTS, modelled_kinds
 from xsp_model import Level
 from xsp_model.arrays import lookup
@@ -51,7 +51,7 @@ def recorded_kinds(trace: Trace) -> CallKinds:
     names = trace.scan("spans").filter(pl.col("level") == str(Level.OPERATOR)).select("span_id", "name").collect()
     ids = names["span_id"].to_numpy()
     input_of, inputs = _inputs(trace, ids)
-    kind_of, first = numbered(*group_ids([names["name"], pl.Series(input_of)]))
+    kind_of, first = numbers_by_appearance(*group_ids([names["name"], pl.Series(input_of)]))
     kinds = names[first].select(pl.col("name").cast(pl.String)).hstack(inputs[input_of[first]])
     return CallKinds(ids, *with_details(trace, ids, kind_of, kinds))
 
@@ -61,7 +61,7 @@ def _inputs(trace: Trace, ids: Ints) -> tuple[Ints, pl.DataFrame]:
     seen: dict[tuple[str | None, ...], int] = {(None,) * len(INPUTS): 0}
     input_of = np.zeros(len(ids), dtype=np.int64)
     for piece in trace.pieces("operators", ("span_id", *INPUTS)):
-        number, first = numbered(*group_ids(piece.select(INPUTS)))
+        number, first = numbers_by_appearance(*group_ids(piece.select(INPUTS)))
         distinct = piece.select(INPUTS)[first].cast(pl.String).rows()
         numbers = np.array([seen.setdefault(row, len(seen)) for row in distinct], dtype=np.int64)
         at = _rows_of(ids, piece["span_id"].to_numpy())
@@ -82,7 +82,7 @@ def _with_supplied(supplied: pl.DataFrame, calls: CallKinds) -> CallKinds:
     if not len(at):
         return calls
     amounts = supplied.drop("span_id").with_columns(pl.Series("kind", calls.kind_of[at]))
-    number, first = numbered(*group_ids(amounts))
+    number, first = numbers_by_appearance(*group_ids(amounts))
     new = amounts[first]
     ours = calls.kinds[new["kind"].to_numpy()]
     operator_class = new["operator_class"].zip_with(new["operator_class"].is_not_null(), ours["operator_class"])

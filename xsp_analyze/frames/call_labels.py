@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model.arrays import lookup, nullable_index
 
@@ -71,12 +71,12 @@ def case_labels(cases: pl.DataFrame, group: Ints, count: Ints) -> pl.DataFrame:
 
 def place_labels(trace: Trace, calls: pl.DataFrame, group: Ints) -> pl.DataFrame:
     """One row a group of calls (span_id): `layers` and `source_lines` that most of them ran in and came from."""
-    lines = _counted(trace.scan("operators").select("span_id", "source_lines").drop_nulls(), calls, group)
+    lines = _text_counts(trace.scan("operators").select("span_id", "source_lines").drop_nulls(), calls, group)
     lines = lines.unique("group", keep="first", maintain_order=True).select("group", "source_lines")
     return _layers(trace, calls, group).join(lines, on="group", how="full", coalesce=True)
 
 
-def _counted(texts: pl.LazyFrame, calls: pl.DataFrame, group: Ints) -> pl.DataFrame:
+def _text_counts(texts: pl.LazyFrame, calls: pl.DataFrame, group: Ints) -> pl.DataFrame:
     """Each group's texts with how many of its calls have them, most first."""
     rows = texts.collect()
     column = rows.columns[1]

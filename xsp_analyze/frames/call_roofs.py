@@ -15,10 +15,10 @@ import polars as pl
 from xsp_analyze.classification import by_name, learn, precision_of
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.call_labels import tensor_labels
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, DEVICE, peaks_of
 from xsp_analyze.frames.modelled_calls import is_view
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
-from xsp_analyze.frames.peak_rates import BANDWIDTH, DEVICE, peaks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,10 +70,10 @@ def roofed_calls(frames: TraceView) -> RoofedCalls:
     A copy between host and device is bound by the bytes that the copies recorded, at the bandwidth of PCIe.
     """
     counted = frames.once(operator_calls)
-    launched, devices = _launched(frames)
+    launched, devices = _work_of_calls(frames)
     calls = counted.calls.select(pl.int_range(pl.len()).alias("row"), "kind")
     calls = calls.join(launched, on="row", how="left", maintain_order="left")
-    case_of, first = numbered(*group_ids(calls.drop("row")))
+    case_of, first = numbers_by_appearance(*group_ids(calls.drop("row")))
     distinct = calls[first]
     cases = tensor_labels(counted.kinds)[distinct["kind"].to_numpy()].hstack(distinct.drop("row", "kind"))
     cases = cases.with_columns(pl.when(~_unknown_view(cases)).then(c).alias(c) for c in _AMOUNTS)
@@ -111,13 +111,13 @@ def _precision() -> pl.Expr:
     return pl.coalesce("precision", pl.when(operand != _VECTOR).then(operand), "told", operand).alias("precision")
 
 
-def _launched(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Of each row of calls with device work: its device's number, what its kernels tell, bytes to or from the host.
 
     And the devices (columns of DEVICE) by that number.
     """
     work = frames.device_work
-    number, first = numbered(*group_ids(work.select(DEVICE)))
+    number, first = numbers_by_appearance(*group_ids(work.select(DEVICE)))
     copies = frames.trace.scan("copies").filter(pl.col("copy_kind").cast(pl.String).is_in(_HOST_COPIES))
     copied = copies.select("span_id", pl.col("bytes").cast(pl.Float64).alias("host_bytes")).collect()
     rows = work.select(
@@ -136,7 +136,7 @@ def _launched(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _told_precision(work: pl.DataFrame) -> pl.Series:
     """The precision that the name of each kernel that does products tells; null: none that has a peak."""
-    number, first = numbered(*group_ids([work["name"]]))
+    number, first = numbers_by_appearance(*group_ids([work["name"]]))
     names = work["name"].gather(first).cast(pl.String)
     learn(names=names)
     precisions = pl.Series([_product_precision(name) for name in names], dtype=pl.Categorical)

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.frames.device_time import device_windows
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 from xsp_model.intervals import merge
 
@@ -48,16 +48,18 @@ def class_time(frames: StepView) -> pl.DataFrame:
     work = frames.of_trace.all_activities.select(*DEVICE, "kind", "kernel_class", "start_ns", "duration_ns")
     by_device = work.partition_by(DEVICE, as_dict=True, include_key=False)
     schema = {**windows.select(*DEVICE, "step").schema, **_SCHEMA}
-    pieces = [_of_device(by_device[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)]
+    pieces = [
+        _class_time_of_device(by_device[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)
+    ]
     return pl.concat([pl.DataFrame(schema=schema), *pieces])
 
 
-def _of_device(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def _class_time_of_device(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """The rows of one device's windows."""
     keys = windows.select(*DEVICE, "step")
     begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
     rows = []
-    for segment, time in _shared_out(_segments(work), begin, until):
+    for segment, time in _times_in_windows(_segments(work), begin, until):
         at = np.flatnonzero(time)
         rows.append(
             keys[at].with_columns(
@@ -85,7 +87,7 @@ def _segment(part: object, name: object, work: pl.DataFrame) -> _Segment:
     return _Segment(int(str(part)), str(name), merge(start, start + work["duration_ns"].to_numpy()))
 
 
-def _shared_out(segments: list[_Segment], begin: Ints, until: Ints) -> Iterator[tuple[_Segment, Floats]]:
+def _times_in_windows(segments: list[_Segment], begin: Ints, until: Ints) -> Iterator[tuple[_Segment, Floats]]:
     """Each segment with its time in every window."""
     edges = np.unique(np.concatenate([begin, until, *(edge for s in segments for edge in s.union)]))
     first, last = np.searchsorted(edges, begin), np.searchsorted(edges, until)

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import KernelClass
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.collectives import modelled_collectives
 from xsp_analyze.frames.imported_work import imported_work
+from xsp_analyze.frames.kernels.activities import origins
 from xsp_model import Level
 from xsp_model.tree import innermost
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.rank_units import rank_units
 from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
 from xsp_model import Kind
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["bus_factor", "message_bytes", "modelled_collectives", "operations", "sized"]
+__all__ = ["bus_factor", "message_bytes", "modelled_collectives", "operations", "with_sizes"]
 
 _UNIT = ("run_id", "process_id", "device_id")
 
@@ -67,10 +67,10 @@ def operations(frames: StepView) -> pl.DataFrame:
     nothing is recorded. `number` counts the operation in its rank, step and group, in order of launch. `exposed_ns` is
     the time in which nothing else computed on the device; `input_bytes` and `output_bytes` are null where not recorded.
     """
-    described = _described(frames.of_trace)
+    described = _recorded_kernels(frames.of_trace)
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     return (
-        described.hstack([_ranks(frames.of_trace, described), _exposed(frames, described)])
+        described.hstack([_ranks(frames.of_trace, described), _exposed_times(frames, described)])
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
         .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
@@ -82,13 +82,13 @@ def modelled_collectives(frames: TraceView) -> pl.DataFrame:
 
     By what is recorded of it and by `bus_factor`; 0 in a group of one, null where size or group are not known.
     """
-    rows = sized(frames.trace, _described(frames))
+    rows = with_sizes(frames.trace, _recorded_kernels(frames))
     alone = pl.when(pl.col("ranks") == 1, pl.col("message_bytes").is_not_null()).then(0.0)
     sent = pl.col("message_bytes") * bus_factor(pl.col("operation"), pl.col("ranks"))
     return rows.select("span_id", pl.coalesce(alone, sent).alias("bus_bytes")).sort("span_id")
 
 
-def sized(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+def with_sizes(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with `ranks`, the size of the group or else of the job, and `message_bytes`."""
     sizes = trace.frame("runs")["world_size"].drop_nulls().unique()
     job = int(sizes[0]) if len(sizes) == 1 else None
@@ -98,7 +98,7 @@ def sized(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _described(frames: TraceView) -> pl.DataFrame:
+def _recorded_kernels(frames: TraceView) -> pl.DataFrame:
     """The communication kernels with what is recorded of each, `process_group` and `operation`."""
     kernels = frames.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
@@ -121,7 +121,7 @@ def _ranks(frames: TraceView, kernels: pl.DataFrame) -> pl.Series:
     return kernels.select(_UNIT).join(units, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
 
 
-def _exposed(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
+def _exposed_times(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]

@@ -8,12 +8,11 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum, quotient
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.call_labels import case_labels, place_labels
 from xsp_analyze.frames.call_roofs import roofed_calls
-from xsp_analyze.frames.group_ids import group_ids, numbered
-from xsp_analyze.frames.kernel_means import counted_work, step_work
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import column_at, origins
+from xsp_analyze.frames.kernels.kernel_means import counted_work, step_work
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
 from xsp_model.arrays import nullable_index
 
@@ -29,10 +28,18 @@ BY_NAME = ("name",)
 BY_SHAPE = ("name", "shapes", "dtypes")
 """What calls may be told apart by: the name, or also the sizes and types of the tensors that they take."""
 
-_AMOUNTS = ("modelled_flop", "modelled_bytes", "vector_flop", "bus_bytes", "roof_ns", "device_flop", "device_bytes")
+_SUMMED_AMOUNTS = (
+    "modelled_flop",
+    "modelled_bytes",
+    "vector_flop",
+    "bus_bytes",
+    "roof_ns",
+    "device_flop",
+    "device_bytes",
+)
 _NS_PER_S = 1e9
 _WORK = ("work_ns", "work_count", "flop_count", "dram_read_bytes", "dram_write_bytes")
-_HOST = ("count", "modelled_count", *_AMOUNTS)
+_HOST = ("count", "modelled_count", *_SUMMED_AMOUNTS)
 
 
 def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device: bool = False) -> pl.DataFrame:
@@ -43,7 +50,7 @@ def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device:
     work count, and the columns of `place_labels` say where they were.
     """
     roofed = frames.of_trace.once(roofed_calls)
-    group_of, first = numbered(*group_ids(roofed.cases.select(keys)))
+    group_of, first = numbers_by_appearance(*group_ids(roofed.cases.select(keys)))
     cases = roofed.cases.select(*_amounts(), pl.Series("group", group_of))
     host = frames.combine(_per_step(frames, cases, on_device=on_device), ["group"], _HOST)
     both = host.join(
@@ -71,7 +78,7 @@ def calls_made(frames: StepView) -> pl.DataFrame:
     What was captured in the run itself did nothing then: its replays are what ran.
     """
     calls = frames.of_trace.once(operator_calls).calls.select(pl.int_range(pl.len()).alias("row"), "run_id", "step")
-    replayed = _replayed(frames)
+    replayed = _replays_of_calls(frames)
     made = frames.of_trace.kernel_runs.of(calls)
     if replayed.is_empty():
         return made
@@ -102,7 +109,7 @@ def _amounts() -> list[pl.Expr]:
     return [
         flop.alias("modelled_flop"),
         moved.alias("modelled_bytes"),
-        *map(pl.col, _AMOUNTS[2:5]),
+        *map(pl.col, _SUMMED_AMOUNTS[2:5]),
         on_device.then(flop).alias("device_flop"),
         on_device.then(moved).alias("device_bytes"),
         (flop.is_not_null() | moved.is_not_null() | pl.col("bus_bytes").is_not_null()).alias("modelled"),
@@ -116,7 +123,7 @@ def _per_step(frames: StepView, cases: pl.DataFrame, *, on_device: bool) -> pl.D
     rows = made.select(
         "run_id", "step", pl.Series("case", frames.of_trace.once(roofed_calls).case_of[made["row"].to_numpy()])
     )
-    number, first = numbered(*group_ids(rows))
+    number, first = numbers_by_appearance(*group_ids(rows))
     count = pl.Series("count", np.bincount(number, minlength=len(first)), dtype=pl.Int64)
     distinct = rows[first].with_columns(count)
     held = distinct.hstack(cases[distinct["case"].to_numpy()])
@@ -124,11 +131,11 @@ def _per_step(frames: StepView, cases: pl.DataFrame, *, on_device: bool) -> pl.D
     return held.group_by("run_id", "step", "group", maintain_order=True).agg(
         pl.col("count").sum(),
         pl.col("count").filter("modelled").sum().alias("modelled_count"),
-        *(known_sum(pl.col(amount) * pl.col("count")).alias(amount) for amount in _AMOUNTS),
+        *(known_sum(pl.col(amount) * pl.col("count")).alias(amount) for amount in _SUMMED_AMOUNTS),
     )
 
 
-def _replayed(frames: StepView) -> pl.DataFrame:
+def _replays_of_calls(frames: StepView) -> pl.DataFrame:
     """Calls whose work graphs replayed: one each replay, of the run and step of the replay."""
     work = frames.of_trace.device_work
     is_replay = pl.Series(origins(frames.trace, work["span_id"]) != work["span_id"].to_numpy())

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames import sanity
-from xsp_analyze.frames.attributions import attribution_bases
-from xsp_analyze.frames.counters import COUNTERS, are_known, counter_columns
-from xsp_analyze.frames.kernel_means import chosen_activities, counted_work, layer_executions, named_work
+from xsp_analyze.frames.kernels.activities import COUNTERS, are_known, attribution_bases, counter_columns
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities, counted_work, layer_executions, named_work
 from xsp_analyze.frames.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run
-from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_model import Attribution, AttributionBasis, Kind, LedgerKind, Severity
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ def ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
 
 def _ledger(frames: StepView, *, on_layers: bool) -> pl.DataFrame:
     flags = (asdict(f) for f in sanity.flags(frames, on_layers=on_layers) if f.count)
-    rows = [*_left_out(frames), *_doubts(frames, on_layers=on_layers), *flags]
+    rows = [*_omissions(frames), *_doubts(frames, on_layers=on_layers), *flags]
     number = pl.Float64() if frames.averaged else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
@@ -125,7 +123,7 @@ def _row(kind: LedgerKind, count: object, duration_ns: object, severity: Severit
     }
 
 
-def _left_out(frames: StepView) -> Iterator[_Row]:
+def _omissions(frames: StepView) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
     inside = frames.chosen(frames.of_trace.device_work)
     outside = frames.of_trace.device_work.height - inside.height

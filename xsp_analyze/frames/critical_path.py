@@ -88,7 +88,7 @@ class _Walk:
         self._launched = _each(np.minimum(timeline.call_end_ns, timeline.start_ns))
         self._stream_end, self._stream_row = _each(stream_end), _each(stream_row)
         self._elsewhere = _each(elsewhere)
-        waited = _waited_for(timeline)
+        waited = _activities_awaited(timeline)
         waits = np.flatnonzero(waited >= 0)
         self._waited, self._wait_ends = _each(waited[waits]), _each(timeline.wait_end_ns[waits])
         self._first, self._at = timeline.first_ns, timeline.last_ns
@@ -168,7 +168,7 @@ def _running_last(timeline: Timeline) -> tuple[Ints, Ints]:
     return ends, rows
 
 
-def _waited_for(timeline: Timeline) -> Ints:
+def _activities_awaited(timeline: Timeline) -> Ints:
     """For each wait the activity that ended last during it; -1: none did, so nothing was waited for."""
     row = np.searchsorted(timeline.end_ns, timeline.wait_end_ns, side="right") - 1
     ended = np.where(row >= 0, timeline.end_ns[np.maximum(row, 0)] if len(timeline.end_ns) else 0, _NONE)

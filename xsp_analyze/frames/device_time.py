@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
-from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.frames.steps import StepMode, kept_steps
-from xsp_analyze.frames.timeline import MEASURES, measured
+from xsp_analyze.frames.kernels.activities import column_at
+from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
+from xsp_analyze.frames.timeline import MEASURES, measures_in
 
 if TYPE_CHECKING:
     from xsp_analyze.frames.idle import IdleTime
@@ -78,7 +77,7 @@ def device_time(frames: StepView) -> DeviceTime:
     schema = {**windows.select(keys).schema, **dict.fromkeys((*MEASURES, *CAUSES), pl.Int64())}
     parts = pl.concat([pl.DataFrame(schema=schema), *(p.parts for p in pieces)])
     calls = pl.concat([pl.DataFrame(schema={**windows.select(keys).schema, **_CALLS}), *(p.calls for p in pieces)])
-    return _answer(frames, parts, _named(frames, calls))
+    return _answer(frames, parts, _idle_by_name(frames, calls))
 
 
 def _answer(frames: StepView, parts: pl.DataFrame, calls: pl.DataFrame) -> DeviceTime:
@@ -133,7 +132,7 @@ def _of_device(work: pl.DataFrame, idle: IdleTime, windows: pl.DataFrame) -> Dev
     keys = windows.select(*DEVICE, "step")
     causes, calls = _idle(idle, windows)
     return DeviceTime(
-        keys.hstack(measured(work, windows)).hstack(causes), keys[calls["window"]].hstack(calls.drop("window"))
+        keys.hstack(measures_in(work, windows)).hstack(causes), keys[calls["window"]].hstack(calls.drop("window"))
     )
 
 
@@ -151,7 +150,7 @@ def _idle(idle: IdleTime, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
     return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
 
 
-def _named(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
+def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
     """The calls by the names of their spans: one row a window, cause and name."""
     span = calls.select(pl.when(pl.col("call") >= 0).then("call")).to_series()
     cause = pl.Series("cause", CAUSES, dtype=pl.String).gather(calls["cause"])

@@ -31,7 +31,7 @@ class Energy:
         """Joules used in each interval, as far as samples cover it; between two samples at an even rate."""
         return np.asarray(self._at(end_ns) - self._at(start_ns), dtype=np.float64)
 
-    def covered(self, start_ns: Ints, end_ns: Ints) -> Ints:
+    def time_covered(self, start_ns: Ints, end_ns: Ints) -> Ints:
         """How many ns of each interval lie between the first and the last sample."""
         first, last = self._time[0], self._time[-1]
         return np.asarray(np.clip(end_ns, first, last) - np.clip(start_ns, first, last), dtype=np.int64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.frames.layer_kernels import layer_kernels
+from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
 from xsp_analyze.frames.repeated_blocks import repeated_blocks
 from xsp_analyze.needs import holds

@@ -22,7 +22,7 @@ __all__ = [
     "group_ids",
     "groups",
     "in_order",
-    "numbered",
+    "numbers_by_appearance",
     "positions_in",
     "run_starts",
     "running_max",
@@ -133,7 +133,7 @@ def _with_ties_sorted(order: Ints, sorted_ids: Ints, columns: Sequence[pl.Series
     return order
 
 
-def ranked(code: Ints, size: int) -> tuple[Ints, Ints]:
+def numbers_in_order(code: Ints, size: int) -> tuple[Ints, Ints]:
     """The ids as numbers from 0 in their own order, and the first row of each number."""
     if size > 4 * len(code) + (1 << 16):
         code, size = _dense(code)
@@ -168,7 +168,7 @@ def first_rows(number: Ints, count: int) -> Ints:
     return firsts
 
 
-def numbered(code: Ints, size: int) -> tuple[Ints, Ints]:
+def numbers_by_appearance(code: Ints, size: int) -> tuple[Ints, Ints]:
     """The ids as numbers from 0 in order of first appearance, and the first row of each number."""
     if size > 4 * len(code) + (1 << 16):
         code, size = _dense(code)

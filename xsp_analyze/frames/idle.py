@@ -114,12 +114,12 @@ def idle_of_run(view: TraceView, run: int, windows: pl.DataFrame) -> RunIdle:
     start = work["start_ns"].to_numpy()
     inside = merge(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     bounds = (inside[0].min(), inside[1].max()) if len(inside[0]) else (0, 0)
-    first, last = intersection(_uncovered(start, start + work["duration_ns"].to_numpy(), bounds), inside)
+    first, last = intersection(_gaps_within(start, start + work["duration_ns"].to_numpy(), bounds), inside)
     earliest, latest = (start.min(), start.max()) if len(start) else (0, -1)
     return RunIdle(first, last, (first >= earliest) & (last <= latest))
 
 
-def _uncovered(start: Ints, end: Ints, bounds: tuple[int, int]) -> Intervals:
+def _gaps_within(start: Ints, end: Ints, bounds: tuple[int, int]) -> Intervals:
     """What a gap is: a stretch between these times in which no work runs; work of 0 ns parts one, too."""
     return gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds)))
 
@@ -135,7 +135,7 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     """
     start = work["start_ns"].to_numpy()
     end = start + work["duration_ns"].to_numpy()
-    left, right = _uncovered(start, end, extent)
+    left, right = _gaps_within(start, end, extent)
     launch, thread, row = _next_launches(work, start, right, extent[1])
     has_launch = launch != _NEVER
     launched = np.clip(launch, left, right)
@@ -144,9 +144,9 @@ def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int])
     for number in np.unique(thread[has_launch]).tolist():
         rows = has_launch & (thread == number)
         own, others = _split(blocks, number)
-        parts.append(_explained(_pieces(left[rows], launched[rows], _HOST), (own, others)))
+        parts.append(_with_causes(_pieces(left[rows], launched[rows], _HOST), (own, others)))
         inside, after = _within_launch(launched[rows], right[rows], own)
-        parts.extend((inside, *_long_calls(_explained(after, (loading,)), work, row[rows], right[rows])))
+        parts.extend((inside, *_long_calls(_with_causes(after, (loading,)), work, row[rows], right[rows])))
     return _in_order(parts)
 
 
@@ -218,7 +218,7 @@ def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints, right: Ints) -> 
     return loading, (start[rest], end[rest], cause[rest], call[rest])
 
 
-def _explained(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:
+def _with_causes(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:
     """The pieces, cut where calls begin and end and given to those they lie in; the first of `by` goes first."""
     touched = np.zeros(len(pieces[0]), dtype=np.bool_)
     for blocks in by:

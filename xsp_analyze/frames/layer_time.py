@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.frames.activities import column_at, device_activities
-from xsp_analyze.frames.attributions import attributed_host, shared_out
-from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
+from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
 from xsp_model import Attribution, Phase
 from xsp_model.arrays import lookup, nullable_index
 from xsp_model.tree import innermost
@@ -117,7 +116,7 @@ def layer_labels(calls: pl.DataFrame, timed: Runs) -> pl.DataFrame:
     keys = calls.select((~pl.col("run_id").is_in(timed.ids)).cast(pl.Int64), "start_ns", "span_id")
     order = sort_by(*group_ids(keys.drop("run_id") if timed.are_all else keys, ordered=True))
     ordered = calls[order].select(*LAYER_KEY, *_LABELS)
-    number, first = numbered(*group_ids(ordered.select(LAYER_KEY)))
+    number, first = numbers_by_appearance(*group_ids(ordered.select(LAYER_KEY)))
     return ordered.select(LAYER_KEY)[first].hstack([_first_known(ordered[c], number, len(first)) for c in _LABELS])
 
 
@@ -186,7 +185,7 @@ def _layer_steps(
     called = _of_calls(calls, activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode())), bases)
     if attributed.is_empty():
         return called
-    elsewhere = _grouped(
+    elsewhere = _sums_by_layer(
         attributed,
         pl.col("work_ns").sum().alias("latency_ns"),
         pl.col("call").drop_nulls().n_unique().cast(pl.Int64).alias("call_count"),
@@ -213,20 +212,20 @@ def _attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame
     host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))
     host = host.filter(~pl.col("run_id").is_in(activities["run_id"].unique().implode()))
     work = pl.concat([device, host]).filter(pl.col("span_id").is_in(untimed.implode()))
-    taken = _taken_from_callers(trace, calls, host.filter(pl.col("span_id").is_in(untimed.implode())))
+    taken = _less_time_of_callers(trace, calls, host.filter(pl.col("span_id").is_in(untimed.implode())))
     layers = trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
     of_run = pl.col("layer_id").is_in(calls["span_id"].implode())
 
-    def described(rows: pl.DataFrame) -> pl.DataFrame:
+    def with_layers(rows: pl.DataFrame) -> pl.DataFrame:
         named = rows.join(layers, on="layer_id", how="left", maintain_order="left")
         call = pl.when(~of_run).then("call").alias("call")
         return named.with_columns(pl.col("duration_ns").alias("work_ns"), call, pl.lit(1).alias("count"))
 
-    parts = shared_out(trace, described(work), time="work_ns", count="count")
-    return pl.concat([parts, described(taken)]).select(*_ATTRIBUTED, *LAYER_KEY)
+    parts = share_among_layers(trace, with_layers(work), time="work_ns", count="count")
+    return pl.concat([parts, with_layers(taken)]).select(*_ATTRIBUTED, *LAYER_KEY)
 
 
-def _taken_from_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
+def _less_time_of_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
     """The same operators as less time of the layers in whose calls they ran, which have it in their own."""
     parents = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
     is_timed = np.zeros(len(parents), dtype=np.bool_)
@@ -238,7 +237,7 @@ def _taken_from_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     """As `_layer_steps`, of layers by their calls."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
-    host = _grouped(
+    host = _sums_by_layer(
         calls,
         pl.col("host_ns").sum(),
         pl.len().cast(pl.Int64).alias("call_count"),
@@ -258,9 +257,9 @@ def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame
     )
 
 
-def _grouped(rows: pl.DataFrame, *sums: pl.Expr) -> pl.DataFrame:
+def _sums_by_layer(rows: pl.DataFrame, *sums: pl.Expr) -> pl.DataFrame:
     """One row a run, step and layer: the columns of _STEP, and these sums over the rows."""
-    number, first = numbered(*group_ids(rows.select(_STEP)))
+    number, first = numbers_by_appearance(*group_ids(rows.select(_STEP)))
     totals = rows.with_columns(pl.Series("number", number)).group_by("number", maintain_order=True).agg(sums)
     return rows.select(_STEP)[first].hstack(totals.drop("number"))
 
@@ -276,12 +275,12 @@ def _device_latency(activities: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFra
     start, duration = (work[c].to_numpy()[order] for c in ("start_ns", "duration_ns"))
     first = order[starts]
     groups = calls.select(*LAYER_KEY, "is_container")[call[first]].hstack(work.select("run_id", "step")[first])
-    span, busy = _covered(start, start + duration, starts)
+    span, busy = _extent_and_busy_time(start, start + duration, starts)
     latency = pl.when("is_container").then(pl.Series(busy)).otherwise(pl.Series(span)).alias("device_ns")
-    return _grouped(groups.with_columns(latency), pl.col("device_ns").sum())
+    return _sums_by_layer(groups.with_columns(latency), pl.col("device_ns").sum())
 
 
-def _covered(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, Ints]:
+def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, Ints]:
     """Of each run of intervals, in order of start: first start to last end, and the time that any of them covers."""
     if not len(start):
         return start, start

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.block_names import unnumbered
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.block_names import without_numbers
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_model.tree import innermost
 
@@ -49,7 +49,7 @@ class LayerTree:
         self.structure, self.listed = self._structures()
 
     def _structures(self) -> tuple[list[int], list[int]]:
-        alike = {kind: unnumbered(kind) for kind in set(self.types)}
+        alike = {kind: without_numbers(kind) for kind in set(self.types)}
         kinds = pl.Series("kind", [alike[kind] for kind in self.types], dtype=pl.String)
         own = group_ids([kinds, *self.nodes.select("shapes", "is_listed", "is_shared")])[0].tolist()
         listed = list(map(int, self.is_listed))
@@ -74,7 +74,7 @@ class LayerTree:
 def _nodes(frames: TraceView) -> tuple[pl.DataFrame, Ints, Ints]:
     """The nodes, and for each the one it was called in, or -1, and a number for the process that first called it."""
     calls = _calls(frames)
-    number, first = numbered(*group_ids(calls.select(_NODE)))
+    number, first = numbers_by_appearance(*group_ids(calls.select(_NODE)))
     indexed = calls.with_columns(pl.Series("node", number)).group_by("node", maintain_order=True)
     described = indexed.agg(pl.col("layer_index", "shapes").drop_nulls().first())
     nodes = calls.select(_NODE)[first].hstack(described.drop("node"))
@@ -82,7 +82,7 @@ def _nodes(frames: TraceView) -> tuple[pl.DataFrame, Ints, Ints]:
     is_row = pl.col("layer_index").is_not_null()
     nodes = nodes.with_columns((is_row & ~shares).alias("is_listed"), (is_row & shares).alias("is_shared"))
     around = _around(frames, calls["span_id"].to_numpy(), number)[first]
-    process, _ = numbered(*group_ids(calls.select("run_id", "process_id")[first]))
+    process, _ = numbers_by_appearance(*group_ids(calls.select("run_id", "process_id")[first]))
     return nodes, np.where(around < np.arange(len(around)), around, -1), process
 
 

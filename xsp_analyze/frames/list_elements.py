@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import precision_of
-from xsp_analyze.frames.attributions import origins
+from xsp_analyze.frames.kernels.activities import origins
 from xsp_model import Level
 from xsp_model.tree import innermost
 
@@ -57,11 +57,11 @@ def _agreed(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _element_types(names: pl.Series) -> pl.Series:
     distinct = names.unique().drop_nulls().to_list()
-    types = {name: _element_type(name) for name in distinct}
+    types = {name: _element_type_of_kernel(name) for name in distinct}
     return names.replace_strict(types, default=None, return_dtype=pl.String).alias("kernel_precision")
 
 
-def _element_type(name: str) -> str | None:
+def _element_type_of_kernel(name: str) -> str | None:
     """Of a kernel that lays tensors end to end, a type of the size that it moves; of others as its name tells."""
     copied = _COPIED.search(name)
     if copied is None:

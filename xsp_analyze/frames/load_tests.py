@@ -44,7 +44,7 @@ class LoadTest:
     over_target_count: int | None
 
     @property
-    def queued(self) -> bool:
+    def has_queueing(self) -> bool:
         """Whether its latencies hold the time that queries waited for others; those of a stream do not."""
         return any(scenario in self.test for scenario in _QUEUED)
 

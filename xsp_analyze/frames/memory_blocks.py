@@ -51,11 +51,11 @@ def memory_blocks(frames: TraceView) -> pl.DataFrame:
         "category",
         "source_lines",
     )
-    owned = _owned(frames.trace, blocks.sort("run_id", "first"))
+    owned = _with_owners(frames.trace, blocks.sort("run_id", "first"))
     return _with_kinds(owned, _first_steps(frames.trace))
 
 
-def _owned(trace: Trace, blocks: pl.DataFrame) -> pl.DataFrame:
+def _with_owners(trace: Trace, blocks: pl.DataFrame) -> pl.DataFrame:
     """The blocks with the outermost operator that ran then, its phase, step and layer, and the lines that called it."""
     owners = blocks["owner_id"].drop_nulls().unique().sort()
     facts = _of_owners(trace, owners) if len(owners) else pl.DataFrame(schema=_no_owners())

@@ -74,10 +74,10 @@ def memory_at(frames: TraceView, moments: pl.DataFrame) -> pl.DataFrame:
     """The moments (rows of `memory_curve`) with the bytes of each kind; together they are what was in use."""
     changes = frames.once(_changes)
     parts = [
-        _at(part, of_series(changes, run, device))
+        _memory_at(part, of_series(changes, run, device))
         for (run, device), part in moments.partition_by(SERIES, as_dict=True, maintain_order=True).items()
     ]
-    return pl.concat(parts) if parts else _at(moments, changes)
+    return pl.concat(parts) if parts else _memory_at(moments, changes)
 
 
 def of_series(rows: pl.DataFrame, run: object, device: object) -> pl.DataFrame:
@@ -85,7 +85,7 @@ def of_series(rows: pl.DataFrame, run: object, device: object) -> pl.DataFrame:
     return rows.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
 
 
-def _at(moments: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
+def _memory_at(moments: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
     at = moments["sequence"].to_numpy()
     sums = {
         column: pl.Series(_sum_until(changes.filter(pl.col("kind") == kind), at), dtype=pl.Int64)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
 from xsp_analyze.frames.call_roofs import PRODUCTS, roofed_calls
 from xsp_analyze.frames.counted_operators import calls_made
-from xsp_analyze.frames.kernel_means import layer_executions
+from xsp_analyze.frames.kernels.activities import column_at
+from xsp_analyze.frames.kernels.kernel_means import layer_executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
 from xsp_model import Phase

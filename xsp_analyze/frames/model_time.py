@@ -8,8 +8,7 @@ import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.load_tests import load_tests
-from xsp_analyze.frames.step_windows import StepBasis
-from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.frames.steps import StepBasis, StepMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +82,7 @@ def _with_load_tests(frames: TraceView, mode: StepMode, latencies: pl.DataFrame)
         empty = (pl.lit(None, kind).alias(name) for name, kind in _OF_LOAD_TEST.items())
         return latencies.with_columns(empty).with_columns(pl.col("is_queued").fill_null(value=False))
     rows = [
-        (test.run_id, test.mean_latency_ns, test.percentiles_ns.get("p50_00"), test.samples_per_s, test.queued)
+        (test.run_id, test.mean_latency_ns, test.percentiles_ns.get("p50_00"), test.samples_per_s, test.has_queueing)
         for test in tests
     ]
     schema = {"run_id": pl.Int64(), "load_test_ns": pl.Float64(), **_OF_LOAD_TEST}
@@ -153,7 +152,7 @@ def timed_latency(frames: TraceView, runs: Runs) -> float | None:
     """
     tests = [test for test in frames.once(load_tests) if test.run_id in runs]
     if tests:
-        return None if any(test.queued for test in tests) else tests[0].mean_latency_ns
+        return None if any(test.has_queueing for test in tests) else tests[0].mean_latency_ns
     timed = runs.frame("step_times")
     mean = (timed if timed.height else runs.of(frames.all_steps)).select(trimmed_mean(pl.col("duration_ns")))
     return None if mean.item() is None else float(mean.item())

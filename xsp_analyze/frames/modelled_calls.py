@@ -110,14 +110,14 @@ def _row(call: Mapping[str, object], models: Models) -> tuple[object, ...]:
     name = str(call["name"])
     model = models.of(name)
     try:
-        recorded = _recorded(name, call)
+        recorded = _call_of_row(name, call)
         work = model.work(recorded) if model and recorded else None
         return (*_fields(work), _element_type(recorded), str(model.operator_class) if model else None)
     except _DAMAGES:  # sizes and scalars that no operator takes: what it did is not known
         return (*_fields(None), None, str(model.operator_class) if model else None)
 
 
-def _recorded(name: str, call: Mapping[str, object]) -> Call | None:
+def _call_of_row(name: str, call: Mapping[str, object]) -> Call | None:
     return call_of(
         name,
         *(_text(call[column]) for column in INPUTS),

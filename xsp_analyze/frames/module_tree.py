@@ -37,13 +37,13 @@ class ModuleTree:
         self.owner = _owners(parent, modules["span_id"].to_numpy())
         outside = modules["parent_id"].fill_null(-1).to_numpy()
         self.outer: Ints = np.where(outside >= 0, self.owner[outside], -1)
-        self.calls = self._described(trace, modules)
+        self.calls = self._with_layers(trace, modules)
         self._instance = self.calls["module_instance"].rank("dense").cast(pl.Int64).to_numpy()
         depth, again = self._depths()
         self.calls = self.calls.with_columns(pl.Series("depth", depth), pl.Series("again", again))
 
     @staticmethod
-    def _described(trace: Trace, modules: pl.DataFrame) -> pl.DataFrame:
+    def _with_layers(trace: Trace, modules: pl.DataFrame) -> pl.DataFrame:
         text = (pl.col(c).cast(pl.String) for c in ("layer_name", "layer_type", "path"))
         layers = trace.scan("layers").select("span_id", "self_host_ns", *text).collect()
         return (

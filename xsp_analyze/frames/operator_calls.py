@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
 from xsp_analyze.frames.call_kinds import call_kinds
+from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.frames.modelled_calls import is_modelled, is_view
 from xsp_model.arrays import lookup
 from xsp_model.tree import ancestors

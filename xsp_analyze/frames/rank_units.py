@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def block_sentences(members: pl.DataFrame) -> list[str]:
 
 def _blocks(tree: LayerTree) -> Iterator[_Block]:
     """The blocks that come often, and of the layers that are in none of these and hold none those that come twice."""
-    often = list(_folded(tree, tree.structure, _OFTEN))
+    often = list(_blocks_of(tree, tree.structure, _OFTEN))
     yield from often
     apart = list(tree.structure)  # what has a block in it, or is part of one, is equal to nothing
     unique = -1
@@ -76,10 +76,10 @@ def _blocks(tree: LayerTree) -> Iterator[_Block]:
                 apart[at], unique = unique, unique - 1
                 at = tree.around[at]
     covered = {node for block in often for repetition in block for node in repetition}
-    yield from _folded(tree, apart, _TWICE, covered)
+    yield from _blocks_of(tree, apart, _TWICE, covered)
 
 
-def _folded(
+def _blocks_of(
     tree: LayerTree,
     structure: Sequence[int],
     min_rows: Sequence[int | None],
@@ -106,15 +106,17 @@ def _rows(tree: LayerTree, index: int, block: _Block) -> Iterator[tuple[object, 
     listed.sort(key=lambda at: tree.layer_index[members[0][at]])
     roots = [[tree.names[node] for node in nodes] for nodes in block]
     name = block_name(roots, tree.types[block[0][0]])
-    called = _called(tree, members, scopes_of(roots), len(block[0]))
-    positions = _counted([called[at] for at in listed])
+    called = _names_within_block(tree, members, scopes_of(roots), len(block[0]))
+    positions = _with_counts([called[at] for at in listed])
     types = [pattern([tree.types[nodes[at]] for nodes in members]) for at in listed]
     for repetition, nodes in enumerate(members):
         for position, at in enumerate(listed):
             yield index, name, repetition, position, positions[position], types[position], nodes[at]
 
 
-def _called(tree: LayerTree, members: Sequence[Sequence[int]], scopes: Sequence[str], root_count: int) -> list[str]:
+def _names_within_block(
+    tree: LayerTree, members: Sequence[Sequence[int]], scopes: Sequence[str], root_count: int
+) -> list[str]:
     """Each node of the first repetition by the names from the block down to it, without their numbers.
 
     A block of one outermost layer is not named in what is below it.
@@ -131,7 +133,7 @@ def _called(tree: LayerTree, members: Sequence[Sequence[int]], scopes: Sequence[
     return [called[node] for node in members[0]]
 
 
-def _counted(texts: Sequence[str]) -> list[str]:
+def _with_counts(texts: Sequence[str]) -> list[str]:
     """Those that occur several times with their number."""
     totals, seen = Counter(texts), Counter[str]()
     numbered = []

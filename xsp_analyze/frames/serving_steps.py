@@ -49,7 +49,7 @@ def serving_steps(trace: Trace) -> pl.DataFrame:
     name computed one batch together; several names, of processes side by side or of batches within a step that the user
     chose, are summed, and have no number of requests.
     """
-    rows = [(*where, *_merged(texts)) for where, texts in _names(trace).items()]
+    rows = [(*where, *_labels_and_counts(texts)) for where, texts in _names(trace).items()]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row").sort(_KEYS)
 
 
@@ -73,7 +73,7 @@ def _names(trace: Trace) -> dict[tuple[int, int], Sequence[str]]:
     return {key: [text for texts in each for text in texts] for key, each in by_step.items()}
 
 
-def _merged(texts: Sequence[str]) -> tuple[object, ...]:
+def _labels_and_counts(texts: Sequence[str]) -> tuple[object, ...]:
     """The values of _LABELS and COUNTS of the step with these annotations."""
     read = [one for one in map(parse_step_annotation, texts) if one is not None]
     first = read[0]
@@ -138,10 +138,10 @@ def of_phase(steps: pl.DataFrame, serving: pl.DataFrame, phase: ServingPhase) ->
         )
     kept = steps.join(serving.filter(serving_phase=str(phase)), on=_KEYS, how="semi", maintain_order="left")
     if kept.is_empty():
-        raise XspError(f"the trace has no {phase} steps", advice=f"Its serving steps are {_listed(serving)}")
+        raise XspError(f"the trace has no {phase} steps", advice=f"Its serving steps are {_phases_as_text(serving)}")
     return kept
 
 
-def _listed(serving: pl.DataFrame) -> str:
+def _phases_as_text(serving: pl.DataFrame) -> str:
     counts = serving.group_by("serving_phase", maintain_order=True).len().sort("serving_phase", nulls_last=True)
     return ", ".join(f"{count} {phase or 'of no phase'}" for phase, count in counts.iter_rows())

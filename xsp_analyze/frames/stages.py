@@ -71,7 +71,7 @@ def has_stages(frames: TraceView) -> bool:
 
 def stages_of_runs(frames: TraceView) -> list[RunStages]:
     """The stages of each run that kernels are taken from; where these mark none, of those that layers are from."""
-    own = frames.deepest(_marked(frames))
+    own = frames.deepest(_stage_ranges(frames))
     return [_of_run(frames, run, own.filter(run_id=run)) for run in own["run_id"].unique().sort()]
 
 
@@ -81,7 +81,7 @@ def _range_names(frames: TraceView) -> Sequence[str]:
     return names.select(pl.col("name").cast(pl.String).unique().sort()).collect()["name"].to_list()
 
 
-def _marked(frames: TraceView) -> pl.DataFrame:
+def _stage_ranges(frames: TraceView) -> pl.DataFrame:
     """Every range of a stage; of runs that name no inference their steps are that."""
     named = {name: stage for name in _range_names(frames) if (stage := stage_of(name)) is not None}
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)

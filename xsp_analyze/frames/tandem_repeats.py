@@ -48,13 +48,13 @@ def repeats_in(items: Sequence[int], rows: Sequence[int], min_rows: Sequence[int
         return []
     symbols, total = np.asarray(items, dtype=np.int64), [0, *np.cumsum(rows).tolist()]
 
-    def heaped(start: int, end: int, period: int) -> tuple[int, int, int, int] | None:
+    def heap_entry(start: int, end: int, period: int) -> tuple[int, int, int, int] | None:
         repeated = (end - start) // period
         held = total[start + period] - total[start] if repeated > 1 else 0
         required = min_rows[min(repeated, len(min_rows) - 1)]
         return (-held * repeated, period, start, end) if required is not None and held >= required else None
 
-    heap = [entry for run in _runs(symbols) if (entry := heaped(*run))]
+    heap = [entry for run in _runs(symbols) if (entry := heap_entry(*run))]
     heapq.heapify(heap)
     taken: list[Repeat] = []
     while heap:
@@ -65,7 +65,7 @@ def repeats_in(items: Sequence[int], rows: Sequence[int], min_rows: Sequence[int
             taken.insert(_position(taken, start), Repeat(end - repeated * period, period, repeated))
             continue
         for part in free:
-            if (entry := heaped(*part, period)) is not None:
+            if (entry := heap_entry(*part, period)) is not None:
                 heapq.heappush(heap, entry)
     return taken
 

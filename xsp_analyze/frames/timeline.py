@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_model import Kind
 from xsp_model.intervals import coverage_before, intersection, merge
 
 if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["MEASURES", "measured"]
+__all__ = ["MEASURES", "measures_in"]
 
 MEASURES = (
     "window_ns",
@@ -28,14 +28,14 @@ MEASURES = (
     "exposed_communication_ns",
     "exposed_memory_ns",
 )
-"""What `measured` measures."""
+"""What `measures_in` measures."""
 
 _COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]
 _COMPUTE, _COMMUNICATION, _MEMORY = range(3)
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def measured(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+def measures_in(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """MEASURES in ns for each window (begin_ns, end_ns, step) of a device from all its work, in order of start.
 
     Each is the length of a union of intervals within the window. `compute` is every kernel (or graph) that is not

@@ -40,8 +40,8 @@ def with_work_models(trace: Trace, files: Sequence[Path]) -> Trace:
     holding = {name: model for name in names if isinstance(model := by_name.of(name), UserModel)}
     calls = _calls(trace, by_name, holding)
     metrics = _metrics(calls, holding)
-    findings = [*_unused(models, names), *_untold(calls, metrics, holding)]
-    return trace.with_tables({"metrics": _joined(trace, metrics), "ledger": _noted(trace, findings)})
+    findings = [*_findings_of_unused(models, names), *_untold(calls, metrics, holding)]
+    return trace.with_tables({"metrics": _metrics_with(trace, metrics), "ledger": _ledger_with(trace, findings)})
 
 
 def _operator_names(trace: Trace) -> list[str]:
@@ -93,20 +93,20 @@ def _has_amount() -> pl.Expr:
     return pl.any_horizontal(pl.col(amount).is_not_null() for amount in AMOUNTS.values())
 
 
-def _joined(trace: Trace, metrics: pl.DataFrame) -> pl.DataFrame:
+def _metrics_with(trace: Trace, metrics: pl.DataFrame) -> pl.DataFrame:
     """The trace's metrics and these; what was modelled before of the same spans is left out."""
     again = pl.col("source").str.starts_with(MODELLED) & pl.col("span_id").is_in(metrics["span_id"].implode())
     return pl.concat([trace.frame("metrics").with_columns(_TEXTS).filter(~again), metrics], how="vertical_relaxed")
 
 
-def _noted(trace: Trace, findings: Sequence[Finding]) -> pl.DataFrame:
+def _ledger_with(trace: Trace, findings: Sequence[Finding]) -> pl.DataFrame:
     """The ledger with these; what a bundle has of an earlier time is not said again."""
     before, now = trace.frame("ledger").with_columns(_TEXTS), to_frame(findings)
     new = now.join(before, on=now.columns, how="anti", nulls_equal=True)
     return pl.concat([before, new], how="diagonal_relaxed")
 
 
-def _unused(models: Sequence[UserModel], names: Sequence[str]) -> Iterator[Finding]:
+def _findings_of_unused(models: Sequence[UserModel], names: Sequence[str]) -> Iterator[Finding]:
     """Of each file the names in it that no operator of the trace has."""
     patterns = [(model.file, pattern) for model in models for pattern in model.operators]
     for file in dict.fromkeys(file for file, _ in patterns):

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.labels import base_name, normal_name
-from xsp_analyze.frames.activities import AXES, device_activities, shapes_of, with_shapes
-from xsp_analyze.frames.kernel_means import aligned
+from xsp_analyze.frames.kernels.activities import AXES, device_activities, shapes_of, with_shapes
+from xsp_analyze.frames.kernels.kernel_means import align_steps
 from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_model import Finding, LedgerKind, Severity, XspError
@@ -177,7 +177,7 @@ def kernel_work(trace: Trace) -> pl.DataFrame:
         ordered = activities.sort("launch_ns", "start_ns", "span_id").with_row_index("execution")
         rows = ordered.with_columns(pl.lit(0, pl.Int64).alias("step"))
     else:
-        rows = aligned(activities.with_columns(shapes_of(trace, activities)), steps)
+        rows = align_steps(activities.with_columns(shapes_of(trace, activities)), steps)
     return rows.filter(pl.col("kind").cast(pl.String) == "kernel").sort("run_id", "step", "launch_ns", "span_id")
 
 
@@ -198,11 +198,11 @@ def match_kernels(ours: pl.DataFrame, theirs: pl.DataFrame) -> tuple[Matched, pl
     Names are compared whole, or by the function alone where that finds more: some profilers write no more.
     """
     repeats = max(round(theirs.height / ours.height), 1) if ours.height else 1
-    aligned = max((_align(ours, theirs, repeats, spell) for spell in (normal_name, base_name)), key=lambda a: a.rate)
+    alignment = max((_align(ours, theirs, repeats, spell) for spell in (normal_name, base_name)), key=lambda a: a.rate)
     labels = [_labels(ours) * repeats, _labels(theirs)]
-    pairs = pl.DataFrame(aligned.pairs, schema={"first": pl.Int64, "second": pl.Int64}, orient="row")
+    pairs = pl.DataFrame(alignment.pairs, schema={"first": pl.Int64, "second": pl.Int64}, orient="row")
     pairs = pairs.with_columns(pl.col("first") % max(ours.height, 1))
-    return Matched("kernels", aligned, labels[0], labels[1]), pairs
+    return Matched("kernels", alignment, labels[0], labels[1]), pairs
 
 
 def _align(ours: pl.DataFrame, theirs: pl.DataFrame, repeats: int, spell: Callable[[str], str]) -> Alignment:

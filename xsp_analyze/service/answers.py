@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.catalog import outcome
 from xsp_analyze.faults import FaultError, fault_of
 from xsp_analyze.frames.model_time import latency_by_run
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.service.contents import Summary, summarise
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError

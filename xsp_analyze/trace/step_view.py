@@ -14,7 +14,7 @@ from xsp_analyze.frames.steps import (
     StepMode,
     choose_steps,
     mean_over_steps,
-    settled,
+    without_ramp_up,
     without_stubs,
 )
 from xsp_analyze.trace.memo import Memo, once_property
@@ -111,7 +111,7 @@ class StepView(Memo):
         if not self.averaged:
             return self.every_step
         by_phase = batch_of(self.worked_steps, self.of_trace.serving_steps)  # a prefill before decoding is no ramp-up
-        return settled(by_phase, ("run_id", "serving_phase")).select(STEP_COLUMNS)
+        return without_ramp_up(by_phase, ("run_id", "serving_phase")).select(STEP_COLUMNS)
 
     @once_property
     def worked_steps(self) -> pl.DataFrame:

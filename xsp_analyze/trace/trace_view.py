@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.activities import device_activities, device_work
-from xsp_analyze.frames.kernel_classes import kernel_classes
+from xsp_analyze.frames.kernels.activities import device_activities, device_work
+from xsp_analyze.frames.kernels.kernel_classes import kernel_classes
 from xsp_analyze.frames.serving_steps import serving_steps
-from xsp_analyze.frames.step_windows import QUEUED_NS, step_windows
-from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps
+from xsp_analyze.frames.steps import QUEUED_NS, all_steps, host_steps, marked_steps, step_windows
 from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs

@@ -12,7 +12,7 @@ from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.filled_counters import kernel_work
+from xsp_analyze.frames.kernels.measured_work import kernel_work
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

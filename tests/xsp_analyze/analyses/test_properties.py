@@ -15,7 +15,7 @@ from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution

@@ -13,7 +13,7 @@ from tests.helpers.run_sets import merged
 from xsp_analyze.compare import levels
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.side import family, pair_layers
-from xsp_analyze.frames.kernel_means import chosen_activities, kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities, kernel_executions
 from xsp_analyze.frames.layer_time import layer_latencies
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.merge.alignment import align

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.captures import Work, view
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.comparison import compare
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

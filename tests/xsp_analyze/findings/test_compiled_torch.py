@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xsp_analyze.findings import advise
-from xsp_analyze.frames.compiled_regions import compiled_regions
+from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.hand import Hand
-from xsp_analyze.frames.attributions import shared_out
+from xsp_analyze.frames.kernels.activities import share_among_layers
 
 if TYPE_CHECKING:
     from xsp_model import Trace
@@ -40,7 +40,7 @@ def _work(trace: Trace) -> pl.DataFrame:
 
 def test_parts_are_by_weight_and_counted_with_the_weightiest() -> None:
     trace = _shared([1.0, 2.0], [10])
-    parts = shared_out(trace, _work(trace), time="work_ns", count="count", by_weight=("flop",))
+    parts = share_among_layers(trace, _work(trace), time="work_ns", count="count", by_weight=("flop",))
     assert parts.sort("layer_id").select("layer_id", "work_ns", "count", "flop").rows() == [
         (0, 4, 0, 2.0),
         (1, 6, 1, 4.0),
@@ -49,12 +49,12 @@ def test_parts_are_by_weight_and_counted_with_the_weightiest() -> None:
 
 def test_work_of_one_layer_stays_as_it_is() -> None:
     trace = _shared([1.0], [10, 20])
-    assert shared_out(trace, _work(trace), time="work_ns", count="count").equals(_work(trace))
+    assert share_among_layers(trace, _work(trace), time="work_ns", count="count").equals(_work(trace))
 
 
 def test_of_equal_weights_the_first_layer_counts_it() -> None:
     trace = _shared([1.0, 1.0, 1.0], [7])
-    parts = shared_out(trace, _work(trace), time="work_ns", count="count").sort("layer_id")
+    parts = share_among_layers(trace, _work(trace), time="work_ns", count="count").sort("layer_id")
     assert parts.select("work_ns", "count").rows() == [(2, 1), (2, 0), (3, 0)]
 
 
@@ -65,7 +65,7 @@ def test_of_equal_weights_the_first_layer_counts_it() -> None:
 def test_parts_add_up_to_the_nanosecond(weights: list[float], durations: list[int]) -> None:
     trace = _shared(weights, durations)
     work = _work(trace)
-    parts = shared_out(trace, work, time="work_ns", count="count")
+    parts = share_among_layers(trace, work, time="work_ns", count="count")
     assert parts.schema == work.schema
     assert parts["work_ns"].min() >= 0  # type: ignore[operator]
     sums = parts.group_by("span_id").agg(pl.col("work_ns", "count").sum()).sort("span_id")

@@ -11,9 +11,9 @@ from xsp_analyze.frames.group_ids import (
     group_ids,
     groups,
     in_order,
-    numbered,
+    numbers_by_appearance,
+    numbers_in_order,
     positions_in,
-    ranked,
     run_starts,
     running_max,
     sort_by,
@@ -63,11 +63,11 @@ def test_rows_come_in_the_order_of_their_columns(frame: pl.DataFrame) -> None:
 
 @given(frames())
 def test_rows_get_one_number_exactly_where_all_values_agree(frame: pl.DataFrame) -> None:
-    number, first = numbered(*group_ids(frame))
+    number, first = numbers_by_appearance(*group_ids(frame))
     distinct = dict.fromkeys(frame.rows())
     assert number.tolist() == [list(distinct).index(row) for row in frame.rows()]
     assert frame[first].rows() == list(distinct)
-    rank, rows = ranked(*group_ids(frame, ordered=True))
+    rank, rows = numbers_in_order(*group_ids(frame, ordered=True))
     assert frame[rows].rows() == frame[_sorted(frame)].unique(maintain_order=True).rows()
     assert [frame.row(rows[i]) for i in rank] == frame.rows()
 

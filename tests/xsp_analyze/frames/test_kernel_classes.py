@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.kernel_classes import communication_names, product_names
+from xsp_analyze.frames.kernels.kernel_classes import communication_names, product_names
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.trace.trace_view import TraceView
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsp_analyze.frames.occupancy import Occupancy, occupancy
+from xsp_analyze.frames.kernels.kernel_waves import Occupancy, occupancy
 from xsp_model.devices import Multiprocessor, Vendor, multiprocessor_of
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.frames.step_windows import step_windows
-from xsp_analyze.frames.steps import settled
+from xsp_analyze.frames.steps import step_windows, without_ramp_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +113,7 @@ def test_periods_neither_overlap_nor_leave_time_out_and_a_shift_changes_nothing(
 )
 def test_ramp_up_is_what_comes_before_steps_agree(latencies: list[int], kept: list[int]) -> None:
     steps = pl.DataFrame({"run_id": 0, "step": range(len(latencies)), "duration_ns": latencies})
-    assert settled(steps)["duration_ns"].to_list() == kept
+    assert without_ramp_up(steps)["duration_ns"].to_list() == kept
 
 
 def test_a_copy_on_the_side_that_outlasts_steps_does_not_stretch_one_and_empty_the_next() -> None:

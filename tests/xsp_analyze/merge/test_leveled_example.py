@@ -15,7 +15,7 @@ from xsp.cli.main import main
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.roofline import ideal_intensity
+from xsp_analyze.frames.kernels.roofline import ideal_intensity
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.labels import base_name, normal_name
-from xsp_analyze.frames.activities import AXES
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import AXES
 from xsp_analyze.merge.comparable import name_of
 from xsp_analyze.merge.matching import Matched
 from xsp_analyze.merge.replays.pairing import by_order, by_search, distinct_units
@@ -146,7 +146,7 @@ def key_work(replayed: Run, reference: Run) -> ReplayedWork:
     keys = ["kind", "spelled", *AXES]
     both = _with_shapes(both, [replayed.trace, reference.trace])
     has_shapes = bool(both.select(pl.any_horizontal(pl.col(AXES).is_not_null()).any()).item())
-    key, _ = numbered(*group_ids(both.select(keys)))
+    key, _ = numbers_by_appearance(*group_ids(both.select(keys)))
     both = both.with_columns(key=pl.Series(key, dtype=pl.Int64)).drop("of", "spelled", *AXES)
     parts = both[: ours.height], both[ours.height :]
     return ReplayedWork(
@@ -206,7 +206,7 @@ def _mark_replays(ours: pl.DataFrame) -> pl.DataFrame:
 def _with_identities(theirs: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
     calls = layers.select(pl.col("span_id").alias("layer_id"), "layer_index", "layer_name", "path")
     identified = theirs.join(calls, on="layer_id", how="left", maintain_order="left")
-    number, _ = numbered(*group_ids(identified.select(_IDENTITY)))
+    number, _ = numbers_by_appearance(*group_ids(identified.select(_IDENTITY)))
     return identified.with_columns(
         pl.Series("identity", number, dtype=pl.Int64), pl.lit(value=False).alias("replayed")
     ).drop("layer_index", "layer_name", "path")

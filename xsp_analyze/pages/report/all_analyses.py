@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.kernels import kernel_information
 from xsp_analyze.catalog import all_analyses
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.needs import holds
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure

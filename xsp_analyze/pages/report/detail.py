@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.core import Column, Result, Role
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.drill import drill

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
-from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbers_in_order
+from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.pages.report.span_paths import above
 from xsp_model.vocabulary import Level
 
@@ -65,8 +64,8 @@ def launch_paths(view: TraceView) -> LaunchPaths:
     name_codes, names = _name_codes(trace, layers.spans, operators.spans)
     layer, of_layers = layers.paths_by_code(name_codes[: len(layers.spans)])
     operator, of_operators = operators.paths_by_code(name_codes[len(layers.spans) :])
-    leaf, leaf_rows = ranked(*group_ids(work.select("name", "kind"), ordered=True))
-    which, first = numbered(*group_ids([*map(pl.Series, (layer, operator, leaf)), work["attribution"]]))
+    leaf, leaf_rows = numbers_in_order(*group_ids(work.select("name", "kind"), ordered=True))
+    which, first = numbers_by_appearance(*group_ids([*map(pl.Series, (layer, operator, leaf)), work["attribution"]]))
     duration, count = np.zeros(len(first), dtype=np.int64), np.bincount(which, minlength=len(first))
     np.add.at(duration, which, work["duration_ns"].to_numpy())
     return LaunchPaths(
@@ -95,7 +94,7 @@ def _name_codes(trace: Trace, *spans: Ints) -> tuple[Ints, list[str]]:
     layers = trace.scan("layers").select("span_id", shared.alias("layer_name"))
     named = ids.lazy().join(layers, on="span_id", how="left", maintain_order="left").collect()
     name = named.select(pl.coalesce("layer_name", column_at(trace, "name", ids["span_id"]))).to_series()
-    code, first = ranked(*group_ids([name], ordered=True))
+    code, first = numbers_in_order(*group_ids([name], ordered=True))
     return code, name[first].cast(pl.String).to_list()
 
 

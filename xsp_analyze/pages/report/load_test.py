@@ -27,7 +27,7 @@ def tiles_of(test: LoadTest) -> Iterator[_Parts]:
         rate = test.samples_per_s
         yield "samples", "Throughput", quantity(rate, "samples/s"), f"{rate} samples/s", by, "A01"
     yield from _target(test)
-    queue = " It counts from when a query was due, and holds its time in the queue." if test.queued else ""
+    queue = " It counts from when a query was due, and holds its time in the queue." if test.has_queueing else ""
     for name in _PERCENTILES:
         if (latency := test.percentiles_ns.get(name)) is not None:
             label = f"Latency, {name.partition('_')[0]}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames.activities import device_activities, shapes_of
-from xsp_analyze.frames.kernel_means import aligned
+from xsp_analyze.frames.kernels.activities import device_activities, shapes_of
+from xsp_analyze.frames.kernels.kernel_means import align_steps
 from xsp_analyze.frames.layer_time import LAYER_KEY, calls_of_layers
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import steps_of
@@ -99,7 +99,7 @@ def _kernels(frames: StepView, runs: Runs) -> pl.DataFrame:
     view = frames.of_trace
     work = view.all_activities if runs == view.kernel_runs else device_activities(view.trace)
     rows = runs.of(work) if runs == view.serialised_runs else work.clear()
-    together = aligned(rows.with_columns(shapes_of(view.trace, rows)), starts).join(
+    together = align_steps(rows.with_columns(shapes_of(view.trace, rows)), starts).join(
         starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
     )
     return (

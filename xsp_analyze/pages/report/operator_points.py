@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.frames.call_roofs import RATES
-from xsp_analyze.frames.device_peaks import agreed_peaks
-from xsp_analyze.frames.filled_counters import MODELLED
-from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.frames.kernels.measured_work import MODELLED
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.text.names import short_call, spelled_call
 from xsp_analyze.text.units import quantity
 

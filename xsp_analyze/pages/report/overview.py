@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.frames.filled_counters import MIXED, MODELLED
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.kernels.measured_work import MIXED, MODELLED
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.utilisation import utilisation
 from xsp_analyze.service.modelled_work import coverage_of

@@ -8,11 +8,10 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role
 from xsp_analyze.formulas import known_sum, quotient
-from xsp_analyze.frames.activities import column_at
-from xsp_analyze.frames.attributions import origins
-from xsp_analyze.frames.group_ids import group_ids, numbered, ranked
-from xsp_analyze.frames.kernel_means import layer_executions
-from xsp_analyze.frames.layer_kernels import GRAPH_REPLAY
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbers_in_order
+from xsp_analyze.frames.kernels.activities import column_at, origins
+from xsp_analyze.frames.kernels.kernel_means import layer_executions
+from xsp_analyze.frames.kernels.measured_work import GRAPH_REPLAY
 from xsp_analyze.frames.layer_time import LAYER_KEY
 from xsp_analyze.pages.report.span_paths import above
 from xsp_model import Attribution, Level
@@ -72,7 +71,7 @@ def _sum_parts(work: pl.DataFrame) -> pl.DataFrame:
     weighted = (pl.col("achieved_occupancy") * pl.col("duration_ns")).sum()
     time_counted = pl.col("duration_ns").filter(pl.col("achieved_occupancy").is_not_null()).sum()
     keys = (*LAYER_KEY, *_LABELS)
-    number, first = numbered(*group_ids(work.select(keys)))
+    number, first = numbers_by_appearance(*group_ids(work.select(keys)))
     sums = (
         work.with_columns(pl.Series("number", number))
         .group_by("number", maintain_order=True)
@@ -111,7 +110,7 @@ def _around_launches(trace: Trace, work: Ints) -> list[pl.Series]:
 def _path_names(trace: Trace, paths_of: SpanPaths, *, both_ends: bool) -> pl.Series:
     """The innermost name of each row's path, and before it the outermost, as `outer > inner`, if there are several."""
     names = column_at(trace, "name", pl.Series(paths_of.spans, dtype=pl.Int64)).cast(pl.String)
-    code, first = ranked(*group_ids([names]))
+    code, first = numbers_in_order(*group_ids([names]))
     which, paths = paths_of.paths_by_code(code)
     texts_of = names[first].to_list()
     texts = [_ends([texts_of[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]

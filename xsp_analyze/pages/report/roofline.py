@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.filled_counters import MEASURED, MIXED, MODELLED
+from xsp_analyze.frames.kernels.measured_work import MEASURED, MIXED, MODELLED
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.operator_points import operator_points, roof_sources
 from xsp_analyze.pages.report.roofline_block import bases_of, roofline_blocks, roofs_of

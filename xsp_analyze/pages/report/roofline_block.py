@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.frames.filled_counters import MEASURED, MODELLED
+from xsp_analyze.frames.kernels.measured_work import MEASURED, MODELLED
 from xsp_analyze.pages import blocks
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count

@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.analyses.kernels import kernel_information, list_of_kernels, order_of_list
 from xsp_analyze.core import Role, run
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.kernel_means import kernel_executions
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.text.shown import heading
 from xsp_analyze.text.units import count, share
 

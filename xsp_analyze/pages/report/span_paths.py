@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xsp_analyze.frames.group_ids import ranked
+from xsp_analyze.frames.group_ids import numbers_in_order
 from xsp_model.arrays import no_refs
 from xsp_model.tree import depths
 
@@ -43,7 +43,7 @@ class SpanPaths:
         for level in range(int(depth.max(initial=-1)) + 1):
             here = np.flatnonzero(depth == level)
             parent = number[self.outer[here]] if level else np.full(len(here), -1, dtype=np.int64)
-            which, first = ranked((parent + 1) * size + code[here], (total + 1) * size)
+            which, first = numbers_in_order((parent + 1) * size + code[here], (total + 1) * size)
             number[here] = total + which
             parents.append(parent[first])
             own.append(code[here][first])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.frames.step_windows import StepBasis
+from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.viewer.block import view_of, viewer
 from xsp_analyze.text.shown import clean

@@ -35,7 +35,7 @@ class CounterLane:
         rows = slice(first, int(np.searchsorted(self.times, until)))
         return CounterLane(self.lane, self.unit, self.times[rows], self.values[rows])
 
-    def encode_numbers(self, lane: int) -> dict[str, Any]:
+    def encode(self, lane: int) -> dict[str, Any]:
         """As the viewer reads it, standing on the lane of that number."""
         is_integer = bool((self.values == np.trunc(self.values)).all()) and bool((np.abs(self.values) < 2**53).all())
         values = (self.values.astype(np.int64) if is_integer else self.values).tolist()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import group_ids, numbered
-from xsp_analyze.frames.kernel_classes import classes_by_name
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.kernel_classes import classes_by_name
 from xsp_analyze.pages.tones import TONES, tone
 from xsp_analyze.pages.viewer.boxes import NONE, Boxes
 from xsp_analyze.pages.viewer.lanes import lanes_of, timed_spans
@@ -128,9 +128,9 @@ def _join_boxes(parts: Sequence[Boxes]) -> Boxes:
 def _names(trace: Trace, spans: pl.LazyFrame) -> tuple[list[str], Positions, Positions]:
     """All names, each once, those of layers behind; for each span its name and its layer's, NONE for none."""
     of_spans = spans.select("name", "layer_id").collect()
-    name, first = numbered(*group_ids([of_spans["name"]]))
+    name, first = numbers_by_appearance(*group_ids([of_spans["name"]]))
     layers = trace.scan("layers").select("span_id", "layer_name").collect()
-    layer, first_call = numbered(*group_ids([layers["layer_name"]]))
+    layer, first_call = numbers_by_appearance(*group_ids([layers["layer_name"]]))
     texts = of_spans["name"].gather(first).cast(pl.String).to_list()
     texts_of_layers = layers["layer_name"].gather(first_call).cast(pl.String).to_list()
     row = lookup(layers["span_id"].to_numpy(), of_spans["layer_id"].fill_null(NONE).to_numpy())

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass, by_name, learn
 from xsp_analyze.classification.experts import ExpertPart, expert_matcher, module_matcher
-from xsp_analyze.frames.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.recorded_collectives import recorded_facts
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ __all__ = ["PARTS", "expert_parts", "has_experts"]
 
 PARTS = pl.Enum([str(part) for part in ExpertPart])
 """The type of a column `part`."""
-
 _SEQUENCE = ("run_id", "process_id", "device_id", "step")
 _ROUTING_CLASSES = (KernelClass.SOFTMAX, KernelClass.SORTING)
 _BOUNDARY_CLASSES = [str(KernelClass.MATRIX_PRODUCT), str(KernelClass.ATTENTION)]
@@ -50,7 +49,7 @@ def expert_parts(frames: TraceView) -> pl.DataFrame:
     """
     work = _work(frames)
     paths = frames.trace.scan("layers").select(pl.col("path").unique()).collect()["path"]
-    described = _described(work.select(_DESCRIBED).unique(), paths)
+    described = _facts_of_names(work.select(_DESCRIBED).unique(), paths)
     columns = "part", "anchor", "exchanges", "between", "of_class", "block"
     work = work.join(described.select(*_DESCRIBED, *columns), on=_DESCRIBED, how="left", nulls_equal=True)
     work = work.drop(_DESCRIBED).filter(pl.any_horizontal(pl.col("part", "anchor").is_not_null(), *columns[2:5]))
@@ -83,7 +82,7 @@ def _work(frames: TraceView) -> pl.DataFrame:
     )
 
 
-def _described(distinct: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
+def _facts_of_names(distinct: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
     """What each tells alone: its part, what it tells of others' positions, and whether its own position tells."""
     described = (
         distinct.join(_of_names(distinct["name"].unique()), on="name", how="left")

@@ -12,10 +12,15 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient, trimmed_count
-from xsp_analyze.frames.activities import shapes_of
-from xsp_analyze.frames.attributions import shared_out
-from xsp_analyze.frames.counters import are_known, attach_counters, counter_columns, summed_columns
-from xsp_analyze.frames.group_ids import first_rows, group_ids, numbered, positions_in, run_starts, sort_by
+from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, positions_in, run_starts, sort_by
+from xsp_analyze.frames.kernels.activities import (
+    are_known,
+    attach_counters,
+    counter_columns,
+    shapes_of,
+    share_among_layers,
+    summed_columns,
+)
 from xsp_analyze.frames.steps import step_counts
 
 if TYPE_CHECKING:
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
 __all__ = [
-    "aligned",
+    "align_steps",
     "chosen_activities",
     "counted_work",
     "kernel_executions",
@@ -57,11 +62,11 @@ def named_work(view: StepView) -> pl.DataFrame:
 
 
 def chosen_activities(view: StepView) -> pl.DataFrame:
-    """The device activities of the steps chosen; of a mean step also aligned, see `aligned`."""
+    """The device activities of the steps chosen; of a mean step also aligned, see `align_steps`."""
     activities = view.of_trace.all_activities
     if not view.averaged:
         return view.chosen(activities)
-    return aligned(activities.with_columns(shapes_of(view.trace, activities)), view.steps)
+    return align_steps(activities.with_columns(shapes_of(view.trace, activities)), view.steps)
 
 
 def step_work(view: StepView) -> pl.DataFrame:
@@ -89,10 +94,10 @@ def layer_executions(view: StepView) -> pl.DataFrame:
     """`kernel_executions` as sums over layers take them: a kernel that layers share is a row for each of them."""
     rows = view.once(kernel_executions)
     amounts = tuple(summed_columns(rows))
-    return shared_out(view.trace, rows, time="duration_ns", count="count", by_weight=amounts)
+    return share_among_layers(view.trace, rows, time="duration_ns", count="count", by_weight=amounts)
 
 
-def aligned(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def align_steps(activities: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The activities of the steps, tied to the same ones in other steps, each with its part of the mean step.
 
     `activities` have `shape`, see `activities.shapes_of`. Adds `execution` (one number for the aligned activities),
@@ -131,7 +136,7 @@ def _in_steps(activities: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFra
 
 def _executions_of(inside: pl.DataFrame) -> tuple[Ints, Bools]:
     """For each row its execution, and whether the trimmed mean over the steps that hold it keeps the row."""
-    signature, rows = numbered(*group_ids(inside.select(_SIGNATURE)))
+    signature, rows = numbers_by_appearance(*group_ids(inside.select(_SIGNATURE)))
     # Rows stand in order of start, so a stable sort by the rest puts them in order of signature, step, launch, start.
     launched = sort_by(*group_ids([inside["launch_ns"]]))
     cell, size = group_ids([pl.Series(signature), inside["step"]])
@@ -141,7 +146,7 @@ def _executions_of(inside: pl.DataFrame) -> tuple[Ints, Bools]:
     max_count = np.zeros(len(rows), dtype=np.int64)
     np.maximum.at(max_count, signature, rank + 1)
     number = (np.cumsum(max_count) - max_count)[signature] + rank
-    return number, _kept(number, inside["duration_ns"].to_numpy())
+    return number, _is_kept(number, inside["duration_ns"].to_numpy())
 
 
 def _ranks_in_runs(starts: Ints, count: int) -> Ints:
@@ -149,7 +154,7 @@ def _ranks_in_runs(starts: Ints, count: int) -> Ints:
     return np.arange(count, dtype=np.int64) - np.repeat(starts, np.diff(np.append(starts, count)))
 
 
-def _kept(number: Ints, duration_ns: Ints) -> Bools:
+def _is_kept(number: Ints, duration_ns: Ints) -> Bools:
     """Whether a trimmed mean over the rows of each number, by duration and then in their order, keeps the row."""
     kept = np.ones(len(number), dtype=np.bool_)
     present = np.bincount(number)[number]
@@ -157,7 +162,7 @@ def _kept(number: Ints, duration_ns: Ints) -> Bools:
     if not len(rows):
         return kept
     shortest = sort_by(*group_ids([pl.Series(duration_ns[rows])]))
-    of, size = numbered(*group_ids([pl.Series(number[rows])]))[0], len(rows)
+    of, size = numbers_by_appearance(*group_ids([pl.Series(number[rows])]))[0], len(rows)
     order = shortest[sort_by(of[shortest], size)]
     rank = np.empty(len(rows), dtype=np.int64)
     rank[order] = _ranks_in_runs(run_starts(of[order]), len(rows))

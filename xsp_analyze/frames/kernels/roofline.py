@@ -1,7 +1,4 @@
-"""Rooflines: what a kernel, layer or model could reach on its device, in each precision that it works in.
-
-Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009.
-"""
+"""Peak rates of devices, and what a kernel, layer or model could reach by them in each precision that it works in."""
 
 from __future__ import annotations
 
@@ -12,19 +9,123 @@ import polars as pl
 
 from xsp_analyze import formulas
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.counters import Moved, counted_time, moved_bytes
-from xsp_analyze.frames.peak_rates import BANDWIDTH
+from xsp_analyze.frames.kernels.activities import Moved, counted_time, moved_bytes
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_model import XspError
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 from xsp_model.devices import QUANTITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
+    from xsp_model import Trace
+
+__all__ = [
+    "BANDWIDTH",
+    "DEVICE",
+    "TENSOR_RATES",
+    "agreed_peaks",
+    "by_precision",
+    "device_peaks",
+    "ideal_intensity",
+    "known_peaks",
+    "peaks_of",
+    "require_flops",
+    "under_roof",
+]
+
+# Peak rates of devices as the trace knows them, each with the words for where it comes from.
+
+BANDWIDTH = "dram"
+"""The quantity in `peaks` that bounds memory traffic."""
+DEVICE = ("run_id", "process_id", "device_id")
+"""What tells devices apart in a frame of executions."""
+_COLUMNS = {"fp32": "fp32_flop_per_s", BANDWIDTH: "dram_byte_per_s"}  # what the table `devices` holds itself
+_SCOPE = ("run_id", "device_id", "process_id")
 
 
-__all__ = ["by_precision", "ideal_intensity", "require_flops", "under_roof"]
+def peaks_of(trace: Trace, devices: pl.DataFrame) -> pl.DataFrame:
+    """One row a device of these (the columns of DEVICE, and others) and a known peak of it: quantity, peak, words."""
+    peaks = devices.join(_all_peaks(trace), on=["run_id", "device_id"], suffix="_of_peak")
+    of_process = pl.col("process_id_of_peak")
+    return (
+        peaks.filter(of_process.is_null() | of_process.eq_missing(pl.col("process_id")))
+        .sort(*DEVICE, "quantity", of_process, nulls_last=True, maintain_order=True)
+        .unique([*DEVICE, "quantity"], keep="first", maintain_order=True)
+        .select(*devices.columns, "quantity", "peak", "words")
+    )
+
+
+def _all_peaks(trace: Trace) -> pl.DataFrame:
+    """The peaks of all devices: those of `peaks`, and where it says nothing those of `devices`."""
+    devices = trace.frame("devices")
+    described = trace.frame("runs").select("run_id", "device_name")
+    names = devices.select(*_SCOPE, "name").join(described, on="run_id", how="left", maintain_order="left")
+    recorded = trace.frame("peaks").select(
+        *_SCOPE, pl.col("quantity").cast(pl.String), pl.col("value").alias("peak"), "source"
+    )
+    own = [
+        devices.select(*_SCOPE, pl.lit(quantity).alias("quantity"), pl.col(column).alias("peak"), source=_source())
+        for quantity, column in _COLUMNS.items()
+    ]
+    every = pl.concat([recorded, *own]).drop_nulls("peak")
+    return (
+        every.unique([*_SCOPE, "quantity"], keep="first", maintain_order=True)
+        .join(names, on=_SCOPE, how="left", nulls_equal=True, maintain_order="left")
+        .select(*_SCOPE, "quantity", "peak", _sentence())
+    )
+
+
+def _source() -> pl.Expr:
+    return pl.col("peak_source").fill_null("the trace's table of devices")
+
+
+def _sentence() -> pl.Expr:
+    what = pl.when(pl.col("quantity") == BANDWIDTH).then(pl.lit("DRAM bandwidth")).otherwise(
+        pl.format("{} peak", "quantity")
+    )  # fmt: skip
+    device = pl.coalesce("name", "device_name", pl.format("device {}", "device_id"))
+    return pl.format("{} of {} ({})", what, device, "source").alias("words")
+
+
+# Peak rates of the devices that did the work, each with the words for where it comes from.
+
+TENSOR_RATES = ("tf32", "bf16_tensor", "fp16_tensor")
+"""Rates of tensor cores for products of FP32 models, the easiest to move to first."""
+
+
+def known_peaks(view: TraceView) -> Mapping[str, float]:
+    """Peak rates by quantity, of several devices the least; only what is known of the devices that were used."""
+    used = view.all_activities.select(DEVICE).unique(maintain_order=True)
+    rows = peaks_of(view.trace, used).group_by("quantity").agg(pl.col("peak").min())
+    return {str(quantity): float(peak) for quantity, peak in rows.iter_rows()}
+
+
+def device_peaks(frames: StepView) -> pl.DataFrame:
+    """One row a device that was used and a known peak of it: the columns of DEVICE, quantity, peak, words."""
+    return peaks_of(frames.trace, frames.once(kernel_executions).select(DEVICE).unique(maintain_order=True))
+
+
+def agreed_peaks(frames: StepView) -> pl.DataFrame:
+    """One row a quantity whose peak is known of every device that was used and the same for all: quantity, peak, words.
+
+    Work of several devices is held against it: sums of flops over sums of durations are the throughput of one.
+    """
+    peaks = device_peaks(frames)
+    devices = frames.once(kernel_executions).select(DEVICE).n_unique()
+    return (
+        peaks.group_by("quantity", maintain_order=True)
+        .agg(pl.col("peak", "words").first(), pl.len().alias("known"), pl.col("peak").n_unique().alias("values"))
+        .filter(pl.col("known") == devices, pl.col("values") == 1)
+        .select("quantity", "peak", "words")
+    )
+
+
+# Rooflines: what a kernel, layer or model could reach on its device, in each precision that it works in.
+#
+# Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +136,7 @@ class _Precision:
     column: str
 
 
-def _named(counter: str) -> _Precision:
+def _precision_of(counter: str) -> _Precision:
     vector = {"flop_count_sp": "fp32", "flop_count_hp": "fp16", "flop_count_dp": "fp64"}
     if counter in vector:
         return _Precision(vector[counter], "flop_count" if counter == "flop_count_sp" else counter)
@@ -44,7 +145,7 @@ def _named(counter: str) -> _Precision:
 
 
 _MOVED = Moved("flop_with_traffic", "traffic_bytes", "traffic_ns")
-_PRECISIONS = tuple(_named(counter) for counter in FLOP_COUNTS)
+_PRECISIONS = tuple(_precision_of(counter) for counter in FLOP_COUNTS)
 
 
 def require_flops(rows: pl.DataFrame, subject: str) -> None:
@@ -117,7 +218,7 @@ def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = (
             formulas.flop_per_s(moved, moved_ns).alias("byte_per_s"),
             quotient(pl.col("peak"), pl.col("bandwidth")).alias("ideal_intensity"),
         )
-        .with_columns(_bound())
+        .with_columns(_binding_side())
         .with_columns(*_roof())
     )
 
@@ -130,7 +231,7 @@ def _with_bandwidth(rows: pl.DataFrame, peaks: pl.DataFrame, on: Sequence[str]) 
     return rows.with_columns(bandwidth=pl.lit(value, pl.Float64), bandwidth_words=pl.lit(text, pl.String))
 
 
-def _bound() -> pl.Expr:
+def _binding_side() -> pl.Expr:
     below = pl.col("arithmetic_intensity") < pl.col("ideal_intensity")
     return pl.when(below).then(pl.lit("memory")).when(~below).then(pl.lit("compute")).alias("bound")
 

@@ -17,8 +17,8 @@ from xsp_analyze.classification import (
     learn,
     precision_of,
 )
-from xsp_analyze.frames.attributions import origins
-from xsp_analyze.frames.group_ids import group_ids, numbered
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
+from xsp_analyze.frames.kernels.activities import origins
 from xsp_model import Attribution, Level, Phase
 from xsp_model.arrays import nullable_index
 
@@ -41,10 +41,8 @@ __all__ = [
 
 CLASSES = pl.Enum([str(c) for c in KernelClass])
 """The type of a column `kernel_class`."""
-
 IS_COMMUNICATION = pl.col("kernel_class") == str(KernelClass.COMMUNICATION)
 """Of a frame with the columns of `kernel_classes`: which rows are communication."""
-
 _LEVELS = [str(Level.OPERATOR), str(Level.LIBRARY)]
 
 
@@ -56,8 +54,8 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     """
     replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).fill_null(value=False)
     layers = activities["layer_type"].set(replayed, None)
-    operator_ids, of_operators = _classified(_operators(trace, activities))
-    layer_ids, of_layers = _classified(layers)
+    operator_ids, of_operators = _classes_of_operators(_operators(trace, activities))
+    layer_ids, of_layers = _classes_of_operators(layers)
     described = activities.select(
         "kind",
         "name",
@@ -65,7 +63,7 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
         pl.Series("layer", layer_ids),
         (pl.col("phase") == str(Phase.OPTIMIZER)).fill_null(value=False).alias("in_optimizer"),
     )
-    number, first = numbered(*group_ids(described))
+    number, first = numbers_by_appearance(*group_ids(described))
     distinct = described[first].with_columns(pl.col("kind", "name").cast(pl.String))
     learn(names=distinct["name"].unique())
     rows = [
@@ -79,9 +77,9 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     return table[number]
 
 
-def _classified(names: pl.Series) -> tuple[Ints, Sequence[Classified | None]]:
+def _classes_of_operators(names: pl.Series) -> tuple[Ints, Sequence[Classified | None]]:
     """For each name a number, and what operators of each number do: thousands of names are of a few classes."""
-    number, first = numbered(*group_ids([names]))
+    number, first = numbers_by_appearance(*group_ids([names]))
     texts = names.gather(first).cast(pl.String)
     learn(operators=filter(None, texts))
     by_text = [by_operator(name) if name else None for name in texts]
@@ -102,7 +100,7 @@ def classes_by_name(rows: pl.DataFrame) -> pl.Series:
 
 def _by_distinct(rows: pl.DataFrame, function: Callable[[str, str], str]) -> pl.Series:
     """What the function answers for each row's kernel_name and kind, called once for each pair that occurs."""
-    number, first = numbered(*group_ids(rows.select("kernel_name", "kind")))
+    number, first = numbers_by_appearance(*group_ids(rows.select("kernel_name", "kind")))
     distinct = rows.select(pl.col("kernel_name", "kind").cast(pl.String))[first]
     learn(names=distinct["kernel_name"].unique())
     return pl.Series([function(name, kind) for name, kind in distinct.iter_rows()], dtype=pl.String)[number]
@@ -133,7 +131,7 @@ def _operators(trace: Trace, activities: pl.DataFrame) -> pl.Series:
     """
     spans = trace.scan("spans").select("parent_id", "level", "name").collect()
     says = _saying(spans)
-    at = _nearest(spans["parent_id"].fill_null(-1).to_numpy(), _launched_in(trace, activities), says)
+    at = _nearest(spans["parent_id"].fill_null(-1).to_numpy(), _launchers(trace, activities), says)
     return spans["name"].gather(nullable_index(at)).alias("operator")
 
 
@@ -147,7 +145,7 @@ def _saying(spans: pl.DataFrame) -> Bools:
     return (is_operator & spans["name"].is_in(saying.implode())).to_numpy()
 
 
-def _launched_in(trace: Trace, activities: pl.DataFrame) -> Ints:
+def _launchers(trace: Trace, activities: pl.DataFrame) -> Ints:
     """The span that launched each activity, of a replayed one that captured it; -1 where there is none."""
     replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).to_numpy()
     parents = np.where(replayed, -1, activities["parent_id"].fill_null(-1).to_numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,25 +10,145 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.activities import AXES
-from xsp_analyze.frames.group_ids import group_ids, groups, numbered, running_max
-from xsp_analyze.frames.multiprocessors import device_sizes
-from xsp_analyze.frames.occupancy import occupancy
+from xsp_analyze.frames.group_ids import group_ids, groups, numbers_by_appearance, running_max
+from xsp_analyze.frames.kernels.activities import AXES
 from xsp_model.arrays import lookup, nullable_index
+from xsp_model.devices import Multiprocessor, Vendor, multiprocessor_of, spec_for, vendor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.frames.multiprocessors import DeviceSize
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints
     from xsp_model.devices import Multiprocessor
 
-__all__ = ["CONFIGURATION", "has_grids", "launch_configurations", "ran_alone"]
+__all__ = [
+    "CONFIGURATION",
+    "DeviceSize",
+    "Occupancy",
+    "device_sizes",
+    "has_grids",
+    "launch_configurations",
+    "occupancy",
+    "ran_alone",
+]
+
+# How many multiprocessors each device of a trace has, and what one of them holds.
+
+_Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSize:
+    """What a device is called and how large it is; None: unknown."""
+
+    name: str | None = None
+    multiprocessor_count: int | None = None
+    multiprocessor: Multiprocessor | None = None
+
+
+def device_sizes(trace: Trace, devices: pl.DataFrame) -> Sequence[DeviceSize]:
+    """That of each of the devices, which are rows of run_id, process_id and device_id."""
+    described = _device_rows(trace)
+    runs = dict(trace.frame("runs").select("run_id", "device_name").rows())
+    rows = devices.select("run_id", "process_id", "device_id").rows()
+    return [
+        _size(described.get((run, device, process)) or described.get((run, device, None)), runs.get(run))
+        for run, process, device in rows
+    ]
+
+
+def _device_rows(trace: Trace) -> Mapping[tuple[int, int, int | None], _Row]:
+    """The rows of `devices`, by run, device and process; of no process: those that hold for all."""
+    rows = trace.frame("devices").iter_rows(named=True)
+    return {(row["run_id"], row["device_id"], row["process_id"]): row for row in rows}
+
+
+def _size(row: _Row | None, name_of_run: str | None) -> DeviceSize:
+    facts = row or {}
+    name, count, capability, memory = (
+        facts.get(c) for c in ("name", "multiprocessor_count", "compute_capability", "memory_bytes")
+    )
+    name = _text(name) or name_of_run
+    spec = spec_for(
+        name, capability=_text(capability), multiprocessors=_positive(count), memory_bytes=_positive(memory)
+    )
+    vendor = vendor_of((spec.name if spec else name) or "")
+    if spec is not None:
+        count, capability = count or spec.multiprocessor_count, capability or spec.compute_capability
+    elif vendor is Vendor.AMD:  # then its number of a generation is that of several
+        capability = None
+    multiprocessor = None if capability is None else multiprocessor_of(vendor, str(capability))
+    return DeviceSize(name or (spec.name if spec else None), _positive(count), multiprocessor)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+# How many blocks of a kernel a multiprocessor holds at once, and what allows no more.
+#
+# Source: NVIDIA's cuda_occupancy.h (CUDA 13.0), without preferences for caches and partitioned caching. AMD's
+# generations
+# follow the same rules with wavefronts for warps.
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """`theoretical`: warps of the resident blocks over the most possible; `limits`: what allows no more blocks."""
+
+    resident_blocks: int
+    theoretical: float
+    limits: tuple[str, ...]
+
+
+def occupancy(multiprocessor: Multiprocessor, threads: int, registers: int, shared_bytes: int) -> Occupancy | None:
+    """Of blocks of so many threads, with registers of a thread and shared memory of a block; None: not one fits."""
+    warps = _quotient_up(threads, multiprocessor.warp_size)
+    allowed = {
+        "warps": multiprocessor.warps // warps,
+        "blocks": multiprocessor.blocks,
+        "registers": _by_registers(multiprocessor, warps, registers),
+        "shared memory": _by_shared_memory(multiprocessor, shared_bytes),
+    }
+    resident = min(allowed.values())
+    if not resident:
+        return None
+    limits = tuple(what for what, blocks in allowed.items() if blocks == resident)
+    return Occupancy(resident, resident * warps / multiprocessor.warps, limits)
+
+
+def _by_registers(multiprocessor: Multiprocessor, warps: int, registers: int) -> int:
+    """A warp's registers lie in one partition; a block must fit as if each partition held as many of its warps."""
+    partitions = multiprocessor.partitions
+    of_warp = _multiple_up(registers * multiprocessor.warp_size, multiprocessor.register_unit)
+    if not of_warp:
+        return multiprocessor.blocks + 1  # it does not limit
+    if of_warp * _multiple_up(warps, partitions) > multiprocessor.block_registers:
+        return 0
+    resident_warps = multiprocessor.registers // partitions // of_warp * partitions
+    return resident_warps // warps
+
+
+def _by_shared_memory(multiprocessor: Multiprocessor, shared_bytes: int) -> int:
+    of_block = _multiple_up(shared_bytes + multiprocessor.reserved_shared_bytes, multiprocessor.shared_unit)
+    return multiprocessor.shared_bytes // of_block if of_block else multiprocessor.blocks + 1
+
+
+def _quotient_up(amount: int, unit: int) -> int:
+    return -(-amount // unit)
+
+
+def _multiple_up(amount: int, unit: int) -> int:
+    return _quotient_up(amount, unit) * unit
+
 
 CONFIGURATION = (*AXES, "registers_per_thread", "shared_bytes")
 """The columns of `kernels` that, with the device, say how blocks fill it."""
-
 _ROUNDING_NS = 1000  # profilers write whole microseconds
 _DEVICE = ("run_id", "process_id", "device_id")
 _RESIDENT = {
@@ -53,13 +174,13 @@ def launch_configurations(trace: Trace, activities: pl.DataFrame) -> tuple[Ints,
     """
     devices, device = _devices(trace, activities)
     kernels = trace.scan("kernels").select("span_id", *CONFIGURATION).with_columns(_whole_sizes()).collect()
-    shape, first = numbered(*group_ids(kernels.select(CONFIGURATION)))
+    shape, first = numbers_by_appearance(*group_ids(kernels.select(CONFIGURATION)))
     at = lookup(kernels["span_id"].to_numpy(), activities["span_id"].to_numpy())
     shape_of = pl.Series(shape).gather(nullable_index(at))
-    number, rows = numbered(*group_ids([shape_of, pl.Series(device)]))
+    number, rows = numbers_by_appearance(*group_ids([shape_of, pl.Series(device)]))
     shapes = pl.DataFrame([kernels[c].gather(first).gather(shape_of.gather(rows)) for c in CONFIGURATION])
     resident = [_resident(devices[d], row) for d, row in zip(device[rows], shapes.iter_rows(named=True), strict=True)]
-    return number, _filled(shapes.hstack(pl.DataFrame(resident, schema=_RESIDENT, orient="row")))
+    return number, _with_waves(shapes.hstack(pl.DataFrame(resident, schema=_RESIDENT, orient="row")))
 
 
 def _whole_sizes() -> Iterator[pl.Expr]:
@@ -70,7 +191,7 @@ def _whole_sizes() -> Iterator[pl.Expr]:
 
 def _devices(trace: Trace, activities: pl.DataFrame) -> tuple[Sequence[DeviceSize], Ints]:
     """What the devices of the activities are, and the number of each activity's; alike are those of a name and size."""
-    number, first = numbered(*group_ids(activities.select(_DEVICE)))
+    number, first = numbers_by_appearance(*group_ids(activities.select(_DEVICE)))
     sizes = device_sizes(trace, activities.select(_DEVICE)[first])
     alike: dict[tuple[object, ...], DeviceSize] = {}
     for size in sorted(sizes, key=lambda size: size.multiprocessor is None):
@@ -95,7 +216,7 @@ def _occupancy(device: Multiprocessor, threads: int, registers: int, shared: int
     return None if resident is None else (resident.resident_blocks, resident.theoretical, ", ".join(resident.limits))
 
 
-def _filled(kernels: pl.DataFrame) -> pl.DataFrame:
+def _with_waves(kernels: pl.DataFrame) -> pl.DataFrame:
     """The rows with all that follows from grid, multiprocessors and resident blocks."""
     blocks, count = pl.col("blocks"), pl.col("multiprocessor_count")
     at_once = count * pl.col("resident_blocks")

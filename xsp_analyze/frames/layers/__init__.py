@@ -1,0 +1,1 @@
+"""Times of layers and modules, and the blocks that layers repeat."""

@@ -1,0 +1,1 @@
+"""Calls of operators, and the least work that they must do."""
