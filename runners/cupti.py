@@ -239,7 +239,7 @@ _NO_KERNEL = (
 _ENDED = 143  # 128 + SIGTERM, as shells have it
 
 
-def _ranges_told_to(recorder: Recorder) -> NvtxCalls:
+def _ranges_sent_to(recorder: Recorder) -> NvtxCalls:
     """What level processes mark: steps are ranges of the process, layers of a thread."""
     return NvtxCalls(
         lambda name: recorder.push(name, _level_of(name)),
@@ -328,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answer(shlex.join(wrapped_command([sys.executable, *program], args.out, graph=args.graph)))
         return 0
     signal.signal(signal.SIGTERM, _end)  # so that what was recorded is written
-    with record(args.out, graph=args.graph) as recorder, providing(_ranges_told_to(recorder)):
+    with record(args.out, graph=args.graph) as recorder, providing(_ranges_sent_to(recorder)):
         ended = _run_program(program)
     if not ended.code and _problem(recorder, args.out):
         return _USER_ERROR

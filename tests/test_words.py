@@ -1,4 +1,7 @@
-"""Identifiers use the field's words: those that docs/glossary.md lists as not to be used bind nothing in the code."""
+"""Identifiers use the field's words, and functions are verbs or noun phrases.
+
+Those that docs/glossary.md lists as not to be used bind nothing in the code, alone or, but for a few, in a compound.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,30 @@ _REPO = Path(__file__).resolve().parents[1]
 _PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners", "tests")
 _TOOLS = ("benchmarks", "fuzz", "fixtures", "docs", "recipes")
 _PREFIXES = ("least", "most")
+_PRODUCT = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
+_FINE_IN_COMPOUNDS = {"known", "place", "sort", "sorts", "word", "words", "whole", "broken", "codes", "given"}
+_PARTICIPLES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        begun bent blown born bound bought broken brought built caught chosen done drawn driven fed felt
+        found frozen given gone ground grown held hidden hung kept known laid left lent lost made meant met
+        paid seen sent shaken shown slept sold spent spoken stood struck stuck sung swept taken taught
+        thought thrown told torn understood worn wound written
+        """,
+    )
+)
+_NO_PARTICIPLES = frozenset(re.findall(r"\w+", "bed embed exceed feed hundred indeed need proceed seed speed succeed"))
+_PARTICLES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        about above after again all alone also and any apart as aside at back before behind below beside
+        between both by down each else for from in into not of off on once only or out over per so than
+        there through to together twice under up with within without
+        """,
+    )
+)
 _HEADING = "## Words that identifiers do not use"
 
 
@@ -61,5 +88,56 @@ def test_no_identifier_is_one_of_them(package: str) -> None:
         for path in sorted((_REPO / package).rglob("*.py"))
         for name, line in _bound(ast.parse(path.read_text(encoding="utf-8")))
         if _is_banned(name)
+    ]
+    assert not uses
+
+
+def _is_participle(token: str) -> bool:
+    return token in _PARTICIPLES or (len(token) > 3 and token.endswith("ed") and token not in _NO_PARTICIPLES)
+
+
+def _is_bare_participle(name: str) -> bool:
+    """`_named`, `told_by`: nothing behind the participle says what is named; `named_rows` is rows."""
+    tokens = [token for token in name.lower().split("_") if token]
+    if not tokens or not _is_participle(tokens[0]):
+        return False
+    rest = next((token for token in tokens[1:] if not _is_participle(token)), None)
+    return rest is None or rest in _PARTICLES
+
+
+@pytest.mark.parametrize(
+    ("name", "is_bare"),
+    [
+        ("_named", True),
+        ("told_by", True),
+        ("left_out", True),
+        ("named_rows", False),
+        ("read", False),
+        ("seed_of", False),
+    ],
+)
+def test_what_a_bare_participle_is(name: str, *, is_bare: bool) -> None:
+    assert _is_bare_participle(name) is is_bare
+
+
+@pytest.mark.parametrize("package", _PRODUCT)
+def test_functions_are_verbs_or_noun_phrases(package: str) -> None:
+    bare = [
+        f"{path.relative_to(_REPO)}:{node.lineno}: {node.name}"
+        for path in sorted((_REPO / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_bare_participle(node.name)
+    ]
+    assert not bare
+
+
+@pytest.mark.parametrize("package", _PRODUCT)
+def test_no_identifier_hides_one_of_them_in_a_compound(package: str) -> None:
+    tokens = {one for one in _BANNED if "_" not in one} - _FINE_IN_COMPOUNDS
+    uses = [
+        f"{path.relative_to(_REPO)}:{line}: {name}"
+        for path in sorted((_REPO / package).rglob("*.py"))
+        for name, line in _bound(ast.parse(path.read_text(encoding="utf-8")))
+        if tokens & set(name.lower().split("_"))
     ]
     assert not uses

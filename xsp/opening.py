@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.cache.cache import kept_or, read_bundle
+from xsp.cache.cache import load_or_convert, read_bundle
 from xsp.reading import Reading, defaults, options
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def load(
     if not any(bundle.is_bundle(p) for p in paths):
         trace = _excerpt(paths, reading, only) if only is not None else None
         if trace is None:
-            trace = kept_or(
+            trace = load_or_convert(
                 [*paths, *reading.graph_captures], reading, cache, progress, lambda: _convert(paths, reading, progress)
             )
     elif len(paths) == 1:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Ints
     from xsp_model.trace import Trace
 
-__all__ = ["RowsCheck", "Sound", "broken_bundle", "fault_behind", "fault_told", "innermost_line", "readable", "refuse"]
+__all__ = [
+    "RowsCheck",
+    "Sound",
+    "broken_bundle",
+    "fault_behind",
+    "fault_sentence",
+    "innermost_line",
+    "readable",
+    "refuse",
+]
 
 _MAX_WHAT = 300
 
@@ -99,7 +108,7 @@ def broken_bundle() -> XspError | None:
 
 
 @contextmanager
-def fault_told() -> Iterator[None]:
+def fault_sentence() -> Iterator[None]:
     """Within `with`, or in a function decorated: XspError where a bundle is to blame for an error nobody foresaw."""
     try:
         yield

@@ -49,11 +49,11 @@ def total_order(spans: pl.DataFrame, details: Callable[[Positions], Sequence[Int
     ties = _Ties(spans, details)
     for few in _moments(start, order, together):
         rows = few if order is None else order[few]
-        sorted_places = ties.in_order(rows)
-        if order is None and (sorted_places == rows).all():
+        sorting_positions = ties.in_order(rows)
+        if order is None and (sorting_positions == rows).all():
             continue
         order = _row_numbers(len(start)) if order is None else order
-        order[few] = sorted_places
+        order[few] = sorting_positions
     return order
 
 

@@ -144,10 +144,10 @@ def _reply(answers: Any, tool: str, arguments: Mapping[str, Any]) -> Reply:  # n
     from xsp.agents.paging import json_text, plain_sentences  # noqa: PLC0415
     from xsp.memory import ran_out  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
-    from xsp_model.bundle_rows import fault_told  # noqa: PLC0415
+    from xsp_model.bundle_rows import fault_sentence  # noqa: PLC0415
 
     try:
-        with fault_told():
+        with fault_sentence():
             return Reply(json_text(answers.answer(tool, arguments)))
     except XspError as error:
         [sentence] = plain_sentences([str(error)])

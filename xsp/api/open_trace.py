@@ -18,7 +18,7 @@ from xsp_analyze.render.findings import as_text, gain_of
 from xsp_analyze.schema import no_table
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.trace.step_view import StepView
-from xsp_model.bundle_rows import fault_told
+from xsp_model.bundle_rows import fault_sentence
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
 
@@ -61,7 +61,7 @@ class OpenTrace:
     trace: Trace
 
     @property
-    @fault_told()
+    @fault_sentence()
     def name(self) -> str:
         """The file it was read from, and how many more there are."""
         if self.trace.origin is not None:
@@ -74,7 +74,7 @@ class OpenTrace:
         """Names of the tables, each of which `table` and `scan` take and `sql` knows."""
         return tuple(TABLES)
 
-    @fault_told()
+    @fault_sentence()
     def table(self, name: str) -> pl.DataFrame:
         """A whole table; `.to_pandas()` and `.to_arrow()` give others. Times are int64 ns, unknown is null."""
         return self.scan(name).collect()
@@ -85,7 +85,7 @@ class OpenTrace:
             raise no_table(name)
         return self.trace.scan(name)
 
-    @fault_told()
+    @fault_sentence()
     def sql(
         self, query: str, *, steps: str | None = None, serving_phase: str | None = None, timeout_s: float | None = 60
     ) -> pl.DataFrame:
@@ -98,12 +98,12 @@ class OpenTrace:
 
         return answer(self.trace, query, steps=steps, serving_phase=serving_phase, limits=QueryLimits(timeout_s))
 
-    @fault_told()
+    @fault_sentence()
     def info(self) -> Info:
         """What the trace holds: runs, levels, steps, devices, and how much device time has a layer."""
         return info_of(self.trace)
 
-    @fault_told()
+    @fault_sentence()
     def analyses(self) -> pl.DataFrame:
         """Every analysis: id, title, whether this trace has what it needs, and what that is."""
         frames = StepView.of(self.trace)
@@ -118,7 +118,7 @@ class OpenTrace:
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
 
-    @fault_told()
+    @fault_sentence()
     def analyze(self, analysis: str, *, steps: str | int | None = None, serving_phase: str | None = None) -> Result:
         """One analysis, by its id (`A10`).
 
@@ -133,14 +133,14 @@ class OpenTrace:
         frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(result(frames, analysis))
 
-    @fault_told()
+    @fault_sentence()
     def findings(self, *, serving_phase: str | None = None) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
         return Findings(advise(StepView.of(self.trace, serving_phase=serving_phase)))
 
-    @fault_told()
+    @fault_sentence()
     def compare(
         self,
         after: OpenTrace,
@@ -168,7 +168,7 @@ class OpenTrace:
             self.trace, after.trace, names=names, steps=steps, per_input=per_input, serving_phase=serving_phase
         )
 
-    @fault_told()
+    @fault_sentence()
     def report(self, path: str | os.PathLike[str] = "report.html", *, serving_phase: str | None = None) -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""
         from xsp_analyze.pages.report.page import render  # noqa: PLC0415
@@ -177,7 +177,7 @@ class OpenTrace:
         write_file(target, render(self.trace, serving_phase).encode())
         return target
 
-    @fault_told()
+    @fault_sentence()
     def export(
         self,
         path: str | os.PathLike[str],
@@ -207,7 +207,7 @@ class OpenTrace:
         export(part, format_of(to), target)
         return target
 
-    @fault_told()
+    @fault_sentence()
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes a bundle (`NAME.xsp`), which opens at once, and says where."""
         from xsp_model import bundle  # noqa: PLC0415
@@ -219,7 +219,7 @@ class OpenTrace:
             raise unwritable(target, error) from error
         return target
 
-    @fault_told()
+    @fault_sentence()
     def to_networkx(self, span_ids: Sequence[int] | None = None) -> Any:  # noqa: ANN401 (networkx is imported late)
         """A directed graph over the spans given, or over all; see `Trace.to_networkx`."""
         return self.trace.to_networkx(span_ids)

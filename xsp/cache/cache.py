@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xsp.reading import Reading
     from xsp_model import Trace
 
-__all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "Checked", "kept_or", "read_bundle"]
+__all__ = ["LIMIT_VARIABLE", "WORTH_BYTES", "Cache", "Checked", "load_or_convert", "read_bundle"]
 
 WORTH_BYTES = 1 << 20
 """Smaller inputs are converted in under a second, of which keeping them would save half and cost a tenth."""
@@ -37,7 +37,7 @@ class Cache:
     worth_bytes: int = WORTH_BYTES
 
 
-def kept_or(
+def load_or_convert(
     paths: Sequence[Path],
     reading: Reading,
     cache: Cache | None,

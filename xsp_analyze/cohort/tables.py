@@ -496,8 +496,8 @@ def similarity(systems: Sequence[System]) -> Result:
         Column("other_system", pl.String(), "The devices that one ran on.", role=Role.KEY),
         Column("similarity_share", pl.Float64(), "Cosine of the two vectors of time by operator type: 1 is alike."),
     )
-    found_pairs = sorted(pairs, key=lambda p: (-cast("float", p["similarity_share"]), p["model"], p["other_model"]))
-    return result_of("B13.similarity", "similarity by operator mix", columns, found_pairs)
+    similar_pairs = sorted(pairs, key=lambda p: (-cast("float", p["similarity_share"]), p["model"], p["other_model"]))
+    return result_of("B13.similarity", "similarity by operator mix", columns, similar_pairs)
 
 
 def across(systems: Sequence[System]) -> Result:

@@ -19,7 +19,7 @@ from xsp_analyze.compare.level_rows import (
     operator_rows,
     regrouped_rows,
 )
-from xsp_analyze.compare.parts import add_places, explain_difference, leading
+from xsp_analyze.compare.parts import explain_difference, leading, with_locations
 from xsp_analyze.compare.results import results
 from xsp_analyze.compare.rows import Assumed, conclude_all, in_order, moves
 from xsp_analyze.compare.side import DifferenceKind, Side, check_common, differences, pair_layers, same_content
@@ -90,8 +90,8 @@ def expect_from_peaks(one: Side, two: Side) -> Expected | None:
     peaks = [_peaks(side) for side in (one, two)]
     precision = one.facts.precision
     alike = precision is not None and precision == two.facts.precision
-    memory = _bound_of(BANDWIDTH, *peaks)
-    compute = _bound_of(_PEAK_OF.get(precision or "", ""), *peaks) if alike else None
+    memory = _limit_of(BANDWIDTH, *peaks)
+    compute = _limit_of(_PEAK_OF.get(precision or "", ""), *peaks) if alike else None
     if memory is None and compute is None:
         return None
     if memory is None or compute is None:
@@ -106,7 +106,7 @@ def _peaks(side: Side) -> dict[str, float]:
     return peaks or {quantity: peak.value for quantity, peak in peaks_for(side.facts.device).items()}
 
 
-def _bound_of(quantity: str, before: Mapping[str, float], after: Mapping[str, float]) -> Bound | None:
+def _limit_of(quantity: str, before: Mapping[str, float], after: Mapping[str, float]) -> Bound | None:
     one, two = before.get(quantity), after.get(quantity)
     return Bound(quantity, one, two) if one and two else None
 
@@ -315,7 +315,7 @@ def _changes(one: Side, two: Side, pairs: Pairs) -> tuple[list[Change], int, flo
     if first.is_empty() or second.is_empty():
         return [], 0, None
     matched, rows = match_kernels(first, second)
-    ours, theirs = add_places(first, second, one, two, pairs)
+    ours, theirs = with_locations(first, second, one, two, pairs)
     regrouped = regrouped_rows(ours, theirs, rows)
     left = (_without(side, regrouped[name]) for side, name in ((ours, "first"), (theirs, "second")))
     return changes(*left), regrouped.height, matched.alignment.rate

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.side import Pairs, Side
 
-__all__ = ["REST", "Contribution", "Explained", "Waterfall", "add_places", "explain_difference", "leading", "waterfall"]
+__all__ = [
+    "REST",
+    "Contribution",
+    "Explained",
+    "Waterfall",
+    "explain_difference",
+    "leading",
+    "waterfall",
+    "with_locations",
+]
 
 REST = {
     "device": "time with no device work, less work that overlapped",
@@ -133,7 +142,7 @@ def explain_difference(one: Side, two: Side, pairs: Pairs, *, on_device: bool) -
     return Explained(falls, _causes(one, pairs, *by_layer))
 
 
-def add_places(
+def with_locations(
     first: pl.DataFrame, second: pl.DataFrame, one: Side, two: Side, pairs: Pairs
 ) -> tuple[pl.DataFrame, ...]:
     """Both tables of kernels with `place`: the layer, by the name before, or what else of the step they belong to."""

@@ -121,7 +121,7 @@ def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     copies = frames.trace.scan("copies").filter(pl.col("copy_kind").cast(pl.String).is_in(_HOST_COPIES))
     copied = copies.select("span_id", pl.col("bytes").cast(pl.Float64).alias("host_bytes")).collect()
     rows = work.select(
-        pl.Series("row", frames.once(call_of_work)), pl.Series("device", number), _told_precision(work), "span_id"
+        pl.Series("row", frames.once(call_of_work)), pl.Series("device", number), _precision_by_kernel(work), "span_id"
     )
     rows = rows.join(copied, on="span_id", how="left", maintain_order="left") if copied.height else rows.with_columns(
         host_bytes=pl.lit(0.0)
@@ -134,7 +134,7 @@ def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     return launched, work.select(DEVICE)[first].with_row_index("device").with_columns(pl.col("device").cast(pl.Int64))
 
 
-def _told_precision(work: pl.DataFrame) -> pl.Series:
+def _precision_by_kernel(work: pl.DataFrame) -> pl.Series:
     """The precision that the name of each kernel that does products tells; null: none that has a peak."""
     number, first = numbers_by_appearance(*group_ids([work["name"]]))
     names = work["name"].gather(first).cast(pl.String)

@@ -71,11 +71,11 @@ def _masks(kinds: pl.DataFrame) -> list[Bools]:
     """Which kinds have work that is told, have a model, or neither: what counts first, second and last."""
     views = np.array([is_view(name) for name in kinds["name"]], dtype=bool) & ~kinds["is_given"].to_numpy()
     models = np.array([is_modelled(name) for name in kinds["name"]], dtype=bool)
-    has_work = kinds.select(_is_told()).to_series().to_numpy()
+    has_work = kinds.select(_is_recorded()).to_series().to_numpy()
     return [has_work & ~views, models | has_work, np.ones(kinds.height, dtype=bool)]
 
 
-def _is_told() -> pl.Expr:
+def _is_recorded() -> pl.Expr:
     return pl.any_horizontal(pl.col("flop", "bus_bytes").is_not_null()) | pl.all_horizontal(
         pl.col("read_bytes", "written_bytes").is_not_null()
     )

@@ -152,7 +152,7 @@ def _band(arguments: Arguments) -> _Band | None:
     window = arguments.value("window")
     pair = window if isinstance(window, list) and len(window) == len("lr") else (None, None)
     left, right = (
-        _bound_of(arguments.value(role, side)) for role, side in zip(("window_left", "window_right"), pair, strict=True)
+        _limit_of(arguments.value(role, side)) for role, side in zip(("window_left", "window_right"), pair, strict=True)
     )
     size = arguments.value("window_size")
     left = size - 1 if isinstance(size, int) and size > 0 else left  # keys that a query sees, its own among them
@@ -160,6 +160,6 @@ def _band(arguments: Arguments) -> _Band | None:
     return _Band(left, 0 if causal else right, corner)
 
 
-def _bound_of(value: object) -> int | None:
+def _limit_of(value: object) -> int | None:
     """Windows below 0 have no bound."""
     return value if isinstance(value, int) and value >= 0 else None

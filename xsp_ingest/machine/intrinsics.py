@@ -122,7 +122,7 @@ def _leading_alike(_: Any, address: Any, other: Any) -> Any:
     return types.int64(address, other), emit
 
 
-def _letter_bits(_: Any, address: Any, char: Any) -> Any:
+def _byte_bits(_: Any, address: Any, char: Any) -> Any:
     """A bit for each of the LONG bytes from an address on, the first lowest: set where it is the letter."""
 
     def emit(__: Any, builder: Any, ___: Any, args: Any) -> Any:
@@ -190,7 +190,7 @@ def _ends_blanks(builder: Any, block: Any, every: Callable[[int], Any]) -> Any:
 trailing_zeros = intrinsic(_trailing_zeros)
 leading_alike = intrinsic(_leading_alike)
 leading_digits = intrinsic(_leading_digits)
-marked = intrinsic(_letter_bits)
+marked = intrinsic(_byte_bits)
 byte = _loads(8, types.int64)
 number = _loads(64, types.int64)
 eight_bytes = _loads(64, types.uint64)

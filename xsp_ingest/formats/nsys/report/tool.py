@@ -25,7 +25,7 @@ NSYS_TIMEOUT = "nsys_timeout_s"
 _ENVIRONMENT = "XSP_NSYS"
 _TIMEOUT_S = 3600
 _VERSION_TIMEOUT_S = 60
-_SAID_CHARACTERS = 200
+_MAX_MESSAGE_CHARACTERS = 200
 _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 
 
@@ -94,4 +94,4 @@ def _run(command: Sequence[str], timeout_s: float) -> subprocess.CompletedProces
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     message = " ".join(f"{done.stderr}\n{done.stdout}".split())
-    return message[-_SAID_CHARACTERS:] or f"it ended with code {done.returncode} and said nothing"
+    return message[-_MAX_MESSAGE_CHARACTERS:] or f"it ended with code {done.returncode} and said nothing"

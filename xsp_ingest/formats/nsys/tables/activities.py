@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "activities", "devices", "graph_traces", "memcpy", "memset", "repeated_rows"]
 
 _COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-_TOLD_BY = ("start", "end", "deviceId", "streamId", "correlationId")
+_SOURCE_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId")
 NAMES = ("demangledName", "shortName", "mangledName")
 """A kernel's name is the first of these that is there."""
 _LAUNCH = {
@@ -141,10 +141,10 @@ def repeated_rows(database: Tables, table: str, rows: pl.DataFrame) -> list[int]
     together = rows.filter(pl.col("start").is_in(twice.implode(), nulls_equal=True)) if len(twice) else rows.clear()
     if not together.select(pl.struct("start", "end").is_duplicated().any()).item():
         return []
-    if not set(_TOLD_BY).issubset(rows.columns):
-        rows = database.integers(table, _TOLD_BY)
+    if not set(_SOURCE_COLUMNS).issubset(rows.columns):
+        rows = database.integers(table, _SOURCE_COLUMNS)
         together = rows.filter(pl.col("rowid").is_in(together["rowid"].implode()))
-    suspects = together.filter(pl.struct(_TOLD_BY).is_duplicated())
+    suspects = together.filter(pl.struct(_SOURCE_COLUMNS).is_duplicated())
     if suspects.is_empty():
         return []
     seen: set[tuple[object, ...]] = set()
