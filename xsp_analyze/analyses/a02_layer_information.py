@@ -9,8 +9,7 @@ import polars as pl
 from xsp_analyze.columns import ALLOCATED, LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, MODEL_SHARE, STEP
 from xsp_analyze.core import AMOUNT, Column, Role, analysis
 from xsp_analyze.formulas import ratio
-from xsp_analyze.frames.layer_spread import layer_intervals
-from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_intervals, layer_latencies
 from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import LATENCY, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import Column, FigureSpec, analysis
-from xsp_analyze.frames.layer_spread import layer_quartiles
-from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_latencies, layer_quartiles
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import ALLOCATED, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import FigureSpec, analysis
-from xsp_analyze.frames.layer_time import layer_latencies
+from xsp_analyze.frames.layers.layer_time import layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

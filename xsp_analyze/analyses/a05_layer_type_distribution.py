@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP, TYPE_KEY
 from xsp_analyze.core import Column, FigureSpec, analysis
 from xsp_analyze.formulas import share_of_sum
-from xsp_analyze.frames.layer_time import layer_latencies
+from xsp_analyze.frames.layers.layer_time import layer_latencies
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -8,7 +8,7 @@ from xsp_analyze.columns import KERNEL_DURATION, LAYER_INDEX, LAYER_NAME, LAYER_
 from xsp_analyze.core import FigureSpec, analysis
 from xsp_analyze.frames.kernels.measured_work import filled_executions, layer_kernels
 from xsp_analyze.frames.kernels.roofline import agreed_peaks, by_precision, require_flops, under_roof
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.formulas import ratio
-from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call, layer_bases
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call, layer_bases
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import mean_over_steps
 

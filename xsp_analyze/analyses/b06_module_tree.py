@@ -10,8 +10,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.kernels.activities import share_among_layers
 from xsp_analyze.frames.kernels.kernel_means import step_work
-from xsp_analyze.frames.module_device_time import module_work
-from xsp_analyze.frames.module_tree import ModuleTree
+from xsp_analyze.frames.layers.modules import ModuleTree, module_work
 from xsp_analyze.needs import holds
 from xsp_model import Phase
 

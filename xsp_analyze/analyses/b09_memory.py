@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.layer_time import every_layer_call
+from xsp_analyze.frames.layers.layer_time import every_layer_call
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

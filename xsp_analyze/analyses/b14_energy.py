@@ -10,7 +10,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.energy import power_series
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.frames.steps import StepMode
 from xsp_model.intervals import merge
 

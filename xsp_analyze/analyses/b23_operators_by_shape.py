@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.counted_operators import BY_SHAPE, operator_work, rates_and_roof
+from xsp_analyze.frames.operators.operator_work import BY_SHAPE, operator_work, rates_and_roof
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
 from xsp_analyze.frames.model_time import latency_of_model
+from xsp_analyze.frames.operators.operator_work import FLOPS, flops_by_layer
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.columns import KERNEL_DURATION, LATENCY, LAYER_TYPE, MODEL_SHARE, STEP
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ratio
-from xsp_analyze.frames.folded_layers import folded_layers, standing_out
+from xsp_analyze.frames.layers.repeated_blocks import folded_layers, standing_out
 from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.frames import sanity
 from xsp_analyze.frames.kernels.activities import COUNTERS, are_known, attribution_bases, counter_columns
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities, counted_work, layer_executions, named_work
-from xsp_analyze.frames.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_model import Attribution, AttributionBasis, Kind, LedgerKind, Severity

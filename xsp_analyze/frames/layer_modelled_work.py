@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.call_kinds import call_kinds
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
+from xsp_analyze.frames.operators.operator_calls import call_kinds
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model import Level, Phase
 

@@ -11,7 +11,7 @@ from xsp_analyze.frames.kernels.activities import are_known, summed_columns
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities, kernel_executions, named_work
 from xsp_analyze.frames.kernels.roofline import DEVICE, by_precision, device_peaks, under_roof
 from xsp_analyze.frames.layer_modelled_work import layer_work
-from xsp_analyze.frames.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_model import Attribution, Finding, Kind, LedgerKind, Phase, Severity
 
 if TYPE_CHECKING:
