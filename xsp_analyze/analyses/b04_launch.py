@@ -9,8 +9,8 @@ import polars as pl
 from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, analysis
 from xsp_analyze.formulas import quotient
+from xsp_analyze.frames.host_calls import queues
 from xsp_analyze.frames.kernels.kernel_means import step_work
-from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import share_of_sum
-from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
+from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, innermost_calls, overlaps, walk
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
-from xsp_analyze.frames.launches import STREAM, host_waits
-from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
+from xsp_analyze.frames.host_calls import STREAM, host_waits
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call
 from xsp_model.arrays import nullable_index
 

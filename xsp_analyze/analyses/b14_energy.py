@@ -9,15 +9,15 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.energy import power_series
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
+from xsp_analyze.frames.samples import power_series
 from xsp_analyze.frames.steps import StepMode
 from xsp_model.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_analyze.frames.energy import Energy
+    from xsp_analyze.frames.samples import Energy
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["energy"]

@@ -9,8 +9,7 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.rank_time import mean_waiting
-from xsp_analyze.frames.rank_waits import GROUP
+from xsp_analyze.frames.rank_time import GROUP, mean_waiting
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

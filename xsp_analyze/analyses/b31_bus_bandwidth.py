@@ -10,7 +10,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.collectives import bus_factor, operations, with_sizes
-from xsp_analyze.frames.rank_waits import CALL, GROUP, with_waits
+from xsp_analyze.frames.rank_time import CALL, GROUP, with_waits
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

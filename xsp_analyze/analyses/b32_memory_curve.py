@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.memory_blocks import SERIES
-from xsp_analyze.frames.memory_curve import KIND_COLUMNS, memory_at, memory_curve
+from xsp_analyze.frames.memory import KIND_COLUMNS, SERIES, memory_at, memory_curve
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -8,8 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.formulas import ratio
-from xsp_analyze.frames.memory_blocks import SERIES
-from xsp_analyze.frames.memory_owners import alive_at_peak
+from xsp_analyze.frames.memory import SERIES, alive_at_peak
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.classification.experts import Stage
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.stages import RunStages, stages_of_runs
+from xsp_analyze.frames.host_ranges import RunStages, stages_of_runs
 from xsp_model.intervals import intersection, union_length
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, Role, analysis
 from xsp_analyze.frames import device_time
-from xsp_analyze.frames.system_samples import QUANTITIES, system_series
+from xsp_analyze.frames.samples import QUANTITIES, system_series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

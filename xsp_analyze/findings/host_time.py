@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, SYNC_CALLS, host_blocks
 from xsp_analyze.frames.idle import idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities
-from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.steps import StepBasis
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.nsys.statistics import summary
-from xsp_analyze.frames.library_spans import library_spans
+from xsp_analyze.frames.host_ranges import library_spans
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView

@@ -13,7 +13,7 @@ from xsp_analyze.analyses.recipes.common import FILE, with_file
 from xsp_analyze.analyses.recipes.heatmap import BINS, bins, sessions
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, Role
-from xsp_analyze.frames.library_spans import library_calls
+from xsp_analyze.frames.host_ranges import library_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

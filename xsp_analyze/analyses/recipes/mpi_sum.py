@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.analyses.nsys.statistics import name_column
 from xsp_analyze.analyses.recipes.common import described, described_columns
 from xsp_analyze.core import analysis
-from xsp_analyze.frames.library_spans import library_calls
+from xsp_analyze.frames.host_ranges import library_calls
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
