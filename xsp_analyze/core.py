@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.needs import advice_on, holds
 from xsp_model import XspError
 from xsp_model.extras import require

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.energy import power_series
-from xsp_analyze.frames.imported_work import MODELLED
+from xsp_analyze.frames.collectives import has_ranks
+from xsp_analyze.frames.host_ranges import has_library, has_stages
 from xsp_analyze.frames.kernels.expert_parts import has_experts
 from xsp_analyze.frames.kernels.graphs import has_compiled_kernels, replayed_share, replayed_work
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.kernels.kernel_waves import has_grids
 from xsp_analyze.frames.kernels.roofline import TENSOR_RATES, known_peaks
-from xsp_analyze.frames.layer_time import layer_calls
-from xsp_analyze.frames.library_spans import has_library
-from xsp_analyze.frames.rank_units import has_ranks
-from xsp_analyze.frames.stages import has_stages
-from xsp_analyze.frames.system_samples import system_series
+from xsp_analyze.frames.layers.layer_time import layer_calls
+from xsp_analyze.frames.operators.operator_calls import MODELLED
+from xsp_analyze.frames.samples import power_series, system_series
 from xsp_model import Level
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS

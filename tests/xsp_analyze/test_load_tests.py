@@ -12,8 +12,7 @@ from tests.helpers.run_sets import write_run
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.findings import advise
-from xsp_analyze.frames.load_tests import load_test
-from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
+from xsp_analyze.frames.model_time import latency_by_run, latency_of_model, load_test
 from xsp_analyze.pages.report.first_screen import first_screen
 from xsp_analyze.service.answers import Answers
 from xsp_analyze.trace.step_view import StepView

@@ -10,6 +10,7 @@ from xsp_analyze.columns import COUNT, KERNEL_NAME, KIND, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.host_calls import queues
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.kernels.graphs import (
     GRAPH_LABELS,
@@ -21,7 +22,6 @@ from xsp_analyze.frames.kernels.graphs import (
     graph_replays,
 )
 from xsp_analyze.frames.kernels.kernel_means import step_work
-from xsp_analyze.frames.launches import queues
 from xsp_model.arrays import lookup
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from xsp_analyze.columns import (
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ordered_sum, quotient, ratio, share_of_sum
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
-from xsp_analyze.frames.layer_spread import layer_intervals, layer_quartiles
-from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_intervals, layer_latencies, layer_quartiles
 from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import ratio
-from xsp_analyze.frames.layer_time import every_layer_call
-from xsp_analyze.frames.memory_blocks import SERIES
-from xsp_analyze.frames.memory_curve import KIND_COLUMNS, memory_at, memory_curve, memory_peaks
-from xsp_analyze.frames.memory_owners import alive_at_peak
+from xsp_analyze.frames.layers.layer_time import every_layer_call
+from xsp_analyze.frames.memory import KIND_COLUMNS, SERIES, alive_at_peak, memory_at, memory_curve, memory_peaks
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

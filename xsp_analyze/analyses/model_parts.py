@@ -11,11 +11,11 @@ from xsp_analyze.classification.experts import ExpertPart, Stage
 from xsp_analyze.columns import COUNT, DURATION, KERNEL_DURATION, LATENCY, LAYER_TYPE, MODEL_SHARE, RUN, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, quotient, ratio, share_of_sum
-from xsp_analyze.frames.folded_layers import folded_layers, standing_out
+from xsp_analyze.frames.host_ranges import RunStages, stages_of_runs
 from xsp_analyze.frames.kernels.expert_parts import PARTS, expert_parts
 from xsp_analyze.frames.kernels.kernel_means import step_work
+from xsp_analyze.frames.layers.repeated_blocks import folded_layers, standing_out
 from xsp_analyze.frames.model_time import with_model_time
-from xsp_analyze.frames.stages import RunStages, stages_of_runs
 from xsp_model.intervals import intersection, union_length
 
 if TYPE_CHECKING:

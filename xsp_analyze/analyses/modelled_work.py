@@ -10,9 +10,9 @@ import polars as pl
 from xsp_analyze.columns import LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.counted_operators import operator_work, rates_and_roof
 from xsp_analyze.frames.kernels.measured_work import compared_work
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
+from xsp_analyze.frames.operators.operator_work import operator_work, rates_and_roof
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

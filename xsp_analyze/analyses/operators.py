@@ -8,11 +8,10 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.counted_operators import BY_SHAPE, operator_work, rates_and_roof
 from xsp_analyze.frames.kernels.activities import every_span, share_among_layers
 from xsp_analyze.frames.kernels.kernel_means import step_work
-from xsp_analyze.frames.module_device_time import module_work
-from xsp_analyze.frames.module_tree import ModuleTree
+from xsp_analyze.frames.layers.modules import ModuleTree, module_work
+from xsp_analyze.frames.operators.operator_work import BY_SHAPE, operator_work, rates_and_roof
 from xsp_analyze.needs import holds
 from xsp_model import Level, Phase
 from xsp_model.tree import innermost

@@ -11,7 +11,7 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.formulas import known_sum, quotient, ratio
 from xsp_analyze.frames.coverage import ATTRIBUTIONS, attribution
 from xsp_analyze.frames.coverage import ledger as ledger_of
-from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call, layer_bases
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call, layer_bases
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import mean_over_steps
 

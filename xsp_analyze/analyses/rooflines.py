@@ -28,9 +28,9 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.kernels.measured_work import filled_executions, layer_kernels
 from xsp_analyze.frames.kernels.roofline import agreed_peaks, by_precision, device_peaks, require_flops, under_roof
-from xsp_analyze.frames.layer_time import LAYER_KEY
-from xsp_analyze.frames.model_flops import FLOPS, flops_by_layer
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.frames.model_time import latency_of_model
+from xsp_analyze.frames.operators.operator_work import FLOPS, flops_by_layer
 from xsp_model import XspError
 
 if TYPE_CHECKING:

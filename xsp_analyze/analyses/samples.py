@@ -10,16 +10,15 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames import device_time
-from xsp_analyze.frames.energy import power_series
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
+from xsp_analyze.frames.samples import QUANTITIES, power_series, system_series
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.frames.system_samples import QUANTITIES, system_series
 from xsp_model.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_analyze.frames.energy import Energy
+    from xsp_analyze.frames.samples import Energy
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["energy", "system_shares"]

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
-from xsp_analyze.frames.serving_time import NS_PER_S, serving_time
+from xsp_analyze.frames.device_time import NS_PER_S, serving_time
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -10,13 +10,12 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
-from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, walk
+from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, innermost_calls, overlaps, walk
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
+from xsp_analyze.frames.host_calls import STREAM, host_waits
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.frames.launches import STREAM, host_waits
-from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
-from xsp_analyze.frames.layer_time import LAYER_KEY, every_layer_call
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call
 from xsp_model.arrays import nullable_index
 
 if TYPE_CHECKING:

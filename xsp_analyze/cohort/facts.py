@@ -16,9 +16,8 @@ from xsp_analyze.frames import device_time
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.kernels.measured_work import MODELLED
 from xsp_analyze.frames.kernels.roofline import agreed_peaks
-from xsp_analyze.frames.layer_time import layer_calls, layer_latencies
-from xsp_analyze.frames.load_tests import LoadTest, load_test
-from xsp_analyze.frames.model_time import latency_by_run
+from xsp_analyze.frames.layers.layer_time import layer_calls, layer_latencies
+from xsp_analyze.frames.model_time import LoadTest, latency_by_run, load_test
 from xsp_analyze.frames.outputs import Tensor
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution, Level

@@ -25,9 +25,9 @@ from xsp_analyze.compare.rows import Assumed, conclude_all, in_order, moves
 from xsp_analyze.compare.side import DifferenceKind, Side, check_common, differences, pair_layers, same_content
 from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.counted_operators import operator_work
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
+from xsp_analyze.frames.operators.operator_work import operator_work
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
 from xsp_model import XspError

@@ -15,7 +15,7 @@ from xsp_analyze.compare.levels import KERNEL, Measured
 from xsp_analyze.compare.rows import Row, conclude, rows_of
 from xsp_analyze.compare.side import pair_layers
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
-from xsp_analyze.frames.repeated_blocks import repeated_blocks
+from xsp_analyze.frames.layers.repeated_blocks import repeated_blocks
 from xsp_analyze.merge.alignment import align
 
 if TYPE_CHECKING:

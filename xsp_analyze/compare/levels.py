@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.classification.labels import normal_name
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities, kernel_executions, step_work
-from xsp_analyze.frames.layer_time import layer_latencies, layer_steps
+from xsp_analyze.frames.layers.layer_time import layer_latencies, layer_steps
 from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
 from xsp_analyze.frames.steps import StepMode
 from xsp_model import Attribution, Kind, Level

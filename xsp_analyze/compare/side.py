@@ -17,9 +17,8 @@ from xsp_analyze.compare import levels
 from xsp_analyze.compare.levels import KERNEL
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
-from xsp_analyze.frames.layer_time import layer_bases, layer_calls, layer_latencies
-from xsp_analyze.frames.load_tests import tests_in
-from xsp_analyze.frames.model_time import latency_of_model
+from xsp_analyze.frames.layers.layer_time import layer_bases, layer_calls, layer_latencies
+from xsp_analyze.frames.model_time import latency_of_model, tests_in
 from xsp_analyze.merge.alignment import align
 from xsp_analyze.merge.comparable import name_and_version
 from xsp_analyze.merge.matching import kernel_work, template

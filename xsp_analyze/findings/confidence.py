@@ -9,8 +9,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.frames.load_tests import load_tests
-from xsp_analyze.frames.model_time import latency_by_run
+from xsp_analyze.frames.model_time import latency_by_run, load_tests
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.catalog import table
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, SYNC_CALLS, host_blocks
 from xsp_analyze.frames.idle import idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
@@ -18,7 +18,6 @@ from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities
 from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
 from xsp_analyze.frames.kernels.roofline import known_peaks
-from xsp_analyze.frames.launches import SYNC_CALLS
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis
 from xsp_model import Attribution, Kind, LayerSource, Phase

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.formulas import mean_of
-from xsp_analyze.frames.load_tests import load_tests
+from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.text.units import count, duration, share, size

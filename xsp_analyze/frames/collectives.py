@@ -8,19 +8,115 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
-from xsp_analyze.frames.rank_units import rank_units
-from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
-from xsp_model import Kind
+from xsp_model import Kind, Level
+from xsp_model.arrays import nullable_index
 from xsp_model.intervals import coverage_before, merge
+from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
+    from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["bus_factor", "message_bytes", "modelled_collectives", "operations", "with_sizes"]
+__all__ = [
+    "bus_factor",
+    "group_label",
+    "has_ranks",
+    "message_bytes",
+    "modelled_collectives",
+    "operations",
+    "rank_units",
+    "recorded_facts",
+    "with_sizes",
+]
+
+# What the ranks of a trace are: runs side by side, or the devices of a run that speak to each other.
 
 _UNIT = ("run_id", "process_id", "device_id")
+
+
+def rank_units(frames: TraceView) -> pl.DataFrame:
+    """One row a rank, in order: run_id, process_id, device_id, rank.
+
+    Of a run those devices that communicate, else all that worked; a run without device work is one of null device.
+    `rank` is what the run says, or where one run has several, the device; where neither tells ranks apart they are
+    numbered in order.
+    """
+    work = frames.all_activities
+    talks = (IS_COMMUNICATION & (pl.col("kind") == str(Kind.KERNEL))).any()
+    used = work.group_by(_UNIT).agg(talks.alias("talks"))
+    used = used.filter(pl.col("talks") | ~pl.col("talks").any().over("run_id")).select(_UNIT)
+    runs = frames.kernel_runs.table
+    idle = runs.join(used, on="run_id", how="anti").select(
+        "run_id", *(pl.lit(None, used.schema[c]).alias(c) for c in _UNIT[1:])
+    )
+    units = pl.concat([used, idle.cast(used.schema)]).sort(_UNIT, nulls_last=True)
+    numbered = units.join(runs.select("run_id", pl.coalesce("rank", "run_id").alias("rank")), on="run_id", how="left")
+    if numbered["rank"].n_unique() == units.height:
+        return numbered.sort("rank")
+    if units["run_id"].n_unique() == 1 and units["device_id"].drop_nulls().n_unique() == units.height:
+        return units.with_columns(pl.col("device_id").cast(pl.Int64).alias("rank"))
+    return units.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("rank"))
+
+
+def has_ranks(frames: TraceView) -> bool:
+    """Whether several ranks can be told apart, each with devices of its own, or without any."""
+    if frames.is_leveled:
+        return False
+    units = rank_units(frames)
+    if units.select("run_id", "device_id").is_duplicated().any():
+        return False
+    several_runs = units["run_id"].n_unique() > 1
+    return several_runs or (units.height > 1 and not frames.all_activities.filter(IS_COMMUNICATION).is_empty())
+
+
+# What a trace records of collectives: which operation a communication kernel is, of which process group, how large.
+
+_RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
+_FACTS = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes")
+_GROUP = ("group_name", "group_ranks", "group_size")
+
+
+def group_label() -> pl.Expr:
+    """A group as people know it: the ranks tell groups of one name apart, the name groups of the same ranks."""
+    label = pl.concat_str("group_name", "group_ranks", separator=" ", ignore_nulls=True)
+    return pl.when(label != "").then(label).alias("process_group")
+
+
+def recorded_facts(trace: Trace, kernels: Ints) -> pl.DataFrame:
+    """For each kernel _FACTS: its own, else those of the nearest call around its launch that has each."""
+    facts = trace.frame("collectives").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    if not len(kernels):
+        return facts.clear().select(_FACTS)
+    spans = trace.scan("spans").select("parent_id", "level", "name").collect()
+    parents = spans["parent_id"].fill_null(-1).to_numpy()
+    own = pl.DataFrame({"span_id": kernels}).join(facts, on="span_id", how="left", maintain_order="left")
+    around = [_around(parents, kernels, facts, (name,)) for name in ("operation", "input_bytes", "output_bytes")]
+    group = _around(parents, kernels, facts.filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())), _GROUP)
+    nearest = pl.concat([*around, group], how="horizontal")
+    named = _range_operation(spans, parents, kernels)
+    first = {name: [own[name], nearest[name]] for name in _FACTS}
+    first["operation"].insert(1, named)
+    return pl.DataFrame([pl.select(pl.coalesce(each)).to_series().alias(name) for name, each in first.items()])
+
+
+def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
+    """The columns of the nearest span around each kernel that has the first of them (of a group: any)."""
+    rows = facts if len(columns) > 1 else facts.drop_nulls(columns)
+    mask = np.zeros(len(parents), dtype=np.bool_)
+    mask[rows["span_id"].to_numpy()] = True
+    spans = pl.DataFrame({"span_id": innermost(parents, mask)[kernels].astype(np.int64)})
+    return spans.join(rows, on="span_id", how="left", maintain_order="left").select(columns)
+
+
+def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> pl.Series:
+    """What the range of the framework around each launch names, else null."""
+    names = spans["name"].unique()
+    of_ranges = names.filter(names.cast(pl.String).str.contains(_RANGE))
+    is_range: Bools = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
+    around = innermost(parents, is_range)[kernels]
+    return spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
 
 
 def bus_factor(operation: pl.Expr, ranks: pl.Expr) -> pl.Expr:

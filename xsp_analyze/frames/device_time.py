@@ -1,9 +1,10 @@
-"""What each device did with its time, over the steps chosen: one account for tables, pages, findings and cohorts."""
+"""What each device did with its time, over the steps chosen, by class of work and by step of a serving engine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -11,14 +12,132 @@ import polars as pl
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
 from xsp_analyze.frames.kernels.activities import column_at
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.serving_steps import with_state
 from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
-from xsp_analyze.frames.timeline import MEASURES, measures_in
+from xsp_model import Kind
+from xsp_model.intervals import coverage_before, intersection, merge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xsp_analyze.frames.idle import IdleTime
     from xsp_analyze.trace.step_view import StepView
+    from xsp_model.arrays import Bools, Floats, Ints
 
-__all__ = ["DeviceTime", "Utilisation", "device_time", "device_windows", "utilisation"]
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTE",
+    "MEASURES",
+    "MEMORY",
+    "NS_PER_S",
+    "DeviceTime",
+    "Utilisation",
+    "class_time",
+    "device_time",
+    "device_windows",
+    "measures_in",
+    "serving_time",
+    "utilisation",
+]
+
+# How a device's time divides into compute, communication, memory traffic and idle, in exact ns.
+
+MEASURES = (
+    "window_ns",
+    "active_ns",
+    "busy_ns",
+    "earlier_ns",
+    "compute_ns",
+    "communication_ns",
+    "memory_ns",
+    "compute_communication_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+)
+"""What `measures_in` measures."""
+_COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]
+_COMPUTE, _COMMUNICATION, _MEMORY = range(3)
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def measures_in(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """MEASURES in ns for each window (begin_ns, end_ns, step) of a device from all its work, in order of start.
+
+    Each is the length of a union of intervals within the window. `compute` is every kernel (or graph) that is not
+    communication, `memory` copies and memsets. What is exposed runs while nothing earlier in that order does, so that
+    busy = compute + exposed communication + exposed memory. `active` is from the first start to the last end of work;
+    `earlier` the part of busy in which no work of the window's own step ran; 0 where the window is of no step.
+    """
+    start, end = work["start_ns"].to_numpy(), (work["start_ns"] + work["duration_ns"]).to_numpy()
+    begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    unions = _unions(start, end, _categories(work))
+    lengths = {name: coverage_before(u, until) - coverage_before(u, begin) for name, u in unions.items()}
+    own = _own_busy(work, start, end, windows)
+    busy = lengths["working"] + lengths["memory"] - lengths["hidden"]
+    columns = {
+        "window_ns": until - begin,
+        "active_ns": _active(start, end, begin, until),
+        "busy_ns": busy,
+        "earlier_ns": np.where(own < 0, 0, busy - own),
+        "compute_ns": lengths["compute"],
+        "communication_ns": lengths["communication"],
+        "memory_ns": lengths["memory"],
+        "compute_communication_ns": lengths["both"],
+        "exposed_communication_ns": lengths["communication"] - lengths["both"],
+        "exposed_memory_ns": lengths["memory"] - lengths["hidden"],
+    }
+    return pl.DataFrame({name: columns[name] for name in MEASURES}, schema=dict.fromkeys(MEASURES, pl.Int64))
+
+
+def _unions(start: Ints, end: Ints, category: Ints) -> dict[str, tuple[Ints, Ints]]:
+    compute, communication, memory = (_union(start, end, category == c) for c in range(3))
+    working = merge(np.concatenate((compute[0], communication[0])), np.concatenate((compute[1], communication[1])))
+    return {
+        "compute": compute,
+        "communication": communication,
+        "memory": memory,
+        "working": working,
+        "both": intersection(compute, communication),
+        "hidden": intersection(working, memory),
+    }
+
+
+def _categories(activities: pl.DataFrame) -> Ints:
+    """Which of the three each activity is."""
+    is_copy = pl.col("kind").cast(pl.String).is_in(_COPIES)
+    category = pl.when(is_copy).then(_MEMORY).when(IS_COMMUNICATION).then(_COMMUNICATION).otherwise(_COMPUTE)
+    return activities.select(category.cast(pl.Int64)).to_series().to_numpy()
+
+
+def _union(start: Ints, end: Ints, mask: Bools) -> tuple[Ints, Ints]:
+    return merge(start[mask], end[mask])
+
+
+def _active(start: Ints, end: Ints, begin: Ints, until: Ints) -> Ints:
+    """From the first start to the last end of work in each window; work of no length counts as a point."""
+    reach = np.maximum.accumulate(end)
+    first = np.minimum(np.searchsorted(reach, begin, side="right"), np.searchsorted(start, begin, side="left"))
+    last = np.searchsorted(start, until, side="right")
+    some = first < last
+    from_ns = np.maximum(start[np.minimum(first, len(start) - 1)], begin)
+    to_ns = np.minimum(reach[np.maximum(last - 1, 0)], until)
+    return np.where(some, np.maximum(to_ns - from_ns, 0), 0)
+
+
+def _own_busy(work: pl.DataFrame, start: Ints, end: Ints, windows: pl.DataFrame) -> Ints:
+    """Time of each window in which work of its own step ran; -1 where it is of no step."""
+    own = np.full(windows.height, -1, dtype=np.int64)
+    rows = dict(work.with_row_index("row").group_by("step").agg("row").iter_rows()) if work.height else {}
+    for at, (step, begin, until) in enumerate(windows.select("step", "begin_ns", "end_ns").iter_rows()):
+        if step is not None:
+            of_step = np.asarray(rows.get(step, _NONE), dtype=np.int64)
+            first, last = merge(np.maximum(start[of_step], begin), np.minimum(end[of_step], until))
+            own[at] = int((last - first).sum())
+    return own
+
+
+# What each device did with its time, over the steps chosen: one account for tables, pages, findings and cohorts.
 
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
 _WORK = (
@@ -157,3 +276,130 @@ def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
     named = calls.with_columns(cause, column_at(frames.trace, "name", span).cast(pl.String).alias("call"))
     keys = [*DEVICE, "step", "cause", "call"]
     return named.group_by(keys, maintain_order=True).agg(pl.col("idle_ns", "gap_count").sum())
+
+
+# How the time in which a device works is shared out to classes of work, in parts that add up to it exactly.
+
+COMPUTE, COMMUNICATION, MEMORY = range(3)
+"""What hides what, as B03 has it: compute hides communication, and both hide copies and memsets."""
+_SCHEMA = {"part": pl.Int64(), "kernel_class": pl.String(), "time_ns": pl.Float64()}
+
+
+class _Segment(NamedTuple):
+    """A part and class, and when it ran as disjoint sorted intervals."""
+
+    part: int
+    kernel_class: str
+    union: tuple[Ints, Ints]
+
+
+def class_time(frames: StepView) -> pl.DataFrame:
+    """run_id, device_id, step, part, kernel_class, time_ns: one row a window of a device and class that ran in it.
+
+    A moment is of the first part (COMPUTE, COMMUNICATION, MEMORY) of which work runs then; where several classes of
+    that part run side by side it is shared out evenly among them. So the times of a window add up to its busy time, and
+    those of a part to what B03 has: compute, exposed communication, exposed copies and memsets.
+    """
+    windows = device_windows(frames)
+    work = frames.of_trace.all_activities.select(*DEVICE, "kind", "kernel_class", "start_ns", "duration_ns")
+    by_device = work.partition_by(DEVICE, as_dict=True, include_key=False)
+    schema = {**windows.select(*DEVICE, "step").schema, **_SCHEMA}
+    pieces = [
+        _class_time_of_device(by_device[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)
+    ]
+    return pl.concat([pl.DataFrame(schema=schema), *pieces])
+
+
+def _class_time_of_device(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of one device's windows."""
+    keys = windows.select(*DEVICE, "step")
+    begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    rows = []
+    for segment, time in _times_in_windows(_segments(work), begin, until):
+        at = np.flatnonzero(time)
+        rows.append(
+            keys[at].with_columns(
+                pl.lit(segment.part, pl.Int64).alias("part"),
+                pl.lit(segment.kernel_class).alias("kernel_class"),
+                pl.Series("time_ns", time[at]),
+            )
+        )
+    return pl.concat([keys.head(0).with_columns(pl.lit(None, t).alias(n) for n, t in _SCHEMA.items()), *rows])
+
+
+def _segments(work: pl.DataFrame) -> list[_Segment]:
+    """What ran of each part and class."""
+    is_copy = pl.col("kind").cast(pl.String).is_in(_COPIES)
+    part = pl.when(is_copy).then(MEMORY).when(IS_COMMUNICATION).then(COMMUNICATION).otherwise(COMPUTE)
+    rows = work.with_columns(part.cast(pl.Int64).alias("part"), pl.col("kernel_class").cast(pl.String))
+    groups = rows.sort("part", "kernel_class", maintain_order=True).group_by(
+        "part", "kernel_class", maintain_order=True
+    )
+    return [_segment(part, name, rows_of) for (part, name), rows_of in groups]
+
+
+def _segment(part: object, name: object, work: pl.DataFrame) -> _Segment:
+    start = work["start_ns"].to_numpy()
+    return _Segment(int(str(part)), str(name), merge(start, start + work["duration_ns"].to_numpy()))
+
+
+def _times_in_windows(segments: list[_Segment], begin: Ints, until: Ints) -> Iterator[tuple[_Segment, Floats]]:
+    """Each segment with its time in every window."""
+    edges = np.unique(np.concatenate([begin, until, *(edge for s in segments for edge in s.union)]))
+    first, last = np.searchsorted(edges, begin), np.searchsorted(edges, until)
+    length = np.diff(edges)
+    taken = np.zeros(len(length), dtype=bool)
+    for part in (COMPUTE, COMMUNICATION, MEMORY):
+        of_part = [s for s in segments if s.part == part]
+        running = [_runs(s.union, edges) for s in of_part]
+        beside = np.zeros(len(length), dtype=np.int64)
+        for mask in running:
+            beside += mask
+        common = lcm(*np.unique(beside[beside > 0]).tolist())  # so that even shares are integers, and sums exact
+        share = np.where(taken, 0, length * (common // np.maximum(beside, 1)))
+        for segment, mask in zip(of_part, running, strict=True):
+            before = np.concatenate(([0], np.cumsum(np.where(mask, share, 0))))
+            yield segment, (before[last] - before[first]) / common
+        taken |= beside > 0
+
+
+def _runs(union: tuple[Ints, Ints], edges: Ints) -> Bools:
+    """Whether the union covers each interval between two edges, all of its own among them."""
+    depth = np.zeros(len(edges), dtype=np.int8)
+    depth[np.searchsorted(edges, union[0])] += 1
+    depth[np.searchsorted(edges, union[1])] -= 1
+    return np.asarray(np.cumsum(depth)[:-1] > 0)
+
+
+# How long each step of a serving engine took, and what its devices did in it.
+
+NS_PER_S = 1e9
+_KEYS = ["run_id", "step"]
+
+
+def serving_time(frames: StepView) -> pl.DataFrame:
+    """One row a run and step chosen that an engine named, by run and begin, with what `serving_steps` has of it.
+
+    Also state (see `with_state`), begin_ns, end_ns, duration_ns and basis (of `all_steps`), gap_ns (from its end to
+    the begin of the next step of any phase, null for the last), output_token_ns, and of its devices window_ns, busy_ns
+    and exposed_host_ns in sum, null where none worked in the trace.
+    """
+    every = frames.of_trace.all_steps.sort("run_id", "begin_ns", "step")
+    gap = (pl.col("begin_ns").shift(-1).over("run_id") - pl.col("end_ns")).clip(lower_bound=0).alias("gap_ns")
+    timed = every.select(*_KEYS, "begin_ns", "end_ns", "duration_ns", "basis", gap)
+    named = timed.join(frames.of_trace.serving_steps, on=_KEYS, how="inner", maintain_order="left")
+    chosen = frames.of_each_step.steps if frames.choice.number is None else frames.steps
+    rows = with_state(named).join(chosen, on=_KEYS, how="semi", maintain_order="left")
+    return rows.with_columns(_output_token_ns()).join(_of_devices(frames), on=_KEYS, how="left", maintain_order="left")
+
+
+def _output_token_ns() -> pl.Expr:
+    """A step is how long each request that decodes in it waits for a token; of several at once nobody said how many."""
+    one_each = (pl.col("decode_tokens") == pl.col("decode_requests")) & (pl.col("decode_requests") > 0)
+    return pl.when(one_each).then("duration_ns").alias("output_token_ns")
+
+
+def _of_devices(frames: StepView) -> pl.DataFrame:
+    parts = frames.of_each_step.once(device_time).parts
+    exposed = (pl.col("idle_host_ns") + pl.col("idle_launch_ns")).sum().alias("exposed_host_ns")
+    return parts.group_by(_KEYS).agg(pl.col("window_ns", "busy_ns").sum(), exposed)

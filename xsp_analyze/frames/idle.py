@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_analyze.frames.host_blocks import BLOCK_CAUSES, NO_THREAD, Blocks, host_blocks
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, NO_THREAD, Blocks, host_blocks
 from xsp_model.intervals import coverage_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:

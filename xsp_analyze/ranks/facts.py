@@ -10,13 +10,11 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.classification.experts import ExpertPart
 from xsp_analyze.cohort.facts import facts_of
 from xsp_analyze.formulas import trimmed_mean
-from xsp_analyze.frames.collectives import operations
-from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.collectives import group_label, operations, recorded_facts
+from xsp_analyze.frames.device_time import MEASURES, device_time
 from xsp_analyze.frames.kernels.expert_parts import expert_parts, has_experts
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import latency_by_run
-from xsp_analyze.frames.recorded_collectives import group_label, recorded_facts
-from xsp_analyze.frames.timeline import MEASURES
 from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:

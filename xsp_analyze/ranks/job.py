@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.formulas import quotient, ratio, trimmed_mean
-from xsp_analyze.frames.rank_waits import CALL, GROUP, waiting_by_rank, with_waits
+from xsp_analyze.frames.rank_time import CALL, GROUP, waiting_by_rank, with_waits
 from xsp_analyze.ranks.facts import TABLES
 from xsp_model import XspError, bundle
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.energy import Energy
+from xsp_analyze.frames.samples import Energy
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 

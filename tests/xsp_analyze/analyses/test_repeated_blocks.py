@@ -14,8 +14,7 @@ from tests.helpers.examples import examples
 from tests.helpers.hand import Hand, total
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.block_names import block_name, pattern
-from xsp_analyze.frames.repeated_blocks import repeated_blocks
+from xsp_analyze.frames.layers.repeated_blocks import block_name, pattern, repeated_blocks
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

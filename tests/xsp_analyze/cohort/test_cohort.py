@@ -18,7 +18,7 @@ from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import Mix, Utilisation, facts_of, from_json, operator_mix, utilisation
 from xsp_analyze.cohort.quality import read_prices
 from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
-from xsp_analyze.frames.load_tests import LoadTest
+from xsp_analyze.frames.model_time import LoadTest
 from xsp_analyze.pages.cohort.page import render
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert

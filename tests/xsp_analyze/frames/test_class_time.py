@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.frames.class_time import class_time
-from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.device_time import class_time, device_time
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

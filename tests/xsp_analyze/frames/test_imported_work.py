@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.helpers.work_metrics import two_operators, with_metrics, work_of
-from xsp_analyze.frames.imported_work import imported_work, metric_of
 from xsp_analyze.frames.kernels.activities import are_known
+from xsp_analyze.frames.operators.operator_calls import imported_work, metric_of
 from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.trace.trace_view import TraceView

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.frames.layer_occupancy import innermost_calls, overlaps
+from xsp_analyze.frames.critical_path import innermost_calls, overlaps
 
 _CALLS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 12)), max_size=12)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.frames.call_kinds import recorded_kinds
+from xsp_analyze.frames.operators.operator_calls import recorded_kinds
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

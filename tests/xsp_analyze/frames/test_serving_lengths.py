@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.frames.operator_calls import operator_calls
+from xsp_analyze.frames.operators.operator_calls import operator_calls
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_analyze.frames.tandem_repeats import Repeat, repeats_in
+from xsp_analyze.frames.layers.repeated_blocks import Repeat, repeats_in
 
 _RULE = (None, None, None, 2, 1)  # three of two items or more, or four of one
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.work_metrics import two_operators, with_metrics, work_of
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.frames.users_work import with_work_models
+from xsp_analyze.frames.operators.users_work import with_work_models
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import integrity
 

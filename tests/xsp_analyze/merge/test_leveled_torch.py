@@ -13,7 +13,7 @@ import pytest
 
 from xsp_analyze.analyses.recording import profiling_overhead
 from xsp_analyze.core import run
-from xsp_analyze.frames.layer_time import layer_latencies
+from xsp_analyze.frames.layers.layer_time import layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.trace.step_view import StepView

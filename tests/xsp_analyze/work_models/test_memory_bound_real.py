@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from xsp_analyze.frames.modelled_calls import is_modelled, is_view
-from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
+from xsp_analyze.frames.operators.modelled_calls import is_modelled, is_view
+from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_calls
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.paper_calls import bytes_of, tensor, work
-from xsp_analyze.frames.modelled_calls import is_view
+from xsp_analyze.frames.operators.modelled_calls import is_view
 from xsp_analyze.work_models.call import NOTHING, ModelledWork, Tensor
 
 _NO = False

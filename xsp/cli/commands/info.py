@@ -93,7 +93,7 @@ def _labelled_line(label: str, text: str) -> str:
 
 def _blocks(trace: Trace) -> list[tuple[str, str]]:
     """What a model has several times, the largest first."""
-    from xsp_analyze.frames.repeated_blocks import block_sentences, repeated_blocks  # noqa: PLC0415
+    from xsp_analyze.frames.layers.repeated_blocks import block_sentences, repeated_blocks  # noqa: PLC0415
     from xsp_analyze.text.shown import clean  # noqa: PLC0415
     from xsp_analyze.trace.trace_view import TraceView  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from xsp_analyze.analyses.nsys.statistics import (
 )
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Analysis, Role, analysis
-from xsp_analyze.frames.library_spans import library_spans
+from xsp_analyze.frames.host_ranges import library_spans
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -18,7 +18,7 @@ from xsp_analyze.analyses.recipes.common import (
     with_file,
 )
 from xsp_analyze.core import Column, Role, analysis
-from xsp_analyze.frames.library_spans import library_calls
+from xsp_analyze.frames.host_ranges import library_calls
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -15,7 +15,7 @@ from xsp_analyze.analyses.recipes.common import FILE, closed_ranges, collective_
 from xsp_analyze.analyses.recipes.gpu_use import GPU, merged_stretches, time_inside
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Analysis, Column, FigureSpec, Role, analysis
-from xsp_analyze.frames.library_spans import library_calls
+from xsp_analyze.frames.host_ranges import library_calls
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass, by_name, learn
 from xsp_analyze.classification.experts import ExpertPart, expert_matcher, module_matcher
+from xsp_analyze.frames.collectives import recorded_facts
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
-from xsp_analyze.frames.recorded_collectives import recorded_facts
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView

@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.classification.labels import GENERATED, operators_of_name
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.host_blocks import COMPILATIONS
+from xsp_analyze.frames.host_calls import COMPILATIONS
 from xsp_analyze.frames.kernels.activities import attribution_bases, column_at
 from xsp_model import Attribution, Kind, Level
 from xsp_model.arrays import lookup, nullable_index

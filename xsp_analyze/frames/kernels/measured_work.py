@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import known_sum
-from xsp_analyze.frames.call_roofs import roofed_calls
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import counter_sums, moved_bytes, share_among_layers, summed_columns
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions, layer_executions, step_work
-from xsp_analyze.frames.layer_time import LAYER_KEY, layer_latencies
-from xsp_analyze.frames.operator_calls import call_of_work, operator_calls
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_latencies
+from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_calls
+from xsp_analyze.frames.operators.operator_work import roofed_calls
 from xsp_analyze.needs import holds
 from xsp_model import Attribution, Kind
 from xsp_model.arrays import nullable_index

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Result
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.rank_waits import CALL
+from xsp_analyze.frames.rank_time import CALL
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks.rank_blocks import beside, folded_away, heat_map, mean_steps
 from xsp_analyze.pages.ranks.sentences import WORTH, exposed_sentence, last_to_come, median, slowest

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.drill import drill
 from xsp_analyze.pages.report.module_icicle import module_icicle

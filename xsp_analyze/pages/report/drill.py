@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.core import Result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import coverage
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.parts import HOST_COLUMNS, WORK_COLUMNS, device_parts, host_parts
 from xsp_analyze.text.units import count, share

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.core import Column, Result, Role
 from xsp_analyze.formulas import known_sum, quotient, total_of
-from xsp_analyze.frames.folded_layers import folded_layers, layer_times, standing_out
+from xsp_analyze.frames.layers.repeated_blocks import folded_layers, layer_times, standing_out
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.pages import blocks
 from xsp_analyze.text.names import cut

@@ -10,7 +10,7 @@ from xsp_analyze.text.units import duration, exact, quantity, share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.load_tests import LoadTest
+    from xsp_analyze.frames.model_time import LoadTest
 
 __all__ = ["tiles_of"]
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.frames.memory_blocks import SERIES
-from xsp_analyze.frames.memory_curve import SUMMED, of_series
+from xsp_analyze.frames.memory import SERIES, SUMMED, of_series
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.memory_block import BYTES, curve, samples_in_use, tone_of
 from xsp_analyze.pages.report.row_limits import cut

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.core import Column
-from xsp_analyze.frames.memory_blocks import SERIES
-from xsp_analyze.frames.memory_curve import KIND_COLUMNS, of_series
+from xsp_analyze.frames.memory import KIND_COLUMNS, SERIES, of_series
 from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.render.figure import scale_entries
 from xsp_analyze.text.shown import clean

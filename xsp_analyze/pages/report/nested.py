@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.kernels.activities import device_activities, shapes_of
 from xsp_analyze.frames.kernels.kernel_means import align_steps
-from xsp_analyze.frames.layer_time import LAYER_KEY, calls_of_layers
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, calls_of_layers
 from xsp_analyze.frames.model_time import timed_latency
 from xsp_analyze.frames.steps import steps_of
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.frames.call_roofs import RATES
 from xsp_analyze.frames.kernels.measured_work import MODELLED
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
+from xsp_analyze.frames.operators.operator_work import RATES
 from xsp_analyze.text.names import short_call, spelled_call
 from xsp_analyze.text.units import quantity
 

@@ -12,7 +12,7 @@ from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbe
 from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.frames.kernels.kernel_means import layer_executions
 from xsp_analyze.frames.kernels.measured_work import GRAPH_REPLAY
-from xsp_analyze.frames.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.pages.report.span_paths import above
 from xsp_model import Attribution, Level
 

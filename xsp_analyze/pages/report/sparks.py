@@ -9,8 +9,7 @@ import polars as pl
 
 from xsp_analyze.catalog import result
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.class_time import class_time
-from xsp_analyze.frames.device_time import device_windows
+from xsp_analyze.frames.device_time import class_time, device_windows
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.text.units import count_of
 from xsp_model import Attribution

@@ -9,8 +9,7 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.class_time import COMMUNICATION, MEMORY, class_time
-from xsp_analyze.frames.device_time import device_windows
+from xsp_analyze.frames.device_time import COMMUNICATION, MEMORY, class_time, device_windows
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.text.shown import clean, short_name

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings.thresholds import IDLE_SHARE
 from xsp_analyze.formulas import trimmed_count
-from xsp_analyze.frames.load_tests import load_test
+from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages.report import overhead, roofline, serving
 from xsp_analyze.pages.report.step_bar import has_starts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.load_tests import load_test
+from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.pages.report import serving, sparks
 from xsp_analyze.pages.report.load_test import tiles_of
 from xsp_analyze.pages.report.overview import facts_by_label

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.call_kinds import recorded_kinds
-from xsp_analyze.frames.imported_work import MODELLED, metric_of, source_of
-from xsp_analyze.frames.modelled_calls import modelled_kinds
+from xsp_analyze.frames.operators.modelled_calls import modelled_kinds
+from xsp_analyze.frames.operators.operator_calls import MODELLED, metric_of, recorded_kinds, source_of
 from xsp_analyze.work_models.registry import Models, holds
 from xsp_analyze.work_models.user_models import AMOUNTS, UserModel, read_user_models
 from xsp_model import Finding, LedgerKind, Level

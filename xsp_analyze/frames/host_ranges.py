@@ -1,4 +1,4 @@
-"""Stages of a prediction: named ranges that say pre-process, inference or post-process, and what ran in them."""
+"""Ranges on the host that say what they are: stages of a prediction, and calls of MPI, OpenMP and their like."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.experts import Stage, stage_of
-from xsp_model import Kind
+from xsp_model import Kind, Level
 from xsp_model.intervals import intersection, merge
 from xsp_model.tree import innermost
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Ints
 
-__all__ = ["RunStages", "has_stages", "stages_of_runs"]
+__all__ = ["LIBRARIES", "RunStages", "has_library", "has_stages", "library_calls", "library_spans", "stages_of_runs"]
+
+# Stages of a prediction: named ranges that say pre-process, inference or post-process, and what ran in them.
 
 _COLUMNS = ("span_id", "run_id", "process_id", "thread_id", "name", "start_ns", "duration_ns", "kind")
 _THREAD = ("process_id", "thread_id")
@@ -138,3 +140,51 @@ def _innermost_open(rows: pl.DataFrame) -> Iterator[tuple[Stage, int, int]]:
 def _arrays(times: Sequence[tuple[int, int]]) -> _Union:
     pairs = np.asarray(times, dtype=np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
+
+
+# Calls on the host told by whose they are: of MPI, UCX, OpenMP, OpenACC and the operating system's runtime.
+
+LIBRARIES: Mapping[str, str] = {
+    "MPI": r"^P?MPI_",
+    "UCX": r"^uc[pst]_",
+    "OpenMP": r"^OpenMP:",
+    "OpenACC": r"^OpenACC:",
+}
+"""By whose call it is: how names of spans at the level of libraries begin."""
+_OF_OTHERS = "|".join((*LIBRARIES.values(), r"^(cudnn|cublas|\[unnamed (call|MPI|UCP))"))
+_OS_RUNTIME = "OS runtime"
+_NSYS = "nsys"
+
+
+def library_spans(view: TraceView, whose: str) -> pl.LazyFrame:
+    """The rows of `spans` that are calls of one of LIBRARIES, or of the "OS runtime", which Nsight alone records.
+
+    Of a profile, whose runs are of the same work, those of the runs that kernels are taken from.
+    """
+    rows = _rows(view, whose)
+    names = rows.select(pl.col("name").unique()).collect().to_series()  # few, and texts are looked at one by one
+    texts = names.cast(pl.String)
+    fits = ~texts.str.contains(_OF_OTHERS) if whose == _OS_RUNTIME else texts.str.contains(LIBRARIES[whose])
+    return rows.filter(pl.col("name").is_in(names.filter(fits).implode()))
+
+
+def _rows(view: TraceView, whose: str) -> pl.LazyFrame:
+    """Those among which they are."""
+    rows = view.kernel_runs.scan("spans").filter(pl.col("level") == str(Level.LIBRARY))
+    if whose != _OS_RUNTIME:
+        return rows
+    of_nsys = pl.col("format").str.starts_with(_NSYS).fill_null(value=False)
+    runs = view.kernel_runs.table.filter(of_nsys)["run_id"].to_list()
+    return rows.filter(pl.col("run_id").is_in(runs), pl.col("kind") == str(Kind.CALL))
+
+
+def library_calls(view: TraceView, whose: str) -> pl.LazyFrame:
+    """Those with a duration that count once: ranges named as calls (MPI's in nsys 2022) where a run has no calls."""
+    rows = library_spans(view, whose).filter(pl.col("duration_ns") > 0)
+    is_call = pl.col("kind") == str(Kind.CALL)
+    return rows.filter(is_call | ~is_call.any().over("run_id"))
+
+
+def has_library(view: TraceView, whose: str) -> bool:
+    """Whether there is any."""
+    return not library_spans(view, whose).select("span_id").head(1).collect().is_empty()

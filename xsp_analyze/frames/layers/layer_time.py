@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import known_sum
+from xsp_analyze.formulas import bootstrap_interval, known_sum
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
 from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
 from xsp_model import Attribution, Phase
@@ -27,14 +27,15 @@ __all__ = [
     "every_layer_call",
     "layer_bases",
     "layer_calls",
+    "layer_intervals",
     "layer_labels",
     "layer_latencies",
+    "layer_quartiles",
     "layer_steps",
 ]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
-
 _ATTRIBUTED = {"span_id": pl.Int64, "run_id": pl.Int64, "step": pl.Int64, "work_ns": pl.Int64, "call": pl.Int64}
 _SERIALISED_SHARE = 0.99
 _STEP = ("run_id", "step", *LAYER_KEY)
@@ -291,3 +292,44 @@ def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, I
     busy = np.add.reduceat(np.maximum(end - np.maximum(start, before), 0), starts)
     last = np.append(starts[1:], len(start)) - 1
     return reach[last] - start[starts], busy
+
+
+# How layer latencies vary over steps.
+
+
+def layer_quartiles(frames: StepView) -> pl.DataFrame:
+    """One row a layer of a mean step: min_ns, q1_ns, median_ns, q3_ns, max_ns over steps of all runs; else none."""
+    latency = pl.col("latency_ns")
+    at = (
+        latency.min().cast(pl.Float64).alias("min_ns"),
+        latency.quantile(0.25, "linear").alias("q1_ns"),
+        latency.median().alias("median_ns"),
+        latency.quantile(0.75, "linear").alias("q3_ns"),
+        latency.max().cast(pl.Float64).alias("max_ns"),
+    )
+    return _averaged_steps(frames).group_by(LAYER_KEY, maintain_order=True).agg(at)
+
+
+def layer_intervals(frames: StepView) -> pl.DataFrame:
+    """One row a layer of a mean step: low_ns and high_ns, the 95 % interval of its latency; null where unknown.
+
+    Known for layers of one run that are in at least three steps.
+    """
+    latency = pl.col("latency_ns")
+    rows = (
+        _averaged_steps(frames)
+        .group_by(LAYER_KEY, maintain_order=True)
+        .agg(latency, latency.len().alias("steps"), pl.col("run_id").n_unique().alias("runs"))
+    )
+    unknown = pl.lit(None, dtype=pl.Float64)
+    parts = [rows.select(*LAYER_KEY, unknown.alias("low_ns"), unknown.alias("high_ns")).clear()]
+    for part in rows.filter(pl.col("runs") == 1).partition_by("steps", maintain_order=True):
+        low, high = bootstrap_interval(part["latency_ns"].list.to_array(part["steps"][0]).to_numpy())
+        ends = pl.Series("low_ns", low).fill_nan(None), pl.Series("high_ns", high).fill_nan(None)
+        parts.append(part.select(LAYER_KEY).with_columns(ends))
+    return pl.concat(parts)
+
+
+def _averaged_steps(frames: StepView) -> pl.DataFrame:
+    steps = frames.chosen(frames.of_trace.once(layer_steps))
+    return steps if frames.averaged else steps.clear()
