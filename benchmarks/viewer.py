@@ -17,8 +17,7 @@ from typing import Any
 
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.shell import page_by_script
-from xsp_analyze.pages.viewer.assets import SCRIPTS, STYLES
-from xsp_analyze.pages.viewer.block import view_of, viewer
+from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of, viewer
 from xsp_analyze.trace.step_view import StepView
 
 _KERNEL_NS = 5_000  # from one kernel of the made trace to the next; with each one call

@@ -84,7 +84,9 @@ _COUNTS: Mapping[str, Callable[[], int]] = {
     "files_run_by_analyze": lambda: _run("analyze", _TRACE, "-a", "A10", "-f", "json")[0],
     "files_run_by_top": lambda: _run("top", _TRACE)[0],
     "modules_imported_by_top": lambda: _run("top", _TRACE)[1],
-    "modules_imported_by_report": lambda: _run("report", _TRACE, "-o", str(Path(tempfile.gettempdir()) / "xsp-budget.html"))[1],
+    "modules_imported_by_report": lambda: _run(
+        "report", _TRACE, "-o", str(Path(tempfile.gettempdir()) / "xsp-budget.html")
+    )[1],
     "modules_imported_by_info": lambda: _run("info", _TRACE)[1],
 }
 

@@ -11,7 +11,7 @@ from xsp.agents.paging import plain_sentences
 from xsp_analyze.compare.comparison import Comparison
 from xsp_analyze.core import Column, Result
 from xsp_analyze.frames import coverage
-from xsp_analyze.pages.compare import json_text
+from xsp_analyze.pages.compare.files import document
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Severity, XspError
@@ -100,7 +100,7 @@ def brief_contents(info: Mapping[str, Any]) -> dict[str, object]:
 
 def comparison_head(comparison: Comparison) -> dict[str, object]:
     """What a comparison says before its rows, and what each side covers."""
-    held: Mapping[str, Any] = json_text.document(comparison)
+    held: Mapping[str, Any] = document(comparison)
     sides = {
         name: coverage_of(side.views[0]) for name, side in (("before", comparison.before), ("after", comparison.after))
     }

@@ -10,7 +10,8 @@ import polars as pl
 
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import Row
-from xsp_analyze.pages.compare import json_text, text
+from xsp_analyze.pages.compare import text
+from xsp_analyze.pages.compare.files import document
 from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.sections import sections
 from xsp_analyze.pages.compare.sentences import sentences
@@ -77,7 +78,7 @@ class ComparedTraces:
 
     def to_dict(self) -> dict[str, object]:
         """As `xsp compare -f json`."""
-        return json_text.document(self.comparison)
+        return document(self.comparison)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Writes the comparison as one HTML page, and says where."""

@@ -204,8 +204,8 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
 
     if not settings.reports:
         return facts_of(trace, unit.name).to_json()
-    from xsp_analyze.pages.report.glance import glance  # noqa: PLC0415
     from xsp_analyze.pages.report.page import render_answers  # noqa: PLC0415
+    from xsp_analyze.pages.report.step_bar import glance  # noqa: PLC0415
     from xsp_analyze.service.answers import Answers  # noqa: PLC0415
 
     answers = Answers(trace)

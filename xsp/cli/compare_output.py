@@ -29,10 +29,10 @@ class Formats(StrEnum):
 
 def write(comparisons: Several, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
     """Writes the files that were asked for."""
-    from xsp_analyze.pages.compare import junit as as_junit  # noqa: PLC0415
+    from xsp_analyze.pages.compare.files import render_junit  # noqa: PLC0415
 
     if junit is not None:
-        write_file(junit, as_junit.render(comparisons.compared))
+        write_file(junit, render_junit(comparisons.compared))
     if markdown is not None:
         write_file(markdown, _markdown(comparisons, _IN_SUMMARY).encode())
     if html is not None:
@@ -60,18 +60,15 @@ def _is_batch(comparisons: Several) -> bool:
 
 def stdout_bytes(comparisons: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
-    from xsp_analyze.pages.compare import json_text, text  # noqa: PLC0415
+    from xsp_analyze.pages.compare import text  # noqa: PLC0415
+    from xsp_analyze.pages.compare.files import render, render_several  # noqa: PLC0415
 
     if output_format == Formats.MD:
         return _markdown(comparisons, rows).encode()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     one = comparisons.compared[0]
     if output_format == Formats.JSON:
-        content = (
-            json_text.render_several(comparisons)
-            if _is_batch(comparisons)
-            else json_text.render(one.comparison, one.outcomes)
-        )
+        content = render_several(comparisons) if _is_batch(comparisons) else render(one.comparison, one.outcomes)
     elif _is_batch(comparisons):
         content = text.terminal_of_several(comparisons, width=width)
     else:

@@ -11,10 +11,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from xsp_analyze.pages.viewer.block import MAX_GAPS, MAX_LAUNCHES, about, unclosed_sentences
-from xsp_analyze.pages.viewer.counter_lanes import thin
-from xsp_analyze.pages.viewer.ranges import range_statistics
-from xsp_analyze.pages.viewer.search import matching_spans
-from xsp_analyze.pages.viewer.windows import Windows
+from xsp_analyze.pages.viewer.lanes import thin
+from xsp_analyze.pages.viewer.levels import Windows
+from xsp_analyze.pages.viewer.ranges import matching_spans, range_statistics
 from xsp_model import XspError
 
 if TYPE_CHECKING:

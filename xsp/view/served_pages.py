@@ -5,7 +5,7 @@ from __future__ import annotations
 from xsp.view.server import Answer
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.shell import page_by_script, program_and_version
-from xsp_analyze.pages.viewer.assets import SCRIPTS, STYLES
+from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES
 
 __all__ = ["handover_page", "viewer_page"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xsp_analyze.figure.draw import Drawn, draw, draw_several
+from xsp_analyze.figure.draw import Drawn, Over, draw, draw_several
 from xsp_analyze.figure.look import SUFFIXES, Look, width_inches
-from xsp_analyze.figure.several import Over
 
 __all__ = ["SUFFIXES", "Drawn", "Look", "Over", "draw", "draw_several", "width_inches"]

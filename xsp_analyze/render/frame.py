@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.render.csv_cells import write_csv
-from xsp_analyze.render.csv_text import flat
+from xsp_analyze.render.csv_text import flat, write_csv
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.terminal import table_lines
 from xsp_analyze.text.table import Table, TextColumn

@@ -13,7 +13,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames import coverage
-from xsp_analyze.render.figure import figure_data
+from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, XspError
 

@@ -10,7 +10,7 @@ from tests.helpers.graph_pairs import Piece, add_capture, add_eager, add_replay,
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.level_rows import ChangeKind
-from xsp_analyze.pages.compare.json_text import document
+from xsp_analyze.pages.compare.files import document
 from xsp_analyze.pages.compare.sections import parts
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert

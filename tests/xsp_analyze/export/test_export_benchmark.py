@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.export import benchmark_of, export
-from xsp_analyze.export.benchmark.inputs import inputs_of
+from xsp_analyze.export.benchmark import inputs_of
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.exported import small, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
-from xsp_analyze.export.stacks import device_stacks
+from xsp_analyze.export.speedscope import device_stacks
 from xsp_model import Trace, TraceBuilder, XspError
 
 if TYPE_CHECKING:

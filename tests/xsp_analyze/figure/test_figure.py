@@ -14,9 +14,9 @@ from tests.helpers.counted_layer import mixed
 from tests.helpers.shaped_trace import shaped
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.figure import Look, draw, draw_several, width_inches
-from xsp_analyze.figure.icicle import layout
-from xsp_analyze.figure.joint import joint_blocks
+from xsp_analyze.figure.draw import joint_blocks
 from xsp_analyze.figure.look import settings
+from xsp_analyze.figure.panels import layout
 from xsp_analyze.pages.report.figures import figure as blocks_of
 from xsp_analyze.service.answers import Answers
 from xsp_ingest.convert import convert

@@ -11,8 +11,8 @@ from tests.helpers.shaped_trace import shaped
 from xsp.cli.commands.figure import Scales
 from xsp_analyze.catalog import find
 from xsp_analyze.figure import Over, draw_several
+from xsp_analyze.figure.draw import blocks_of_several
 from xsp_analyze.figure.panels import panel
-from xsp_analyze.figure.several import blocks_of_several
 from xsp_analyze.service.answers import Answers
 from xsp_model import XspError
 

@@ -12,9 +12,8 @@ import pytest
 from tests.helpers.counted_layer import mixed
 from tests.helpers.fixture_cases import SOUND, FixtureCase
 from xsp_analyze.catalog import all_analyses
-from xsp_analyze.figure.draw import figure_of_panels
+from xsp_analyze.figure.draw import blocks_of_several, figure_of_panels
 from xsp_analyze.figure.look import settings
-from xsp_analyze.figure.several import blocks_of_several
 from xsp_analyze.pages.report.figures import figure as blocks_of
 from xsp_analyze.service.answers import Answers
 from xsp_ingest.convert import convert

@@ -29,7 +29,7 @@ from xsp_analyze.cohort.tables import models
 from xsp_analyze.core import run
 from xsp_analyze.figure.draw import draw
 from xsp_analyze.merge.merge import merge
-from xsp_analyze.pages.report.batches import batches
+from xsp_analyze.pages.report.overview import batches
 from xsp_analyze.pages.report.page import render_answers
 from xsp_analyze.service.answers import Answers
 from xsp_analyze.trace.step_view import StepView

@@ -11,7 +11,8 @@ from rich.cells import cell_len
 from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.rules import Compared, check, parse
-from xsp_analyze.pages.compare import json_text, junit, text
+from xsp_analyze.pages.compare import text
+from xsp_analyze.pages.compare.files import render, render_junit
 
 _NOISE = Noise(kernel=0.01, step=0.005)
 _RULES = ("model.latency > +3%", 'layer["*Linear_3"].latency > +10%', 'kernel["n<e&w"].time > +10%')
@@ -27,7 +28,7 @@ def fixture_comparison() -> Comparison:
 @pytest.fixture(name="document", scope="module")
 def fixture_document(comparison: Comparison) -> dict[str, object]:
     outcomes = [check(parse(rule), comparison) for rule in _RULES]
-    document: dict[str, object] = json.loads(json_text.render(comparison, outcomes))
+    document: dict[str, object] = json.loads(render(comparison, outcomes))
     return document
 
 
@@ -94,7 +95,7 @@ def test_markdown_says_the_verdict_first(comparison: Comparison) -> None:
 
 def test_junit_is_read_by_a_parser_and_counts_what_failed(comparison: Comparison) -> None:
     rules = [check(parse(rule), comparison) for rule in _RULES]
-    root = ET.fromstring(junit.render([Compared("net", comparison, rules)]))  # noqa: S314 (our own)
+    root = ET.fromstring(render_junit([Compared("net", comparison, rules)]))  # noqa: S314 (our own)
     suite = root[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "1")
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
@@ -116,4 +117,4 @@ def test_other_work_is_said_to_be_other_work_before_any_number() -> None:
     comparison = compare([view(Work(), 1)], [view(Work(batch=16), 1)])
     lines = text.terminal(comparison).splitlines()
     assert lines[2].startswith("NOT COMPARABLE: different batch size: 8 before, 16 after.")
-    assert junit.render([Compared("net", comparison)]).count(b"<failure") == 1
+    assert render_junit([Compared("net", comparison)]).count(b"<failure") == 1

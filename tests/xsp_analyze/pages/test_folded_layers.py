@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.decoder_trace import decoder
 from tests.helpers.report_trace import small_trace
-from xsp_analyze.pages.report.folded import blocks_of_layers
+from xsp_analyze.pages.report.detail import blocks_of_layers
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.service.answers import Answers
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
-from xsp_analyze.pages.report.module_rows import module_rows
+from xsp_analyze.pages.report.figures import module_rows
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import TimeTree, prune, time_tree
 from xsp_analyze.pages.shell import safe_json

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.counted_layer import mixed
 from tests.helpers.shaped_trace import shaped
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.report.roofline_block import roofline_blocks
+from xsp_analyze.pages.report.roofline import roofline_blocks
 
 
 def _data(page: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.analyses.nsys.cuda import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.pages.report.nested import longest, nested_timelines
+from xsp_analyze.pages.report.overhead import longest, nested_timelines
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.time_tree import time_tree
 from xsp_analyze.render import terminal

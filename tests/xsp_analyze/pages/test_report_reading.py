@@ -21,7 +21,7 @@ from tests.helpers.report_trace import small_trace
 from xsp_analyze.pages.blocks import section
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.shell import page_by_script
-from xsp_analyze.render import csv_cells
+from xsp_analyze.render.csv_text import write_csv
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
@@ -212,7 +212,7 @@ def test_a_page_guards_texts_as_csv_files_do(browser: Browser, tmp_path: Path) -
     (tmp_path / "names.html").write_text(page, encoding="utf-8")
     with opened(browser, tmp_path / "names.html") as shown:
         _, saved = _saved(shown, shown.get_by_role("button", name="Save CSV"))
-    written = csv_cells.write_csv([pl.Series("name", texts)], raw=False)
+    written = write_csv([pl.Series("name", texts)], raw=False)
     rows = [list(csv.reader(io.StringIO(content, newline=""))) for content in (saved.decode(), written)]
     assert rows[0] == rows[1]
 

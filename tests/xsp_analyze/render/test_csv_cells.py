@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
-from xsp_analyze.render.csv_cells import write_csv
+from xsp_analyze.render.csv_text import write_csv
 from xsp_analyze.render.frame import as_csv
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.helpers.graph_pairs import Piece, add_capture, add_eager, add_replay,
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
-from xsp_analyze.export.exporter import Exporter, find
+from xsp_analyze.export.registry import Exporter, find
 from xsp_analyze.frames.coverage import provenance
 from xsp_analyze.service.contents import summarise
 from xsp_analyze.trace.step_view import StepView

@@ -106,7 +106,7 @@ def _in_format(
     *,
     csv_raw: bool,
 ) -> str:
-    from xsp_analyze.render.top_files import as_csv, as_json, as_markdown  # noqa: PLC0415
+    from xsp_analyze.render.top import as_csv, as_json, as_markdown  # noqa: PLC0415
 
     if chosen is TopFormats.CSV:
         return as_csv(rankings, count, raw=csv_raw)

@@ -1,31 +1,169 @@
-"""The page of a cohort: one HTML file over all models, linking to the report of each."""
+"""Figures of a cohort: time by class of kernels as stacked bars, and which models are alike as a tree."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_analyze.cohort import tables
+from xsp_analyze.cohort.facts import CLASSES
 from xsp_analyze.cohort.quality import NO_PRICES
 from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.cohort import charts
-from xsp_analyze.pages.cohort.multiples import multiples
 from xsp_analyze.pages.shell import page_by_script, program_and_version
+from xsp_analyze.pages.tones import tone
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, duration, is_share, number, quantity, scale_of, share
+from xsp_analyze.text.units import count, count_of, duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.cohort.cohort import System
+    from xsp_analyze.cohort.facts import Speed
     from xsp_analyze.cohort.quality import Prices, Target
+    from xsp_analyze.cohort.tables import Join
     from xsp_analyze.core import Column, Result
     from xsp_analyze.pages.blocks import Block, Section
 
-__all__ = ["render"]
+__all__ = ["dendrogram", "label", "mixes", "multiples", "render"]
+
+_PERCENT = {"unit": "%", "divisor": 0.01, "decimals": 1}
+
+
+def label(system: System) -> str:
+    """What the row is called where it must be short."""
+    return clean(" on ".join(filter(None, (system.label, system.facts.system))))
+
+
+def mixes(systems: Sequence[System]) -> Block:
+    """One bar a model, divided into classes of kernels; a name leads to the model's report."""
+    groups = [s.facts.mix.class_shares for s in systems]
+    series = [
+        {"name": name, "tone": tone(name), "values": [group.get(name, 0.0) for group in groups], **_PERCENT}
+        for name in CLASSES
+        if any(name in group for group in groups)
+    ]
+    links = [blocks.address(s.member.report) for s in systems]
+    return blocks.bars("stack", list(map(label, systems)), series, links=links)
+
+
+def dendrogram(systems: Sequence[System], joins: Sequence[Join], order: Sequence[int]) -> Block:
+    """A tree: models that join further left are more alike; the distance is 1 less the cosine."""
+    ends = {leaf: (0.0, row + 0.5) for row, leaf in enumerate(order)}  # distance and height, by number of the cluster
+    brackets = []
+    for cluster, join in enumerate(joins, len(systems)):
+        first, second = ends[join.first], ends[join.second]
+        brackets.append({"from": [first, second], "at": join.distance})
+        ends[cluster] = (join.distance, (first[1] + second[1]) / 2)
+    return {
+        "type": "dendrogram",
+        "title": "Tree of similar models",
+        "read": _first_join(systems, joins),
+        "labels": [label(systems[leaf]) for leaf in order],
+        "joins": brackets,
+    }
+
+
+def _first_join(systems: Sequence[System], joins: Sequence[Join]) -> str:
+    """The first join in words, for those who do not see the tree."""
+    if not joins:
+        return "one model"
+    first = joins[0]
+    pair = f"{label(systems[first.first])} and {label(systems[first.second])}"
+    return f"Of {len(systems)} models, {pair} are most alike, at a distance of {first.distance:.3f}"
+
+
+# Small multiples: a chart a model, all alike, over the systems and batch sizes that it was measured on.
+
+_MAX_MODELS = 120
+_MAX_SYSTEMS = 12  # more lines than this in one small chart are no chart
+_MIN_ROWS = 2
+_MEANS = (
+    "One small chart a model, all of one measure, each to a scale of its own from 0: a line over batch sizes where they"
+    " were swept, a point where one was measured. Choose the measure; a colour is a system and framework."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """What the charts can show: of a batch size, or of the one trace that a row stands for."""
+
+    label: str
+    unit: str
+    divisor: float
+    of: Callable[[System, Speed], float | None]
+    of_best_alone: bool = False
+
+
+_MEASURES = (
+    _Measure("Throughput", "inputs/s", 1.0, lambda _, speed: speed.throughput_per_s),
+    _Measure("Step time", "ms", 1e6, lambda _, speed: speed.latency_ns),
+    _Measure("Device busy", "%", 0.01, lambda system, _: system.facts.gpu_share, of_best_alone=True),
+    _Measure("Device time", "ms", 1e6, lambda system, _: system.facts.kernel_duration_ns, of_best_alone=True),
+    _Measure("Memory peak", "GB", 1e9, lambda system, _: system.facts.peak_memory_bytes, of_best_alone=True),
+)
+
+
+def multiples(systems: Sequence[System]) -> list[Section]:
+    """The section; none where there are not two rows to set beside each other, or nothing was timed."""
+    timed = [system for system in systems if system.speeds]
+    labels = list(dict.fromkeys(map(_system_label, timed)))
+    if len(timed) < _MIN_ROWS or len(labels) > _MAX_SYSTEMS:
+        return []
+    models: dict[str, list[System]] = {}
+    for system in timed:
+        models.setdefault(system.facts.model, []).append(system)
+    items = [_item(model, rows, labels) for model, rows in list(models.items())[:_MAX_MODELS]]
+    measured = [n for n in range(len(_MEASURES)) if any(line["points"][n] for item in items for line in item["lines"])]
+    block: Block = {
+        "type": "multiples",
+        "systems": labels,
+        "measures": [
+            {"label": m.label, "unit": m.unit, "divisor": m.divisor} for n, m in enumerate(_MEASURES) if n in measured
+        ],
+        "items": [_only(item, measured) for item in items],
+    }
+    left = len(models) - len(items)
+    more = [blocks.text(f"{count_of(left, 'more model', 'more models')}; the table holds all.")] if left else []
+    return [blocks.section("multiples", "Side by side", "Models side by side", _MEANS, [block, *more])]
+
+
+def _system_label(system: System) -> str:
+    facts = system.facts
+    return clean(", ".join(filter(None, (facts.system, facts.framework)))) or "unnamed system"
+
+
+def _item(model: str, rows: Sequence[System], labels: Sequence[str]) -> dict[str, Any]:
+    return {"title": clean(model), "lines": [_line(system, labels) for system in rows]}
+
+
+def _line(system: System, labels: Sequence[str]) -> dict[str, Any]:
+    """Points [batch size, value] of each measure; what is of one trace alone has one."""
+    best = system.best
+    points = []
+    for measure in _MEASURES:
+        speeds = [speed for speed, _ in system.speeds]
+        if measure.of_best_alone:
+            speeds = [best[0]] if best else []
+        pairs = [(speed.batch_size, measure.of(system, speed)) for speed in speeds]
+        points.append([[batch, value] for batch, value in pairs if value is not None])
+    return {
+        "name": clean(system.label),
+        "system": labels.index(_system_label(system)),
+        "link": blocks.address(system.member.report),
+        "points": points,
+    }
+
+
+def _only(item: dict[str, Any], measured: Sequence[int]) -> dict[str, Any]:
+    """The item with the measures alone that any model has."""
+    lines = [{**line, "points": [line["points"][n] for n in measured]} for line in item["lines"]]
+    return {**item, "lines": lines}
+
+
+# The page of a cohort: one HTML file over all models, linking to the report of each.
 
 _PAIR = 2
 _MAX_ROWS = 2_000  # of a table; a page of more would take seconds to open
@@ -146,10 +284,10 @@ def _alike(systems: Sequence[System]) -> list[Section]:
     classified = [s for s in (*(mixed[n] for n in order), *others) if s.facts.mix.class_shares]
     sections = []
     if classified:
-        bars = charts.mixes(classified)
+        bars = mixes(classified)
         sections.append(blocks.section("mix", "Classes", "Time by class of kernels", _MIX, [bars]))
     if len(mixed) >= _PAIR:
-        tree = charts.dendrogram(mixed, joins, order)
+        tree = dendrogram(mixed, joins, order)
         sections.append(blocks.section("similar", "Similarity", "Which models are alike", _TREE, [tree]))
     return sections
 

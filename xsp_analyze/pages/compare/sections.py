@@ -1,4 +1,4 @@
-"""Comparisons as tables of text, for any renderer."""
+"""Which layer of one side was taken for which of the other, as a table."""
 
 from __future__ import annotations
 
@@ -8,28 +8,150 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.compare.parts import leading
+from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.core import Column
-from xsp_analyze.pages.compare.model_tables import model_table, peaks_table
-from xsp_analyze.pages.compare.pairs import pairs_table
-from xsp_analyze.pages.compare.results import results_table
-from xsp_analyze.pages.compare.texts import change, change_columns, interval, verdict, with_sign
+from xsp_analyze.pages.compare.sentences import (
+    change,
+    change_columns,
+    interval,
+    percent_change,
+    results_table,
+    signed_duration,
+    unit_of_time,
+    verdict,
+    with_sign,
+)
 from xsp_analyze.text.names import cut
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.table import Table, of_rows
-from xsp_analyze.text.units import apart, apart_in, count, count_of, duration, number, scale_of, with_total
+from xsp_analyze.text.units import apart, apart_in, count, count_of, duration, number, scale_of, share, with_total
+from xsp_model.devices import QUANTITIES
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.comparison import Comparison
+    from xsp_analyze.compare.comparison import Comparison, Expected
     from xsp_analyze.compare.level_rows import Change
     from xsp_analyze.compare.parts import Contribution, Waterfall
     from xsp_analyze.compare.rows import Row
     from xsp_analyze.compare.rules import Compared, Several
     from xsp_analyze.text.units import Scale
 
-__all__ = ["PageTable", "of_several", "parts", "sections"]
+__all__ = ["PageTable", "model_table", "of_several", "pairs_table", "parts", "peaks_table", "sections"]
+
+_NONE = "-"
+
+
+def pairs_table(c: Comparison, max_rows: int | None) -> Table:
+    """One row a pair in the order in which layers run, with each side's name; those without a partner too."""
+    labels = [side.layers[0].labels for side in (c.before, c.after)]
+    measured = {row.layer_index: row for row in c.level("layer") if row.change == "same"}
+    rows = []
+    for i, j in c.pairs.rows[:max_rows]:
+        row = measured.get(labels[0]["key"][i]) if i is not None and j is not None else None
+        times = ["", "", "", ""]
+        if row is not None:
+            times = [*apart((row.before_ns, row.after_ns), "ns"), signed_duration(row.difference_ns), change(row)]
+        rows.append([_of(labels[0], i, "layer_name"), _of(labels[1], j, "layer_name"), _type(labels, i, j), *times])
+    before, after, difference, ratio, *_ = change_columns("")
+    columns = [("layer before", "", False, 0), ("layer after", "", False, 0), ("type", "", False, 4), before, after,
+               difference, ratio]  # fmt: skip
+    title = f"Layers that were taken for one another ({count(len(c.pairs.rows))})"
+    return of_rows(title, columns, rows, _notes(c, rows))
+
+
+def _notes(c: Comparison, rows: list[list[str]]) -> list[str]:
+    notes = [f"Layers are paired by {c.layer_pairing}: {share(c.pairs.rate)} of the longer side have a partner."]
+    if left := len(c.pairs.rows) - len(rows):
+        notes.append(f"{count(left)} more; --rows 0 shows all.")
+    return notes
+
+
+def _of(labels: pl.DataFrame, at: int | None, column: str) -> str:
+    return _NONE if at is None else clean(str(labels[column][at]))
+
+
+def _type(labels: list[pl.DataFrame], i: int | None, j: int | None) -> str:
+    types = [_of(side, at, "layer_type") for side, at in zip(labels, (i, j), strict=True) if at is not None]
+    return " and ".join(dict.fromkeys(types))
+
+
+# The tables of the model: its latency and throughput with what is known of noise, and what peaks let expect.
+
+_STEPS_FOR_NOISE = 3
+
+
+def model_table(c: Comparison) -> Table:
+    per = unit_of_time(c)
+    rows = [
+        [{"latency": f"latency of {per}", "device_time": f"device time of {per}"}[row.name],
+         *apart((row.before_ns, row.after_ns), "ns"), signed_duration(row.difference_ns), change(row),
+         interval(row), verdict(row)]
+        for row in c.model
+    ]  # fmt: skip
+    one, two = c.throughput
+    if one and two:
+        change_per_s = with_sign(two - one, f"{count(two - one)}/s")
+        rates = (f"{rate}/s" for rate in apart((one, two), ""))
+        rows.append(["throughput", *rates, change_per_s, percent_change(two / one), "", ""])
+    return of_rows("Model", [("model", "", False, 0), *change_columns("")], rows, _on_noise(c))
+
+
+def peaks_table(c: Comparison, peaks: Expected) -> Table:
+    """What the devices' peaks let expect of the same work, beside what was measured."""
+    rows = []
+    for what, bound in (("bound by memory", peaks.memory), ("bound by compute", peaks.compute)):
+        if bound is not None:
+            unit = QUANTITIES[bound.quantity]
+            rates = apart((bound.before, bound.after), unit)
+            rows.append([f"expected if {what} ({bound.quantity})", *rates, percent_change(bound.ratio)])
+    if peaks.by_class is not None:
+        modelled = share(peaks.modelled_share or 0.0)
+        what = f"expected by what bounds each operator ({modelled} of device time is modelled)"
+        rows.append([what, "", "", percent_change(peaks.by_class)])
+    rows += [
+        [f"measured: {row.name.replace('_', ' ')}", *apart((row.before_ns, row.after_ns), "ns"), change(row)]
+        for row in c.model
+    ]
+    columns = [("time, by the devices' peaks", "", False, 0), ("before", "", True, 1), ("after", "", True, 1),
+               ("change of time", "", True, 1)]  # fmt: skip
+    return of_rows("What the devices' peaks let expect", columns, rows)
+
+
+def _on_noise(c: Comparison) -> list[str]:
+    """What the intervals hold, in a sentence or two."""
+    one, two = c.before.facts, c.after.facts
+    if c.latency.p_value is None and not c.test_count:
+        min_steps = min(one.steps, two.steps)
+        why = (
+            "a side was taken whole"
+            if min_steps == 0
+            else f"a side has {min_steps} {'step' if min_steps == 1 else 'steps'}"
+        )
+        return [
+            f"No intervals: {why}, and noise shows in {_STEPS_FOR_NOISE} or more. Which changes are noise is unknown."
+        ]
+    lines = []
+    lines += _on_ranks(c)
+    if c.run_noise is not None and c.run_noise_source != "captures":
+        lines.append(f"One capture a side: intervals hold the noise of the steps, and {share(c.run_noise)} between"
+                     f" captures ({c.run_noise_source}). Give more captures to measure it.")  # fmt: skip
+    return lines
+
+
+def _on_ranks(c: Comparison) -> list[str]:
+    """What a rank test says of latency, whatever the shape of noise; nothing where so few values can decide nothing."""
+    row, min_p = c.latency, c.latency.rank_min_p
+    if row.rank_p_value is None or min_p is None or min_p > FALSE_DISCOVERY_RATE:
+        return []
+    what = "capture" if c.before.facts.captures > 1 or c.after.facts.captures > 1 else "step"
+    text = f"By rank alone (an exact Mann-Whitney test of {what}s) p is {row.rank_p_value:.2g}"
+    if row.rank_p_value <= min_p and row.ratio is not None:
+        text += f": every {what} after took {'longer' if row.ratio > 1 else 'less time'} than every one before"
+    return [f"{text}."]
+
+
+# Comparisons as tables of text, for any renderer.
 
 _DIFFERENCE = "difference"
-
 _PARTS = 10
 _LEVELS = {
     "layer_type": ("layer type", "Types of layers"),
@@ -42,7 +164,6 @@ _LEVELS = {
 """Of each level what a row is called and the title of its table; what sums up others first."""
 _MOVED_SHOWN = 2
 _LONGEST = 48
-
 
 _BY = {"layer": "by layer", "layer_type": "by type of layer", "kernel_class": "by class of kernels"}
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.compare.rules import Verdict
 from xsp_analyze.pages.compare.sections import of_several, sections
-from xsp_analyze.pages.compare.sentences import sentences
-from xsp_analyze.pages.compare.texts import change, verdict
+from xsp_analyze.pages.compare.sentences import change, sentences, verdict
 from xsp_analyze.render.markdown import escape_markdown
 from xsp_analyze.render.markdown import table_lines as markdown_lines
 from xsp_analyze.render.terminal import table_lines, wrap_line

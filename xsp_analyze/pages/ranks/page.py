@@ -10,8 +10,17 @@ from xsp_analyze.core import Result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.rank_time import CALL
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.ranks.rank_blocks import beside, folded_away, heat_map, mean_steps
-from xsp_analyze.pages.ranks.sentences import WORTH, exposed_sentence, last_to_come, median, slowest
+from xsp_analyze.pages.ranks.rank_blocks import (
+    WORTH,
+    beside,
+    exposed_sentence,
+    folded_away,
+    heat_map,
+    last_to_come,
+    mean_steps,
+    median,
+    slowest,
+)
 from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.ranks.tables import experts_by_rank, tables
 from xsp_analyze.text.units import count, count_of, duration, share

@@ -1,4 +1,4 @@
-"""An analysis's FigureSpec as blocks of the page; a spec says what is drawn, the page's script how."""
+"""Analyses as figures and tables of the page, with as many bars and rows as a page can hold."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
+from xsp_analyze.analyses.kernels import kernel_information, list_of_kernels, order_of_list
 from xsp_analyze.classification.labels import distinct_labels
-from xsp_analyze.core import Role
+from xsp_analyze.core import Role, run
+from xsp_analyze.formulas import known_sum, total_of
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.module_icicle import module_icicle
+from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.pages.report.roofline import figure_of
-from xsp_analyze.render.figure import figure_data
+from xsp_analyze.pages.report.time_tree import TimeTree, prune
 from xsp_analyze.text.names import tell_apart
 from xsp_analyze.text.shown import clean, heading, short_name
-from xsp_analyze.text.units import count, scale_of
+from xsp_analyze.text.units import count, scale_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,8 +28,100 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Column, FigureSpec, Result
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
+    from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["figure"]
+__all__ = ["MAX_ROWS", "cut_executions", "cut_rows", "figure", "module_icicle", "module_rows", "module_tree"]
+
+# The module tree as a page shows it: one row a module, phases side by side, children under their parent.
+
+_PHASES = ("forward", "recompute", "backward")
+
+
+def module_rows(table: pl.DataFrame) -> pl.DataFrame:
+    """Rows of B06 folded over phases, in depth-first order of first call.
+
+    Columns: module, depth, count, device_sum_ns, self_device_sum_ns, forward_ns, recompute_ns, backward_ns, host_ns;
+    a phase that occurs nowhere is null throughout, and so is device time where no device work was recorded.
+    """
+    folded = table.group_by("module_path", maintain_order=True).agg(
+        pl.col("module_instance").first().alias("module"),
+        pl.col("depth").first(),
+        pl.col("count").filter(pl.col("phase") == "forward").sum(),
+        known_sum(pl.col("device_sum_ns")),
+        known_sum(pl.col("self_device_sum_ns")),
+        *(_of_phase(phase) for phase in _PHASES),
+        pl.col("host_ns").sum(),
+    )
+    return folded[_depth_first(folded["module_path"].to_list(), folded["module"].to_list())].drop("module_path")
+
+
+def _of_phase(phase: str) -> pl.Expr:
+    time = pl.col("device_sum_ns").filter(pl.col("phase") == phase)
+    return known_sum(time).alias(f"{phase}_ns")
+
+
+def _depth_first(paths: list[str], names: list[str]) -> list[int]:
+    """The order in which each row is followed by those below it; a row whose parent is not there is a root."""
+    at = {path: row for row, path in enumerate(paths)}
+    below: dict[int, list[int]] = {}
+    for row, (path, name) in enumerate(zip(paths, names, strict=True)):
+        parent = at.get(path[: -len(name) - 1], -1) if len(path) > len(name) else -1
+        below.setdefault(parent, []).append(row)
+    order: list[int] = []
+    stack = below.get(-1, [])[::-1]
+    while stack:
+        row = stack.pop()
+        order.append(row)
+        stack.extend(below.get(row, [])[::-1])
+    return order
+
+
+# The icicle of the module tree: device time of every module, those called in it below.
+
+_MAX_NODES = 3000
+
+
+def module_icicle(result: Result) -> list[Block]:
+    """The icicle as a block; nothing where no module has device time."""
+    tree = module_tree(result)
+    if not tree.time_ns[0]:
+        return []
+    texts = {"counted": ["call", "calls"], "root": "Device time of all modules."}
+    return [{**blocks.icicle(prune(tree, _MAX_NODES)), **texts}]
+
+
+def module_tree(result: Result) -> TimeTree:
+    """B06 as a tree: node 0 is all modules, then every module, parents first; times in whole ns.
+
+    A module counts at least what those in it do: phases are matched apart, and may leave a parent behind by rounding.
+    """
+    rows = module_rows(result.table)
+    depths = [0, *(d + 1 for d in rows["depth"].to_list())]
+    parent = _parents(depths)
+    time = [0, *(round(v or 0) for v in rows["device_sum_ns"].to_list())]
+    count = [0, *(round(v or 0) for v in rows["count"].to_list())]
+    below = [0] * len(parent)
+    for node in range(len(parent) - 1, 0, -1):  # children stand after their parent
+        time[node] = max(time[node], below[node])
+        below[parent[node]] += time[node]
+    time[0] = below[0]
+    names = ["all modules", *rows["module"].to_list()]
+    kinds = ["all", *(["layer"] * rows.height)]
+    return TimeTree(np.array(parent), names, kinds, np.array(time), np.array(count))
+
+
+def _parents(depths: list[int]) -> list[int]:
+    """The parent of each node of a depth-first list, -1 for the first."""
+    parents: list[int] = []
+    path: list[int] = []
+    for node, depth in enumerate(depths):
+        del path[depth:]
+        parents.append(path[-1] if path else -1)
+        path.append(node)
+    return parents
+
+
+# An analysis's FigureSpec as blocks of the page; a spec says what is drawn, the page's script how.
 
 _MAX_COLUMNS = 300
 _MAX_BARS = 20
@@ -196,3 +292,66 @@ def _durations(values: Sequence[int]) -> Iterator[Block]:
         yield blocks.bars("columns", [str(i) for i in range(len(shown))], series, title="Duration of every step")
         if len(shown) < len(values):
             yield blocks.text(f"Drawn: the first {_MAX_COLUMNS} of {count(len(values))} steps.")
+
+
+# Tables cut to what a page can hold: the rows with most, in their order, and a sentence on the others.
+
+MAX_ROWS = 1_000
+
+
+def cut_rows(result: Result, by: str | None = None, max_rows: int = MAX_ROWS) -> tuple[Result, str | None]:
+    """The `max_rows` rows that hold most of `by` (else of the first time, else of the first measure), in their order.
+
+    The sentence says how many there are and which part of the column the kept ones hold; None where all are kept.
+    """
+    height = result.table.height
+    if height <= max_rows:
+        return result, None
+    rank = next((c for c in result.columns if c.name == by), None) or _weightiest(result)
+    if rank is None:
+        first = _with_table(result, result.table.head(max_rows))
+        return first, f"The first {count(max_rows)} of {count(height)} rows. {_where(result)}"
+    table = result.table.filter(_longest(result.table[rank.name], max_rows)).head(max_rows)
+    return _with_table(result, table), _sentence(_with_table(result, table), rank, result.table[rank.name], max_rows)
+
+
+def cut_executions(frames: StepView, max_rows: int = MAX_ROWS) -> tuple[Result, str]:
+    """A08 cut to `cut_rows` where there are more: the others, which may be millions, are not described."""
+    order = order_of_list(frames)
+    duration = frames.once(kernel_executions)["duration_ns"].gather(order)
+    kept = np.flatnonzero(_longest(duration, max_rows).to_numpy())[:max_rows]
+    result = run(
+        replace(
+            kernel_information,
+            function=lambda frames: list_of_kernels(frames, frames.once(kernel_executions)[order[kept]], kept),
+        ),
+        frames,
+    )
+    rank = next(c for c in result.columns if c.name == "duration_ns")
+    return result, _sentence(result, rank, duration, max_rows)
+
+
+def _longest(values: pl.Series, max_rows: int) -> pl.Series:
+    """Whether each value is one of the largest."""
+    order = pl.col(values.name).rank("ordinal", descending=True).fill_null(len(values) + 1)
+    return values.to_frame().select(order <= max_rows).to_series()
+
+
+def _sentence(kept: Result, rank: Column, values: pl.Series, max_rows: int) -> str:
+    total, held = total_of(values), total_of(kept.table[rank.name])
+    part = f", {share(held / total)} of all {heading(rank)}" if total else ""
+    return f"The {count(max_rows)} rows of {count(len(values))} with most {heading(rank)}{part}. {_where(kept)}"
+
+
+def _with_table(result: Result, table: pl.DataFrame) -> Result:
+    return replace(result, table=table)
+
+
+def _where(result: Result) -> str:
+    return f"xsp analyze INPUT -a {result.analysis.id} -f csv writes them all."
+
+
+def _weightiest(result: Result) -> Column | None:
+    measures = [c for c in result.columns if c.role is Role.MEASURE and result.table[c.name].dtype.is_numeric()]
+    times = [c for c in measures if c.unit == "ns"]
+    return next(iter([*times, *measures]), None)

@@ -1,24 +1,75 @@
-"""The model in a few numbers."""
+"""The parts of a report on the model: its few numbers, flop utilisation (B24), and batch sizes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from xsp_analyze.frames.kernels.measured_work import MIXED, MODELLED
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.utilisation import utilisation
+from xsp_analyze.pages.report.figures import figure
+from xsp_analyze.pages.report.roofline import over_batch_sizes
 from xsp_analyze.service.modelled_work import coverage_of
+from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Section
     from xsp_analyze.service.answers import Answers
     from xsp_analyze.service.contents import Summary
 
-__all__ = ["facts_by_label", "model"]
+__all__ = ["batches", "facts_by_label", "model", "of_layer_types", "utilisation"]
+
+# Model and hardware flop utilisation (B24) as a report tells them.
+
+_ALL = 0.995  # from there on a share is shown as all of it
+_MAX_TYPES = 6
+
+
+def utilisation(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
+    """MFU, and HFU where what was computed again makes it another; nothing where no peak is known."""
+    row = answers.first("B24")
+    mfu, hfu = row.get("mfu"), row.get("hfu")
+    if row.get("scope") != "model" or mfu is None:
+        return
+    counted = row["counted_share"]
+    lacks = (
+        f" Flop of {share(counted)} of the time of such kernels are known, so it is too low."
+        if counted is not None and counted < _ALL
+        else ""
+    )
+    note = (
+        "Model flop utilisation: the flop of matrix products, convolutions and attention"
+        f"{'' if hfu is None or hfu == mfu else ' without those computed again'}, by their shapes, at the peak of"
+        f" {row['precision'] or 'their precision'}, over {'a step' if answers.step_count else 'the trace'}, idle time"
+        f" included.{lacks}"
+    )
+    yield "MFU", share(mfu), f"{mfu}", note
+    if hfu is not None and hfu != mfu:
+        yield "HFU", share(hfu), f"{hfu}", "Hardware flop utilisation: the same with what was computed again."
+
+
+def of_layer_types(answers: Answers) -> str | None:
+    """`MFU while they run: Linear 4.1 %, Conv2d 20.3 %`: by flop, most first; None where no peak is known."""
+    result = answers.of("B24")
+    if isinstance(result, str):
+        return None
+    rows = result.table.filter(pl.col("scope") == "layer type").drop_nulls(["name", "mfu"])
+    if rows.is_empty():
+        return None
+    named = [f"{clean(name)} {share(mfu)}" for name, mfu in rows.select("name", "mfu").head(_MAX_TYPES).iter_rows()]
+    more = f" and {rows.height - _MAX_TYPES} more types (B24)" if rows.height > _MAX_TYPES else ""
+    return (
+        f"Model flop utilisation of a type's device time, those with most flop first: {', '.join(named)}{more}."
+        " Modelled from shapes; types without products have none."
+    )
+
+
+# The model in a few numbers.
 
 
 def model(answers: Answers) -> Section:
@@ -128,3 +179,86 @@ def _basis(bases: str | None) -> str:
 
 def _exact(time_ns: float) -> str:
     return exact(round(time_ns), "ns")
+
+
+# The part of a report on batch sizes: what grows with them, which is optimal, and the model under its roof at each.
+
+_MEANS = (
+    "The same work at each batch size that was run. Throughput is inputs per second of the latency that A01 takes; GPU"
+    " share, flop and arithmetic intensity are there for the batch sizes whose device work was recorded."
+)
+
+
+def batches(answers: Answers) -> Section | None:
+    """Sentences, figures over batch sizes and the table; None where the trace is of a single one."""
+    result = answers.of("B38")
+    if isinstance(result, str):
+        return None
+    lines = [*_which_is_shown(answers), *_sentences(result.table)]
+    return blocks.section(
+        "batches",
+        "Batch sizes",
+        "Batch sizes",
+        _MEANS,
+        [
+            *map(blocks.text, lines),
+            *figure(answers, result),
+            *over_batch_sizes(answers),
+            blocks.table(result, name="batch-sizes"),
+        ],
+    )
+
+
+def _which_is_shown(answers: Answers) -> Iterator[str]:
+    own = answers.of_model().get("batch_size")
+    if answers.per_step.of_trace.has_other_batches and own is not None:
+        yield (
+            f"Everything else on this page is of batch size {own}; another one is chosen when the runs are merged, with"
+            " --batch-size."
+        )
+
+
+def _sentences(table: pl.DataFrame) -> Iterator[str]:
+    rows = table.drop_nulls("throughput_per_s").to_dicts()
+    if rows:
+        yield _on_throughput(rows)
+    bounds = table.drop_nulls("bound")
+    if bounds.height:
+        yield _on_intensity(bounds.to_dicts())
+
+
+def _on_throughput(rows: Sequence[dict[str, Any]]) -> str:
+    optimal = next((row for row in rows if row["is_optimal"]), None)
+    if optimal is None:
+        fastest = max(rows, key=lambda row: row["throughput_per_s"])
+        why = (
+            "every doubling that was measured raised throughput by more than 5 %"
+            if any(row["doubling_gain"] is not None for row in rows)
+            else "no batch size and its double were both measured"
+        )
+        return (
+            f"No optimal batch size by throughput: {why}. The most is"
+            f" {quantity(fastest['throughput_per_s'], 'inputs/s')} at batch size {fastest['batch_size']}."
+        )
+    gain = optimal["doubling_gain"]
+    changed = f"raises throughput by {share(gain)}" if gain >= 0 else f"lowers throughput by {share(-gain)}"
+    return (
+        f"The optimal batch size by throughput is {optimal['batch_size']}, with"
+        f" {quantity(optimal['throughput_per_s'], 'inputs/s')}: doubling it {changed}, and up to 5 % is too little."
+    )
+
+
+def _on_intensity(rows: Sequence[dict[str, Any]]) -> str:
+    first = next((row for row in rows if row["is_first_compute_bound"]), None)
+    basis = (
+        "by modelled work"
+        if {row["work_basis"] for row in rows} == {"modelled"}
+        else "by flop per byte of memory traffic"
+    )
+    what = f"In {rows[0]['precision']}, {basis},"
+    if len({row["bound"] for row in rows}) == 1:
+        return f"{what} the model is {rows[0]['bound']} bound at every batch size whose work is known."
+    if first is None:
+        bound = ", ".join(f"{row['bound']} at {row['batch_size']}" for row in rows)
+        return f"{what} the model is not compute bound from any batch size on: {bound}."
+    return f"{what} the model is compute bound from batch size {first['batch_size']} on, and memory bound just below."

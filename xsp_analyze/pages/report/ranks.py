@@ -9,9 +9,19 @@ import polars as pl
 from xsp_analyze.catalog import result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.ranks.rank_blocks import bandwidth, beside, folded_away, heat_map, mean_steps, rank_name
-from xsp_analyze.pages.ranks.sentences import exposed_sentence, last_to_come, median, slowest
-from xsp_analyze.pages.report.row_limits import cut
+from xsp_analyze.pages.ranks.rank_blocks import (
+    bandwidth,
+    beside,
+    exposed_sentence,
+    folded_away,
+    heat_map,
+    last_to_come,
+    mean_steps,
+    median,
+    rank_name,
+    slowest,
+)
+from xsp_analyze.pages.report.figures import cut_rows
 from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_model import LedgerKind
 
@@ -94,7 +104,7 @@ def _waiting(answers: Answers) -> Iterator[str]:
 
 def _table(result: Result, what: str, **drawn: Any) -> Block:  # noqa: ANN401 (what `blocks.table` takes)
     """The table; folded away where it is longer than a screen."""
-    kept, left_out = cut(result)
+    kept, left_out = cut_rows(result)
     table = blocks.table(kept, name=result.analysis.id, left_out=left_out, **drawn)
     return (
         folded_away(f"{count(result.table.height)} rows: {what}", [table])
@@ -107,7 +117,7 @@ def _stragglers(answers: Answers) -> Iterator[Block]:
     result = answers.of("B30")
     if isinstance(result, str) or not result.table["matched_count"].sum():
         return
-    drawn = blocks.table(cut(result)[0], name="B30", bar="waited_for_ns", left_out=cut(result)[1])
+    drawn = blocks.table(cut_rows(result)[0], name="B30", bar="waited_for_ns", left_out=cut_rows(result)[1])
     yield folded_away("Who came last, by collective and process group", [drawn])
 
 
@@ -120,7 +130,7 @@ def _rates(answers: Answers) -> Iterator[Block]:
         yield drawn
     yield folded_away(
         "Bus bandwidth in numbers, by collective, process group and size",
-        [blocks.table(cut(result)[0], name="B31", left_out=cut(result)[1])],
+        [blocks.table(cut_rows(result)[0], name="B31", left_out=cut_rows(result)[1])],
     )
 
 

@@ -1,26 +1,241 @@
-"""The part of a report that holds kernels, operators, layers and the model against what their device could do."""
+"""A roofline as a block of the page: roofs, points as large as their time, and what has no place in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_analyze.frames.kernels.measured_work import MEASURED, MIXED, MODELLED
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
+from xsp_analyze.frames.operators.operator_work import RATES
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.operator_points import operator_points, roof_sources
-from xsp_analyze.pages.report.roofline_block import bases_of, roofline_blocks, roofs_of
 from xsp_analyze.service.modelled_work import coverage_of, unknown_peaks
-from xsp_analyze.text.units import quantity, share
+from xsp_analyze.text.names import short_call, spelled_call
+from xsp_analyze.text.shown import clean
+from xsp_analyze.text.units import count, quantity, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.pages.report.roofline_block import RoofRow
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["figure_of", "over_batch_sizes", "rooflines", "verdict"]
+__all__ = [
+    "Roof",
+    "RoofRow",
+    "bases_of",
+    "figure_of",
+    "operator_points",
+    "over_batch_sizes",
+    "roof_sources",
+    "roofline_blocks",
+    "rooflines",
+    "roofs_of",
+    "verdict",
+]
+
+_MAX_POINTS = 2000
+_FEW_POINTS = 20
+_NEGLIGIBLE = 0.001  # of the time of all points
+RoofRow = dict[str, Any]
+"""One of A09, A14 or A15 by their columns, or of `operator_points`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """What a device can do in one precision: peak in flop/s, bandwidth in byte/s."""
+
+    precision: str
+    peak: float
+    bandwidth: float
+
+
+def roofline_blocks(
+    title: str, rows: Sequence[RoofRow], models: Sequence[RoofRow], time: str, roofs: Iterable[Roof]
+) -> list[Block]:
+    """The figure, and sentences on rows that are not in it; `time` is the column that points are as large as."""
+    drawn = [row for row in rows if row["arithmetic_intensity"] and row["flop_per_s"]]
+    total = sum(row[time] or 0 for row in rows)
+    shown = _rows_to_show(sorted(drawn, key=lambda row: -(row[time] or 0))[:_MAX_POINTS], time)
+    lines = sorted(roofs, key=lambda roof: -roof.peak)  # so that a precision has the same colour in every figure
+    precisions = list(dict.fromkeys([*(r.precision for r in lines), *sorted({row["precision"] for row in shown})]))
+    basis = _point_basis(shown or models)
+    block: Block = {
+        "type": "roofline",
+        "title": f"{title} under the roof{f' ({basis} work)' if basis else ''}",
+        **({"basis": basis} if basis else {}),
+        "precisions": precisions,
+        "roofs": [
+            {"precision": precisions.index(r.precision), "peak": r.peak, "bandwidth": r.bandwidth} for r in lines
+        ],
+        "points": [_point(row, precisions, row[time], total) for row in shown],
+        "models": [
+            _point(row, precisions, None) for row in models if row["arithmetic_intensity"] and row["flop_per_s"]
+        ],
+    }
+    return [block, *_omitted_points(title, rows, drawn, shown)]
+
+
+def _rows_to_show(rows: Sequence[RoofRow], time: str) -> Sequence[RoofRow]:
+    """Of many rows that counters did not measure, longest first, those that hold nearly all of the time.
+
+    Calls of a few elements lie decades below all others, which would then share a strip of the figure.
+    """
+    if len(rows) <= _FEW_POINTS or bases_of(rows) != {MODELLED}:
+        return rows
+    times = [row[time] or 0 for row in rows]
+    rest = list(accumulate(reversed(times)))[::-1]  # of each row and those after it
+    return [row for row, held in zip(rows, rest, strict=True) if held >= _NEGLIGIBLE * rest[0]]
+
+
+def bases_of(rows: Iterable[RoofRow]) -> set[str]:
+    """Where flop and bytes of the rows are from: measured, modelled, mixed."""
+    return {str(row.get("work_basis") or MEASURED) for row in rows}
+
+
+def _point_basis(rows: Sequence[RoofRow]) -> str:
+    """`modelled` or `partly modelled`; empty: counters measured all of it."""
+    bases = bases_of(rows)
+    return "" if not rows or bases == {MEASURED} else "modelled" if bases == {MODELLED} else "partly modelled"
+
+
+def _omitted_points(
+    title: str, rows: Sequence[RoofRow], drawn: Sequence[RoofRow], shown: Sequence[RoofRow]
+) -> Iterator[Block]:
+    if len(drawn) < len(rows):
+        yield blocks.text(
+            f"{title} without any flops or memory traffic have no place here: {count(len(rows) - len(drawn))}."
+        )
+    if len(shown) < len(drawn):
+        yield blocks.text(f"Only the {count(len(shown))} longest of {count(len(drawn))} are drawn.")
+
+
+def _point(row: Mapping[str, Any], precisions: Sequence[str], time: float | None, total: float = 0) -> RoofRow:
+    name = row.get("operator_label") or row.get("kernel_name") or row.get("layer_name") or row.get("short_label")
+    layer = row.get("layer_name") if row.get("kernel_name") else None
+    basis = row.get("work_basis")
+    label = row.get("short_label")
+    return {
+        "name": clean(name or "the model"),
+        "layer": layer and clean(layer),
+        "precision": precisions.index(row["precision"]) if row["precision"] in precisions else None,
+        "x": row["arithmetic_intensity"],
+        "y": row["flop_per_s"],
+        "time": None if time is None else round(time),
+        "part": time / total if time is not None and total else None,
+        "bound": row["bound"],
+        "share": row["roof_share"],
+        "roof": clean(row["roof"]),
+        **({"basis": basis} if basis and basis != MEASURED else {}),
+        **({"label": clean(label)} if label else {}),
+        **({"gain": row["gain_ns"], "count": row["count"]} if "gain_ns" in row else {}),
+    }
+
+
+def roofs_of(rows: Iterable[RoofRow]) -> Iterator[Roof]:
+    """One roof for each peak and bandwidth that a row was held against, worked back from the row."""
+    seen = set()
+    for row in rows:
+        ideal, limit, intensity = row["ideal_intensity"], row["roof_flop_per_s"], row["arithmetic_intensity"]
+        if not (ideal and limit and intensity):
+            continue
+        peak = limit if intensity >= ideal else limit / intensity * ideal
+        roof = Roof(row["precision"], _without_jitter(peak), _without_jitter(peak / ideal))
+        if roof not in seen:
+            seen.add(roof)
+            yield roof
+
+
+def _without_jitter(rate: float) -> float:
+    """What was divided and multiplied again, so that one roof is one number."""
+    return float(f"{rate:.6g}")
+
+
+# Operators by shape (B23) as points under a roof: their modelled work over the device time that they took.
+#
+# Kernels of one operator share its work, so that where nothing was measured operators are the points to look at.
+
+_VECTOR = "fp32"  # the peak that arithmetic outside of products is held against
+_Peaks = dict[str, tuple[float, str]]
+
+
+def operator_points(answers: Answers) -> list[RoofRow]:
+    """The rows of B23 whose flop and bytes are modelled, as rows that stand under a roof; none where it has none.
+
+    `precision` is the quantity of the peak; flop are products, else the other arithmetic.
+    """
+    result = answers.of("B23")
+    if isinstance(result, str):
+        return []
+    flop = pl.when(pl.col("modelled_flop") > 0).then("modelled_flop").otherwise("vector_flop")
+    rows = result.table.with_columns(flop.alias("flop")).filter(pl.col("flop") > 0, pl.col("modelled_bytes") > 0)
+    peaks = _peaks(answers)
+    return [_operator_point(row, peaks) for row in rows.iter_rows(named=True)]
+
+
+def _peaks(answers: Answers) -> _Peaks:
+    """Peak and its words by quantity, where the devices of the trace agree on it."""
+    return {quantity: (peak, text) for quantity, peak, text in agreed_peaks(answers.per_step).iter_rows()}
+
+
+def _operator_point(row: Mapping[str, Any], peaks: _Peaks) -> RoofRow:
+    intensity = row["flop"] / row["modelled_bytes"]
+    rate = _rate(row, peaks)
+    peak, bandwidth = peaks.get(rate), peaks.get(BANDWIDTH)
+    ideal = peak[0] / bandwidth[0] if peak and bandwidth else None
+    limit = min(peak[0], intensity * bandwidth[0]) if peak and bandwidth else None
+    return {
+        "operator_label": spelled_call(row),
+        "short_label": short_call(row),
+        "precision": rate,
+        "arithmetic_intensity": intensity,
+        "flop_per_s": None if row["modelled_byte_per_s"] is None else intensity * row["modelled_byte_per_s"],
+        "ideal_intensity": ideal,
+        "roof_flop_per_s": limit,
+        "bound": row["bound"],
+        "roof_share": row["roof_share"],
+        "roof": _roof(row["bound"], peak, bandwidth),
+        "device_sum_ns": row["device_sum_ns"],
+        "gain_ns": row["gain_ns"],
+        "count": row["count"],
+        "work_basis": MODELLED,
+    }
+
+
+def _rate(row: Mapping[str, Any], peaks: _Peaks) -> str:
+    """The quantity that bounds the arithmetic of a row: the first of its precision that is known, else the first."""
+    if not row["modelled_flop"]:
+        return _VECTOR
+    rates: Sequence[str] = RATES.get(row["precision"], (str(row["precision"] or "products"),))
+    return next((rate for rate in rates if rate in peaks), rates[0])
+
+
+def _roof(bound: str | None, peak: tuple[float, str] | None, bandwidth: tuple[float, str] | None) -> str:
+    named = {"compute": peak, "memory": bandwidth}.get(bound or "")
+    if named is not None:
+        return named[1]
+    return f"{bound} roof" if bound else "unknown: no peak rates of the device are known"
+
+
+def roof_sources(answers: Answers, precisions: Sequence[str]) -> str | None:
+    """The numbers of these precisions' roofs and whose word they are; None where none is known.
+
+    `The roofs of Card (its data sheet): bf16_tensor peak 40 TFLOP/s, DRAM bandwidth 20 GB/s.`
+    """
+    peaks = _peaks(answers)
+    listed = [(q, "flop/s") for q in dict.fromkeys(precisions)] + [(BANDWIDTH, "byte/s")]
+    roofs = [(*peaks[q][1].partition(" of ")[::2], quantity(peaks[q][0], unit)) for q, unit in listed if q in peaks]
+    if BANDWIDTH not in peaks or len(roofs) == 1:
+        return None
+    sources = dict.fromkeys(source for _, source, _ in roofs)
+    parts = (f"{s}: {', '.join(f'{what} {value}' for what, of, value in roofs if of == s)}" for s in sources)
+    return f"The roofs of {'; of '.join(parts)}."
+
+
+# The part of a report that holds kernels, operators, layers and the model against what their device could do.
 
 _TITLE = ("rooflines", "Rooflines", "Rooflines")
 _MEANS = (

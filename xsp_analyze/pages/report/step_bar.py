@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["busiest", "has_starts", "step_bar"]
+__all__ = ["busiest", "glance", "has_starts", "step_bar"]
 
 _KEYS = ("label", "tone", "time", "about", "link")
 _MAX_TYPES = 12  # types of layers with a colour of their own, of runs on the host alone
@@ -258,3 +258,29 @@ def _has_rows(answers: Answers, identity: str) -> bool:
 def _link(identity: str, **params: str) -> str:
     """A link into the page, as `linkTo` of its script writes them."""
     return f"{identity}?{urlencode(params)}"
+
+
+# A trace at a glance, for a page that lists many: what its step is made of, and the first finding.
+
+
+def glance(answers: Answers) -> dict[str, Any]:
+    """`bar` (title, total_ns, parts of label, tone and time_ns) and `finding`; null where there is none.
+
+    `finding` is the first that has something to gain: id, title, gain_ns and gain_share (of latency).
+    """
+    return {"bar": _bar_at_a_glance(answers), "finding": _first_finding(answers)}
+
+
+def _bar_at_a_glance(answers: Answers) -> dict[str, Any] | None:
+    bar = step_bar(answers)
+    if bar is None:
+        return None
+    parts = [{"label": part["label"], "tone": part["tone"], "time_ns": part["time"]} for part in bar["parts"]]
+    return {"title": bar["title"], "total_ns": bar["total"], "parts": parts}
+
+
+def _first_finding(answers: Answers) -> dict[str, Any] | None:
+    first = next((one for one in answers.advice if not one.rule.on_trust), None)
+    if first is None:
+        return None
+    return {"id": first.rule.id, "title": first.rule.title, "gain_ns": first.gain_ns, "gain_share": first.gain_share}

@@ -1,29 +1,204 @@
-"""The tiles of the first screen: a number each, what it means, how it went over steps, and where more is told."""
+"""What a load generator says of its test, for the first screen: is it valid, how fast, within its latency target?"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
+from xsp_analyze.catalog import result
 from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.model_time import load_test
-from xsp_analyze.pages.report import serving, sparks
-from xsp_analyze.pages.report.load_test import tiles_of
+from xsp_analyze.frames.device_time import class_time, device_windows
+from xsp_analyze.frames.model_time import latency_of_model, load_test
+from xsp_analyze.pages.report import serving
 from xsp_analyze.pages.report.overview import facts_by_label
 from xsp_analyze.pages.report.step_bar import busiest, has_starts
 from xsp_analyze.pages.report.summary import over_ranks
 from xsp_analyze.service.modelled_work import coverage_of, reached_share
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import duration, exact, quantity, share, size
+from xsp_analyze.text.units import count_of, duration, exact, quantity, share, size
+from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from xsp_analyze.frames.model_time import LoadTest
     from xsp_analyze.service.answers import Answers
     from xsp_analyze.trace.runs import Runs
 
-__all__ = ["tiles"]
+__all__ = [
+    "busy_by_step",
+    "coverage_by_step",
+    "latency_by_step",
+    "mfu_by_step",
+    "peak_memory_by_step",
+    "spark",
+    "tiles",
+    "tiles_of",
+]
+
+_PERCENTILES = ("p50_00", "p99_00")
+_Parts = tuple[str, str, str, str, str, str]  # identity, label, value, exact value, note, link
+
+
+def tiles_of(test: LoadTest) -> Iterator[_Parts]:
+    """Validity with its reason, the rate, the latency target, and percentiles of latency."""
+    by = f"LoadGen says so of its {clean(test.test)} test."
+    if test.valid is not None:
+        yield "test", "Test", "valid" if test.valid else "INVALID", "", f"{by}{_why(test)}", "A01"
+    if test.samples_per_s is not None:
+        rate = test.samples_per_s
+        yield "samples", "Throughput", quantity(rate, "samples/s"), f"{rate} samples/s", by, "A01"
+    yield from _target(test)
+    queue = " It counts from when a query was due, and holds its time in the queue." if test.has_queueing else ""
+    for name in _PERCENTILES:
+        if (latency := test.percentiles_ns.get(name)) is not None:
+            label = f"Latency, {name.partition('_')[0]}"
+            yield name, label, duration(latency), exact(latency, "ns"), f"{by}{queue}", "A01"
+
+
+def _why(test: LoadTest) -> str:
+    """Which rules the test broke, and what LoadGen adds to that."""
+    rules = f" Not met: {', '.join(test.broken_rules)}." if test.broken_rules else ""
+    return f"{rules} {clean(test.reason)}".rstrip()
+
+
+def _target(test: LoadTest) -> Iterator[_Parts]:
+    """Whether the percentile that counts was within the target, and how many queries were not."""
+    target = test.target_latency_ns
+    if target is None:
+        return
+    value = {True: "met", False: "MISSED", None: "not judged"}[test.meets_target]
+    note = f"{_aim(test)} within {duration(target)}.{_percentile_sentence(test)}{_over(test)}"
+    yield "target", f"Latency target {duration(target)}", value, exact(target, "ns"), note, "A01"
+
+
+def _aim(test: LoadTest) -> str:
+    return "Queries" if test.target_share is None else f"{share(test.target_share)} of queries are to be answered"
+
+
+def _percentile_sentence(test: LoadTest) -> str:
+    latency = test.percentiles_ns.get(test.target_name or "")
+    return "" if latency is None else f" That percentile is {duration(latency)}."
+
+
+def _over(test: LoadTest) -> str:
+    part = test.over_target_share
+    if part is None:
+        return ""
+    return f" {test.over_target_count:,} of {test.query_count:,} queries took longer ({share(part)})."
+
+
+# Values of every step, which the tiles of the first screen draw as a line: latency, busy share, memory, coverage.
+
+_MIN_STEPS = 2
+_MAX_MARKS = 60  # of a line; of more steps each mark is of several
+
+
+def latency_by_step(answers: Answers) -> pl.DataFrame:
+    """Step and value, in ns: the mean over the runs that latency is taken from."""
+    each = answers.per_step.of_each_step
+    return each.once(latency_of_model).select("step", pl.col("latency_ns").cast(pl.Float64).alias("value"))
+
+
+def busy_by_step(answers: Answers) -> pl.DataFrame:
+    """Step and value: the share of the time of all devices in which they worked."""
+    each = answers.per_step.of_each_step
+    windows = device_windows(each).group_by("step").agg((pl.col("end_ns") - pl.col("begin_ns")).sum().alias("window"))
+    busy = each.once(class_time).group_by("step").agg(pl.col("time_ns").sum())
+    shares = windows.filter(pl.col("window") > 0).join(busy, on="step", how="left")
+    return shares.select("step", quotient(pl.col("time_ns").fill_null(0), pl.col("window")).alias("value"))
+
+
+def coverage_by_step(answers: Answers) -> pl.DataFrame:
+    """Step and value: the share of device time that is tied to a layer."""
+    in_layer = (pl.col("attribution") == str(Attribution.LAYER)).fill_null(value=False)
+    time = pl.col("duration_ns")
+    return (
+        answers.per_step.of_trace.all_activities.filter(pl.col("step").is_not_null())
+        .group_by("step")
+        .agg(time.sum().alias("all"), time.filter(in_layer).sum().alias("tied"))
+        .filter(pl.col("all") > 0)
+        .select("step", quotient(pl.col("tied"), pl.col("all")).alias("value"))
+    )
+
+
+def mfu_by_step(answers: Answers) -> pl.DataFrame:
+    """Step and value: model flop utilisation as B24 has it; no rows for a profile, whose runs have other steps."""
+    if answers.is_leveled or not answers.step_count:
+        return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
+    each = result(answers.per_step.of_each_step, "B24").table
+    return each.filter(pl.col("scope") == "model").select("step", pl.col("mfu").alias("value")).drop_nulls()
+
+
+def peak_memory_by_step(answers: Answers, series: Mapping[str, Any]) -> pl.DataFrame:
+    """Step and value, in bytes: the most of one series of B09 while the step's range was open on the host."""
+    samples = (
+        answers.trace.scan("counters")
+        .filter(
+            pl.col("run_id") == series["run_id"],
+            pl.col("device_id").eq_missing(pl.lit(series["device_id"], pl.Int64)),
+            pl.col("counter").cast(pl.String) == series["counter"],
+        )
+        .select("time_ns", "value")
+        .sort("time_ns")
+        .collect()
+    )
+    time, value = samples["time_ns"].to_numpy(), samples["value"].to_numpy()
+    of_run = answers.per_step.every_step.filter(pl.col("run_id") == series["run_id"])
+    start = of_run["start_ns"].to_numpy()
+    first = np.maximum(np.searchsorted(time, start, side="right") - 1, 0)  # what was held as the step began counts
+    last = np.searchsorted(time, start + of_run["host_ns"].to_numpy(), side="right")
+    peaks = [float(value[i:j].max()) if i < j else None for i, j in zip(first, last, strict=True)]
+    return of_run.select("step").with_columns(pl.Series("value", peaks, dtype=pl.Float64)).drop_nulls()
+
+
+def spark(answers: Answers, values: pl.DataFrame, runs: Runs, shown: Callable[[float], str]) -> dict[str, Any] | None:
+    """The line over steps: a value a mark, and which are of ramp-up; None where fewer than two steps have one.
+
+    `runs` are those that the values are of: profilers' stubs of steps are left out by them. Marks of many steps are
+    means of several.
+    """
+    frames = answers.per_step
+    if not frames.averaged:
+        return None
+    worked, kept = (set(runs.of(steps)["step"]) for steps in (frames.worked_steps, frames.steps))
+    rows = values.filter(pl.col("step").is_in(list(worked))).sort("step")
+    if rows.height < _MIN_STEPS:
+        return None
+    rows = rows.with_columns(pl.col("step").is_in(list(kept)).not_().alias("is_left_out"))
+    per_mark = -(-rows.height // _MAX_MARKS)
+    marks = (
+        rows.with_row_index("row")
+        .group_by(pl.col("row") // per_mark, maintain_order=True)
+        .agg(pl.col("step").first(), pl.col("value").mean(), pl.col("is_left_out").all())
+    )
+    return {
+        "values": marks["value"].to_list(),
+        "left_out": marks["is_left_out"].to_list(),
+        "texts": [
+            f"{_mark_name(int(step), per_mark)}: {shown(value)}{', ramp-up, left out of the mean' if left_out else ''}"
+            for step, value, left_out in marks.select("step", "value", "is_left_out").iter_rows()
+        ],
+        "text": _line_description(rows, per_mark, shown),
+    }
+
+
+def _mark_name(step: int, per_mark: int) -> str:
+    return f"step {step}" if per_mark == 1 else f"{per_mark} steps from {step} on, mean"
+
+
+def _line_description(rows: pl.DataFrame, per_mark: int, shown: Callable[[float], str]) -> str:
+    """What the line says, for who does not see it."""
+    low, high = (float(v) for v in rows.select(pl.col("value").min(), pl.col("value").max().alias("high")).row(0))
+    left_out = int(rows["is_left_out"].sum())
+    ramp_up = f"; {count_of(left_out, 'step', 'steps')} of ramp-up, paler, left out of the mean" if left_out else ""
+    marks = f"; a mark is the mean of {per_mark} steps" if per_mark > 1 else ""
+    return f"Over {count_of(rows.height, 'step', 'steps')}: {shown(low)} to {shown(high)}{ramp_up}{marks}."
+
+
+# The tiles of the first screen: a number each, what it means, how it went over steps, and where more is told.
 
 _Tile = dict[str, Any]
 
@@ -74,8 +249,8 @@ def _step(answers: Answers) -> Iterator[_Tile]:
 
 def _line(answers: Answers, what: str, runs: Runs) -> dict[str, Any] | None:
     if what == "latency":
-        return sparks.spark(answers, sparks.latency_by_step(answers), runs, duration)
-    return sparks.spark(answers, sparks.busy_by_step(answers), runs, share)
+        return spark(answers, latency_by_step(answers), runs, duration)
+    return spark(answers, busy_by_step(answers), runs, share)
 
 
 def _throughput(answers: Answers) -> Iterator[_Tile]:
@@ -98,11 +273,11 @@ def _throughput(answers: Answers) -> Iterator[_Tile]:
     if answers.step_count > 1 and latency:
         of_step = pl.col("value")
         rates = (
-            sparks.latency_by_step(answers)
+            latency_by_step(answers)
             .filter(of_step > 0)
             .select("step", quotient(rate * latency, of_step).alias("value"))
         )
-        line = sparks.spark(answers, rates, runs, _inputs)
+        line = spark(answers, rates, runs, _inputs)
     yield _tile("throughput", "Throughput", value, f"{rate} inputs/s", note, "model", line)
 
 
@@ -136,7 +311,7 @@ def _peak(answers: Answers) -> Iterator[_Tile]:
     of_roof = f" Operators run at {share(roof)} of what their shapes allow on this device." if roof is not None else ""
     if (fact := facts_by_label(answers).get("MFU")) is not None:
         value, of_exact, note = fact
-        line = sparks.spark(answers, sparks.mfu_by_step(answers), answers.per_step.of_trace.kernel_runs, share)
+        line = spark(answers, mfu_by_step(answers), answers.per_step.of_trace.kernel_runs, share)
         yield _tile("peak", "Of peak (MFU)", value, of_exact, f"{note}{of_roof}{of_time}", "rooflines", line)
     elif roof is not None:
         note = "The least time that the shapes of operators need on this device, over the time that these took."
@@ -158,9 +333,7 @@ def _memory(answers: Answers) -> Iterator[_Tile]:
     what = " ".join(part for part in row["counter"].split("_") if part not in {"bytes", "memory"})
     note = f"Most {what} memory on device {row['device_id']}, {duration(row['peak_time_ns'])} from the start{layer}."
     held = _allocator_sentence(rows, row)
-    line = sparks.spark(
-        answers, sparks.peak_memory_by_step(answers, row), answers.per_step.of_trace.runs([row["run_id"]]), size
-    )
+    line = spark(answers, peak_memory_by_step(answers, row), answers.per_step.of_trace.runs([row["run_id"]]), size)
     yield _tile(
         "memory",
         "Memory peak",
@@ -189,5 +362,5 @@ def _coverage(answers: Answers) -> Iterator[_Tile]:
         return
     note = "Of device time over the whole trace, what is tied to a layer of the model."
     runs = answers.per_step.of_trace.kernel_runs
-    line = sparks.spark(answers, sparks.coverage_by_step(answers), runs, share) if part else None
+    line = spark(answers, coverage_by_step(answers), runs, share) if part else None
     yield _tile("coverage", "Tied to layers", share(part), f"{part}", note, "ledger", line)

@@ -1,4 +1,4 @@
-"""Device time as a tree: layer within layer, operator within operator, kernel; over all steps and calls by path."""
+"""Paths of chosen spans above others: which there are is found out once for each span, not for all that ran in it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,207 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.pages.report.launch_path import LaunchPaths, launch_paths
+from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbers_in_order
+from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.text.units import count_of
+from xsp_model.arrays import no_refs
 from xsp_model.tree import depths
-from xsp_model.vocabulary import Attribution
+from xsp_model.vocabulary import Attribution, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Ints
+    from xsp_model import Trace
+    from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["TimeTree", "prune", "time_tree"]
+__all__ = ["LaunchPaths", "SpanPaths", "TimeTree", "above", "launch_paths", "prune", "time_tree"]
+
+_CYCLE = "the span tree has a cycle"
+
+
+@dataclass(frozen=True)
+class SpanPaths:
+    """The wanted spans above each of some rows.
+
+    `spans` are all that are above any row; `at` is, of each row, the place in `spans` of the innermost, `outer`, of
+    each of `spans`, the place of the next one above it; -1: there is none.
+    """
+
+    spans: Ints
+    outer: Ints
+    at: Ints
+
+    def paths_by_code(self, code: Ints) -> tuple[Ints, Ints]:
+        """For each row the number of its path of codes, where `code` is of `spans`; and the paths.
+
+        A path is a row of codes, outermost first, padded with -1; the last path is empty.
+        """
+        depth = depths(self.outer)
+        number = np.full(len(self.spans), -1, dtype=np.int64)
+        parents, own = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        size, total = int(code.max(initial=-1)) + 1, 0
+        for level in range(int(depth.max(initial=-1)) + 1):
+            here = np.flatnonzero(depth == level)
+            parent = number[self.outer[here]] if level else np.full(len(here), -1, dtype=np.int64)
+            which, first = numbers_in_order((parent + 1) * size + code[here], (total + 1) * size)
+            number[here] = total + which
+            parents.append(parent[first])
+            own.append(code[here][first])
+            total += len(first)
+        return np.where(self.at >= 0, number[self.at], total) if len(number) else np.zeros(len(self.at), np.int64), (
+            _paths(np.concatenate(parents), np.concatenate(own))
+        )
+
+
+def above(start: Ints, parent: Ints, selected: Bools, stop: Bools | None = None) -> SpanPaths:
+    """The wanted spans among each start (-1: none) and those above it, up to the first span for which `stop` holds."""
+    nearest = _nearest(start, parent, selected, stop)
+    index_of = no_refs(len(parent))
+    spans, outer, total = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)], 0
+    paths = _new(nearest, index_of)
+    while len(paths):
+        index_of[paths] = np.arange(total, total + len(paths))
+        total += len(paths)
+        spans.append(paths)
+        outer.append(_nearest(parent[paths], parent, selected, stop))
+        paths = _new(outer[-1], index_of)
+    return SpanPaths(
+        np.concatenate(spans), _place_spans(np.concatenate(outer), index_of), _place_spans(nearest, index_of)
+    )
+
+
+def _place_spans(spans: Ints, index_of: Positions) -> Ints:
+    return np.where(spans >= 0, index_of[spans], -1).astype(np.int64) if len(index_of) else spans
+
+
+def _new(spans: Ints, index_of: Positions) -> Ints:
+    """Those of the spans that have no place yet, each once, in order."""
+    is_new = np.zeros(len(index_of), dtype=np.bool_)
+    is_new[spans[spans >= 0]] = True
+    return np.flatnonzero(is_new & (index_of < 0))
+
+
+def _nearest(start: Ints, parent: Ints, selected: Bools, stop: Bools | None) -> Ints:
+    nearest = np.full(len(start), -1, dtype=np.int64)
+    rows = np.flatnonzero(start >= 0)
+    current = start[rows]
+    for _ in range(len(parent) + 1):
+        if stop is not None:
+            goes_on = ~stop[current]
+            rows, current = rows[goes_on], current[goes_on]
+        if not len(rows):
+            return nearest
+        hit = selected[current]
+        nearest[rows[hit]] = current[hit]
+        rows, current = rows[~hit], parent[current[~hit]]
+        rows, current = rows[current >= 0], current[current >= 0]
+    raise ValueError(_CYCLE)
+
+
+def _paths(parent: Ints, code: Ints) -> Ints:
+    """One row a path and a last, empty one; a path is that of its parent (-1: none) and its own code."""
+    depth = depths(parent)
+    paths = np.full((len(parent) + 1, int(depth.max(initial=-1)) + 1), -1, dtype=np.int64)
+    path = np.arange(len(parent))
+    up = path
+    while len(path):
+        paths[path, depth[up]] = code[up]
+        up = parent[up]
+        path, up = path[up >= 0], up[up >= 0]
+    return paths
+
+
+# For device activities, the layers and operators that they were launched under, outermost first.
+
+
+@dataclass(frozen=True)
+class LaunchPaths:
+    """One row a distinct path; `layers` and `operators` hold codes into `names`, left-aligned, padded with -1.
+
+    Millions of activities go by a few paths: `duration_ns` and `count` are sums over those of one path.
+    """
+
+    layers: Ints
+    operators: Ints
+    leaf: Ints  # code into `leaves`
+    duration_ns: Ints
+    count: Ints
+    attribution: Sequence[str]
+    names: Sequence[str]
+    leaves: Sequence[tuple[str, str]]  # name and kind of device work
+
+
+def launch_paths(view: TraceView) -> LaunchPaths:
+    """Layers come from the activity's `layer_id`, so that backward work stands with its forward layer.
+
+    Of a profile, the activities are those of the runs that kernels are taken from.
+    Operators are those between the activity and the first layer above it, on whichever thread launched it.
+    """
+    trace = view.trace
+    spans = trace.scan("spans")
+    work = (
+        view.kernel_runs.scan("spans")
+        .filter(pl.col("attribution").is_not_null())
+        .select("span_id", "parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
+        .collect()
+    )
+    parent = _numbers(spans.select("parent_id").collect().to_series())
+    is_operator = spans.select(pl.col("level") == str(Level.OPERATOR)).collect().to_series().to_numpy()
+    is_layer = _layer_spans(trace, len(parent))
+    layers = above(_numbers(work["layer_id"]), parent, is_layer)
+    origin = origins(trace, work["span_id"])
+    launch = np.where(origin != work["span_id"].to_numpy(), origin, _numbers(work["parent_id"]))
+    operators = above(launch, parent, is_operator, stop=is_layer)
+    name_codes, names = _name_codes(trace, layers.spans, operators.spans)
+    layer, of_layers = layers.paths_by_code(name_codes[: len(layers.spans)])
+    operator, of_operators = operators.paths_by_code(name_codes[len(layers.spans) :])
+    leaf, leaf_rows = numbers_in_order(*group_ids(work.select("name", "kind"), ordered=True))
+    which, first = numbers_by_appearance(*group_ids([*map(pl.Series, (layer, operator, leaf)), work["attribution"]]))
+    duration, count = np.zeros(len(first), dtype=np.int64), np.bincount(which, minlength=len(first))
+    np.add.at(duration, which, work["duration_ns"].to_numpy())
+    return LaunchPaths(
+        layers=of_layers[layer[first]],
+        operators=of_operators[operator[first]],
+        leaf=leaf[first],
+        duration_ns=duration,
+        count=count,
+        attribution=work["attribution"][first].cast(pl.String).to_list(),
+        names=names,
+        leaves=list(work.select(pl.col("name", "kind"))[leaf_rows].cast(pl.String).iter_rows()),
+    )
+
+
+def _numbers(column: pl.Series) -> Ints:
+    return column.fill_null(-1).to_numpy()
+
+
+def _name_codes(trace: Trace, *spans: Ints) -> tuple[Ints, list[str]]:
+    """The names of these spans as codes that sort as the names do, and the name of each code.
+
+    Of modules it is the instance's, of ranges and operators that are layers what all calls share.
+    """
+    ids = pl.DataFrame({"span_id": np.concatenate(spans)})
+    shared = pl.when(pl.col("source").cast(pl.String) == "module").then("layer_name").otherwise("layer_type")
+    layers = trace.scan("layers").select("span_id", shared.alias("layer_name"))
+    named = ids.lazy().join(layers, on="span_id", how="left", maintain_order="left").collect()
+    name = named.select(pl.coalesce("layer_name", column_at(trace, "name", ids["span_id"]))).to_series()
+    code, first = numbers_in_order(*group_ids([name], ordered=True))
+    return code, name[first].cast(pl.String).to_list()
+
+
+def _layer_spans(trace: Trace, count: int) -> Bools:
+    """Which spans are layers of the source in force in their run."""
+    layers = trace.scan("layers").select("span_id", "source").collect()
+    runs = trace.frame("runs").select("run_id", "layer_source")
+    run = column_at(trace, "run_id", layers["span_id"])
+    mask = np.zeros(count, dtype=np.bool_)
+    for run_id, source in runs.drop_nulls().iter_rows():
+        mask[layers["span_id"].filter((run == run_id) & (layers["source"] == source)).to_numpy()] = True
+    return mask
+
+
+# Device time as a tree: layer within layer, operator within operator, kernel; over all steps and calls by path.
 
 _OUTSIDE: Mapping[str, str] = {
     Attribution.MODEL_ONLY: "outside every layer",

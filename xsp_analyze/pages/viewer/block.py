@@ -1,4 +1,4 @@
-"""What a page's viewer draws: the trace in levels, with launches, idle time, counters and steps, in a few megabytes."""
+"""Where the viewer opens: the step whose length is nearest to the median."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from xsp_analyze.pages.viewer.boxes import NONE
-from xsp_analyze.pages.viewer.counter_lanes import counter_lanes, thin
 from xsp_analyze.pages.viewer.drawing import VIEWER_TONES, drawing_of
 from xsp_analyze.pages.viewer.gaps import Gaps, causes, gaps_of
+from xsp_analyze.pages.viewer.lanes import counter_lanes, thin
 from xsp_analyze.pages.viewer.launches import Launches, launches_of
 from xsp_analyze.pages.viewer.levels import levels_of
-from xsp_analyze.pages.viewer.opening import drawn_steps, median_step
 from xsp_analyze.text.units import count, duration
 from xsp_model.limits import limits
 
@@ -21,21 +21,80 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.pages.viewer.counter_lanes import CounterLane
     from xsp_analyze.pages.viewer.drawing import Drawing
+    from xsp_analyze.pages.viewer.lanes import CounterLane
     from xsp_analyze.pages.viewer.levels import Level
-    from xsp_analyze.pages.viewer.opening import MedianStep
+    from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Positions
 
-__all__ = ["MAX_GAPS", "MAX_LAUNCHES", "Viewed", "about", "unclosed_sentences", "view_of", "viewer"]
+__all__ = [
+    "MAX_GAPS",
+    "MAX_LAUNCHES",
+    "SCRIPTS",
+    "STYLES",
+    "MedianStep",
+    "Viewed",
+    "about",
+    "drawn_steps",
+    "median_step",
+    "unclosed_sentences",
+    "view_of",
+    "viewer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MedianStep:
+    """A step with its latency and the basis of that; its spans, the host's among them, are from `begin` to `end` ns."""
+
+    number: int
+    latency_ns: int
+    basis: str
+    begin: int
+    end: int
+
+
+def median_step(frames: StepView) -> MedianStep | None:
+    """Of the steps that the frames average, in the runs that kernels are taken from; None where there are none."""
+    runs = frames.of_trace.kernel_runs
+    taken = _nearest(frames, runs)
+    if taken is None:
+        return None
+    end = (pl.col("start_ns") + pl.col("duration_ns")).max()
+    of_step = runs.scan("spans").filter(pl.col("step") == taken["step"])
+    begin, until = of_step.select(pl.col("start_ns").min(), end.alias("end")).collect().row(0)
+    if begin is None or until is None:  # timed around the model's call, without a span
+        begin, until = taken["begin_ns"], taken["end_ns"]
+    return MedianStep(taken["step"], taken["duration_ns"], taken["basis"], begin, until)
+
+
+def _nearest(frames: StepView, runs: Runs) -> dict[str, Any] | None:
+    steps = runs.of(frames.steps) if frames.averaged else frames.steps.head(0)
+    if steps.is_empty():
+        return None
+    times = steps.group_by("step").agg(
+        pl.col("duration_ns").max(), pl.col("begin_ns").min(), pl.col("end_ns").max(), pl.col("basis").last()
+    )
+    distance = (pl.col("duration_ns") - pl.col("duration_ns").median()).abs()
+    return times.sort(distance, "step").row(0, named=True)
+
+
+def drawn_steps(frames: StepView) -> list[dict[str, int]]:
+    """Every step that a span marks: number, run, begin and end in ns, in order of time."""
+    steps = frames.of_trace.process_steps.group_by("run_id", "step").agg(
+        pl.col("begin_ns").min().alias("begin"), pl.col("end_ns").max().alias("end")
+    )
+    ordered = steps.sort("begin", "run_id", "step").rename({"run_id": "run", "step": "number"})
+    return ordered.select("number", "run", "begin", "end").to_dicts()
+
+
+# What a page's viewer draws: the trace in levels, with launches, idle time, counters and steps, in a few megabytes.
 
 MAX_LAUNCHES = 60_000
 """Arrows that a page, or an answer, has at most."""
-
 MAX_GAPS = 40_000
 """Idle stretches that they have at most."""
-
 _MAX_SAMPLES = 60_000  # over all counter lanes
 _MAX_CELLS = 1_000  # a counter lane
 
@@ -203,3 +262,16 @@ def unclosed_sentences(drawing: Drawing) -> list[str]:
     many = drawing.unclosed > 1
     who = f"{count(drawing.unclosed)} spans were" if many else "1 span was"
     return [f"{who} never closed: without a length {'they are' if many else 'it is'} not drawn."]
+
+
+# The scripts and styles that draw the viewer, in the order in which a page holds them.
+
+SCRIPTS: tuple[str, ...] = (
+    "viewer/data.js",
+    "viewer/scene.js",
+    "viewer/around.js",
+    "viewer/input.js",
+    "viewer/panel.js",
+    "viewer/viewer.js",
+)
+STYLES: tuple[str, ...] = ("viewer/viewer.css",)

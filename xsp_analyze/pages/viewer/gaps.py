@@ -9,7 +9,7 @@ import numpy as np
 
 from xsp_analyze.frames.idle import CAUSES, idle_by_device
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES
-from xsp_analyze.pages.viewer.columns import encoded_columns
+from xsp_analyze.pages.viewer.boxes import encoded_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

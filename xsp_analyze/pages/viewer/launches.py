@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.pages.viewer.columns import encoded_columns
+from xsp_analyze.pages.viewer.boxes import encoded_columns
 from xsp_model import Level
 
 if TYPE_CHECKING:

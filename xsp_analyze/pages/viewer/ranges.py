@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from xsp_analyze.pages.viewer.block import Viewed
     from xsp_analyze.pages.viewer.boxes import Boxes
+    from xsp_analyze.pages.viewer.drawing import Drawing
     from xsp_model.arrays import Bools, Ints
 
-__all__ = ["range_statistics"]
+__all__ = ["matching_spans", "range_statistics"]
 
 _MAX_NAMES = 1_000  # of an answer
 
@@ -100,3 +101,23 @@ def _by_cause(cause: Ints, length: Ints) -> list[dict[str, int]]:
 
 def _by_time(row: tuple[int, int, int]) -> tuple[int, int]:
     return -row[2], row[0]
+
+
+# Spans whose name holds a text, in order of time.
+
+_MAX_RESULTS = 20_000
+
+
+def matching_spans(drawing: Drawing, text: str) -> dict[str, Any]:
+    """`results` (the first of them, see the bound) and the `count` of all; upper and lower case are alike."""
+    part = text.strip().lower()
+    matches = np.array([bool(part) and part in name.lower() for name in drawing.names], dtype=np.bool_)
+    boxes = drawing.boxes
+    rows = np.flatnonzero(matches[boxes.name]) if len(boxes) else np.empty(0, dtype=np.int64)
+    kept = boxes.take(rows[np.argsort(boxes.start[rows], kind="stable")][:_MAX_RESULTS])
+    columns = ("lane", "row", "start", "duration", "name", "tone", "span", "layer")
+    lists = [getattr(kept, name).tolist() for name in columns]
+    return {
+        "results": [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)],
+        "count": len(rows),
+    }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.viewer_block import packed
 from tests.helpers.viewer_columns import unpacked, unpacked_rows
-from xsp_analyze.pages.viewer.columns import encode_numbers, encoded_columns
+from xsp_analyze.pages.viewer.boxes import encode_numbers, encoded_columns
 
 _NUMBERS = st.lists(st.integers(-(1 << 53), 1 << 53), max_size=40)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.xsp_analyze.pages.viewer.made import any_boxes, boxes_of
-from xsp_analyze.pages.viewer.merging import merge_boxes, merged_count
+from xsp_analyze.pages.viewer.boxes import merge_boxes, merged_count
 
 if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.boxes import Boxes

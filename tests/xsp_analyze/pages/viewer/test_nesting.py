@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.pages.viewer.nesting import nested_rows
+from xsp_analyze.pages.viewer.boxes import nested_rows
 
 _BOXES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=30)
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RECORDED: dict[str, Any] = {}
-
 _DTYPE_OF_RANDOM = "float32"
 
 
