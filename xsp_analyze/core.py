@@ -234,7 +234,7 @@ def run(analysis: Analysis, frames: StepView) -> Result:
     table = _select_declared(analysis, analysis.function(frames)).collect()
     if not _knows_times(frames.of_trace):
         table = _without_times(table, analysis.columns)
-    _check(analysis, table, averaged=analysis.by_step and frames.averaged)
+    _check(analysis, table, averaged=analysis.by_step and frames.is_mean)
     columns = [replace(c, dtype=table.schema[c.name]) for c in analysis.columns if c.name in table.columns]
 
     def about() -> StepView:

@@ -121,7 +121,7 @@ def model_information(frames: StepView) -> pl.LazyFrame:
 
 def _intervals(frames: StepView, rows: pl.DataFrame) -> list[pl.Series]:
     """Ends of the interval of each row's latency; null where it is no mean over at least three steps."""
-    averaged = [frames.averaged and str(StepBasis.LOAD_TEST) not in basis for basis in rows["basis"].to_list()]
+    averaged = [frames.is_mean and str(StepBasis.LOAD_TEST) not in basis for basis in rows["basis"].to_list()]
     ends = [
         bootstrap_interval(np.asarray([durations])) if of_steps else None
         for durations, of_steps in zip(rows["durations"].to_list(), averaged, strict=True)
@@ -331,7 +331,7 @@ def batch_sizes(frames: StepView) -> pl.LazyFrame:
     for part in () if kernels is None else (_of_devices(kernels, keys), _of_one_precision(kernels, keys)):
         rows = rows.join(part, on=keys, how="left", maintain_order="left")
     missing = [c for c in batch_sizes.columns if c.name not in rows.columns and not c.optional]
-    rows = rows.with_columns(pl.lit(None, c.type_of(averaged=frames.averaged)).alias(c.name) for c in missing)
+    rows = rows.with_columns(pl.lit(None, c.type_of(averaged=frames.is_mean)).alias(c.name) for c in missing)
     return rows.with_columns(_first_compute_bound(frames, rows)).sort(keys).lazy()
 
 

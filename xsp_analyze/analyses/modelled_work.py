@@ -145,7 +145,7 @@ def measured_work(frames: StepView) -> pl.LazyFrame:
             pl.when(pl.col("modelled_flop") > 0).then(quotient(pl.col("measured_flop"), pl.col("modelled_flop")))
             .alias("flop_ratio"),
             *(_share(amount) for amount in ("bytes", "flop")),
-            pl.col("count", "device_sum_ns").cast(pl.Float64 if frames.averaged else pl.Int64),
+            pl.col("count", "device_sum_ns").cast(pl.Float64 if frames.is_mean else pl.Int64),
             pl.col("layer_name", "layer_type").cast(pl.String),
         )
         .sort(*frames.by, -pl.col("device_sum_ns"), "operator", "layer_index", nulls_last=True)

@@ -92,7 +92,7 @@ def collectives(frames: StepView) -> pl.LazyFrame:
     The n-th such operation of a step and group on one rank is the n-th on another. All ranks leave a collective
     together, so that the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    matched = _contributions(with_sizes(frames.trace, frames.chosen(frames.once(operations))))
+    matched = _contributions(with_sizes(frames.trace, frames.of_chosen_steps(frames.once(operations))))
     per_step = matched.group_by("run_id", "step", *GROUP, maintain_order=True).agg(pl.col(_SUMS).sum())
     keys = [*frames.by, *GROUP]
     ranks = matched.group_by(keys, maintain_order=True).agg(
@@ -328,7 +328,7 @@ def bus_bandwidth(frames: StepView) -> pl.LazyFrame:
 
 def _calls(frames: StepView) -> pl.DataFrame:
     """One row a call that is matched between ranks, and one a kernel that is not."""
-    rows = with_waits(with_sizes(frames.trace, frames.chosen(frames.once(operations))))
+    rows = with_waits(with_sizes(frames.trace, frames.of_chosen_steps(frames.once(operations))))
     rows = rows.with_columns(pl.coalesce("transfer_ns", "duration_ns").alias("transfer_ns"))
     alone = pl.when(~pl.col("matched")).then(pl.int_range(pl.len()))
     return rows.group_by(*CALL, alone.alias("row"), maintain_order=True).agg(

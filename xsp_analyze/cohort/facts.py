@@ -96,7 +96,7 @@ def _of_operators(frames: StepView) -> Mix:
         return _shares(_per_step(frames, _with_types(own)), "host time of operators", None)
     names = frame.select(pl.col("span_id").alias("top"), pl.col("name").alias("operator"))
     inside = work.filter(pl.col("top") >= 0).drop("name").join(names, on="top").rename({"operator": "name"})
-    total, part = (int(frames.chosen(rows)["duration_ns"].sum()) for rows in (work, inside))
+    total, part = (int(frames.of_chosen_steps(rows)["duration_ns"].sum()) for rows in (work, inside))
     return _shares(_per_step(frames, _with_types(inside)), "device time of operators", part / total if total else None)
 
 
@@ -262,7 +262,7 @@ def facts_seen(frames: StepView, name: str) -> Facts:
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
-        speeds=_speeds(table(frames, "A01"), averaged=frames.averaged),
+        speeds=_speeds(table(frames, "A01"), averaged=frames.is_mean),
         profiled_batch_size=_profiled_batch_size(frames),
         **_kernels(table(frames, "A15"), frames),
         **_layers(table(frames, "A06"), frames),

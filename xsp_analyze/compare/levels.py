@@ -68,7 +68,7 @@ class Measured:
 
 def model(frames: StepView) -> Measured:
     """One row, `latency`: of the model, as A01 has it. Runs side by side take as long as their mean."""
-    durations = [d for d in frames.once(latency_by_run)["durations"].to_list() if d] if frames.averaged else []
+    durations = [d for d in frames.once(latency_by_run)["durations"].to_list() if d] if frames.is_mean else []
     min_steps = min(map(len, durations), default=0)
     steps = np.mean([d[:min_steps] for d in durations], axis=0, keepdims=True) if durations else np.empty((1, 0))
     mean = frames.once(latency_of_model)["latency_ns"].to_list()
@@ -103,7 +103,7 @@ def layer_types(layers: Measured, named: Callable[[str], str] = str) -> Measured
 def operators_on_host(frames: StepView) -> Measured:
     """One row an operator's name: its own time on the host, outside of the operators inside it, so that rows add up."""
     own = operator_calls(frames).filter(pl.col("is_operator"))
-    named = frames.chosen(own).select(
+    named = frames.of_chosen_steps(own).select(
         "run_id", "step", pl.col("name").cast(pl.String).alias("key"), pl.col("self_ns").alias("ns")
     )
     return measure_sums(frames, named)
@@ -122,7 +122,7 @@ def operators_by_layer(frames: StepView) -> pl.DataFrame:
     """Own host time of operators in a mean step: layer_index, name, ns; of calls within layers only."""
     calls = operator_calls(frames).filter(pl.col("is_operator"), pl.col("layer_id").is_not_null())
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), "layer_index").collect()
-    named = frames.chosen(calls).join(layers, on="layer_id").filter(pl.col("layer_index").is_not_null())
+    named = frames.of_chosen_steps(calls).join(layers, on="layer_id").filter(pl.col("layer_index").is_not_null())
     rows = named.group_by("run_id", "step", "layer_index", pl.col("name").cast(pl.String), maintain_order=True).agg(
         pl.col("self_ns").sum().alias("ns")
     )

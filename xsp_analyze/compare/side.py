@@ -371,8 +371,8 @@ class Side:
 
     def check_steps(self, other: Side) -> None:
         """XspError unless the two are taken in the same way: both by steps or both whole."""
-        if self.views[0].averaged != other.views[0].averaged:
-            by_steps, total = (self, other) if self.views[0].averaged else (other, self)
+        if self.views[0].is_mean != other.views[0].is_mean:
+            by_steps, total = (self, other) if self.views[0].is_mean else (other, self)
             raise XspError(
                 f"{by_steps.name} has steps and {total.name} has none, so a step would be compared with a whole trace",
                 advice="Name the ranges that are steps with --model-range, or compare whole traces with --steps all",

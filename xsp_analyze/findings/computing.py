@@ -270,7 +270,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     if spans.is_empty() or facts.share(lost) < limit.COMPILE_SHARE:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
-    averaged = facts.frames.averaged
+    averaged = facts.frames.is_mean
     where = f" in {count_of(spans.select('run_id', 'step').n_unique(), 'step', 'steps')}" if averaged else ""
     waits = "devices are idle for" if holds(facts.frames.of_trace, "kernel") else "the rest waits for"
     yield Observation(
@@ -284,7 +284,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
 
 def _after_first_steps(facts: Facts, spans: pl.DataFrame) -> pl.DataFrame:
     """The spans, without those in each run's first step where steps are averaged."""
-    if not facts.frames.averaged:
+    if not facts.frames.is_mean:
         return spans
     first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
     return spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
@@ -333,7 +333,7 @@ def graph_breaks(facts: Facts) -> Iterator[Observation]:
         idle, launched = facts.host.idle_within(breaks), facts.longest(_work_launched_in(facts, breaks))
         evidence += [Evidence("idle meanwhile", idle), Evidence("device time of what is launched there", launched)]
         gain = idle + launched
-    a_step, operators = " a step" if facts.frames.averaged else "", round(eager.height / facts.step_count)
+    a_step, operators = " a step" if facts.frames.is_mean else "", round(eager.height / facts.step_count)
     spent = duration(facts.per_step(eager["duration_ns"]))
     ran = (
         f"; {count_of(operators, 'operator runs', 'operators run')} there, not compiled, for {spent}"

@@ -99,10 +99,10 @@ class HostTime:
     def windows(self) -> pl.DataFrame:
         """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
         runs = self.frames.of_trace.kernel_runs
-        if self.frames.averaged:
+        if self.frames.is_mean:
             steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
-        extents = runs.of(self.frames.of_trace.seen)
+        extents = runs.of(self.frames.of_trace.extents_seen)
         if not self.frames.once(chosen_activities).is_empty():
             extents = extents.join(
                 self.frames.once(chosen_activities).select("run_id").unique(), on="run_id", how="semi"
@@ -270,7 +270,7 @@ class Facts:
         rows = self.frames.once(chosen_activities)
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
-        weight = rows["mean_ns" if self.frames.averaged else "duration_ns"].cast(pl.Float64)
+        weight = rows["mean_ns" if self.frames.is_mean else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
 
     @cached_property

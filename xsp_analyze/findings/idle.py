@@ -151,7 +151,7 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     lost = facts.host.idle_after(facts.host.syncs)
     if facts.idle_share(lost) < limit.SYNC_SHARE:
         return
-    number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.averaged else ""
+    number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.is_mean else ""
     names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)

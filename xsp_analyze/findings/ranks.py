@@ -257,7 +257,7 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     queued = any(
         test.has_queueing for test in facts.frames.of_trace.once(load_tests)
     )  # how long a query waited is of its load
-    for lengths, part in _lengths(facts.frames) if facts.frames.averaged and not queued else ():
+    for lengths, part in _lengths(facts.frames) if facts.frames.is_mean and not queued else ():
         if len(lengths) < limit.FEW_STEPS:
             continue
         low, middle, high = (float(v) for v in (lengths.min(), lengths.median(), lengths.max()))  # type: ignore[arg-type]
@@ -307,7 +307,7 @@ def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:
 )
 def ramp_up(facts: Facts) -> Iterator[Observation]:
     """Steps that hold work and are not among those that a mean is taken over."""
-    if not facts.frames.averaged:
+    if not facts.frames.is_mean:
         return
     steps = facts.frames.steps
     left_out = facts.frames.worked_steps.join(steps, on=["run_id", "step"], how="anti")

@@ -257,7 +257,7 @@ def _far_from_model(held: pl.DataFrame) -> Iterator[Finding]:
 
 def _sums(frames: StepView) -> Iterator[Finding]:
     """Device time must be the same before and after kernels are matched over steps; whole steps match none."""
-    if not frames.averaged:
+    if not frames.is_mean:
         return
     device, tables = (
         total_of(frames.once(chosen_activities)["mean_ns"]),
@@ -327,7 +327,7 @@ def attribution(frames: StepView, by: Sequence[str] = ()) -> pl.DataFrame:
         .group_by(*by, pl.col("attribution").alias("kind"), maintain_order=True)
         .agg(pl.col("count").sum(), time if frames.of_trace.is_timed else pl.lit(None, pl.Int64).alias("duration_ns"))
     )
-    per_step = ", per step" if frames.averaged else ""
+    per_step = ", per step" if frames.is_mean else ""
     bases = {LedgerKind.LAYER: ways(frames)}
     texts = pl.DataFrame(
         [(str(k), str(k.severity), k.sentence + per_step + bases.get(k, ""), k.advice) for k in ATTRIBUTIONS.values()],
@@ -380,7 +380,7 @@ def ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
 def _ledger(frames: StepView, *, on_layers: bool) -> pl.DataFrame:
     flagged = (asdict(f) for f in flags(frames, on_layers=on_layers) if f.count)
     rows = [*_omissions(frames), *_doubts(frames, on_layers=on_layers), *flagged]
-    number = pl.Float64() if frames.averaged else pl.Int64()
+    number = pl.Float64() if frames.is_mean else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
     own = frames.of_trace.own_runs.frame("ledger").filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
@@ -401,21 +401,21 @@ def _row(kind: LedgerKind, count: object, duration_ns: object, severity: Severit
 
 def _omissions(frames: StepView) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
-    inside = frames.chosen(frames.of_trace.device_work)
+    inside = frames.of_chosen_steps(frames.of_trace.device_work)
     outside = frames.of_trace.device_work.height - inside.height
     if outside:
         duration = int(frames.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
         few = frames.choice.mode is StepMode.ONE or frames.serving_phase is not None
         severity = Severity.INFO if few else None
         yield _row(LedgerKind.OUTSIDE_STEPS, outside, duration, severity)
-    if frames.averaged:
+    if frames.is_mean:
         stubs = frames.every_step.height - frames.worked_steps.height
         if stubs:
             yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
         ramp_up = frames.worked_steps.join(frames.steps, on=["run_id", "step"], how="anti")
         if not ramp_up.is_empty():
             yield _row(LedgerKind.RAMP_UP_STEPS, ramp_up.height, int(ramp_up["duration_ns"].sum()))
-    if frames.averaged:
+    if frames.is_mean:
         partial = frames.once(chosen_activities).filter(pl.col("present") < pl.col("step_count"))
         if not partial.is_empty():
             yield _row(LedgerKind.NOT_IN_EVERY_STEP, partial["execution"].n_unique(), partial["mean_ns"].sum())
@@ -475,7 +475,7 @@ def _provenance(frames: StepView, *, on_layers: bool) -> Mapping[str, object]:
     return {
         "sources": sources,
         "run_count": len(frames.of_trace.timed_runs),
-        "taken_from": dict(frames.of_trace.taken_from) or None,
+        "taken_from": dict(frames.of_trace.source_files) or None,
         "levels": list(frames.trace.levels),
         "layer_source": _layer_source(frames),
         "steps": str(frames.choice),
@@ -524,4 +524,4 @@ def _model_basis(frames: StepView) -> str:
     if frames.choice.mode is StepMode.ALL:
         return " and ".join(_ALL_STEPS.get(basis) or StepBasis(basis).sentence for basis in bases)
     sentences = "; ".join(f"{basis}: {StepBasis(basis).sentence}" for basis in bases)
-    return f"{'trimmed mean of step latencies' if frames.averaged else 'step latencies'} ({sentences})"
+    return f"{'trimmed mean of step latencies' if frames.is_mean else 'step latencies'} ({sentences})"

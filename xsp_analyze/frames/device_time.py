@@ -207,7 +207,7 @@ def _answer(frames: StepView, parts: pl.DataFrame, calls: pl.DataFrame) -> Devic
     by, per_call, measures = list(DEVICE), [*DEVICE, "cause", "call"], [*MEASURES, *CAUSES]
     sums = parts.group_by(by, maintain_order=True).agg(pl.col(measures).sum(), pl.len().alias("windows"))
     calls = calls.group_by(per_call, maintain_order=True).agg(pl.col("idle_ns", "gap_count").sum())
-    if frames.averaged:
+    if frames.is_mean:
         number = calls.join(sums.select(*by, "windows"), on=by, how="left", maintain_order="left")["windows"]
         calls = calls.with_columns(pl.col("idle_ns", "gap_count") / number)
         sums = sums.with_columns(quotient(pl.col(each), pl.col("windows")) for each in measures)
@@ -229,11 +229,11 @@ def device_windows(frames: StepView) -> pl.DataFrame:
         .sort(DEVICE, nulls_last=True)
     )
     if frames.choice.mode is StepMode.ALL:
-        return devices.join(frames.of_trace.seen, on="run_id").select(
+        return devices.join(frames.of_trace.extents_seen, on="run_id").select(
             *DEVICE, pl.lit(None, pl.Int64).alias("step"), "begin_ns", "end_ns"
         )
     steps = frames.steps.filter(pl.col("basis") != str(StepBasis.TIMED))
-    chosen = kept_steps(steps) if frames.averaged else steps
+    chosen = kept_steps(steps) if frames.is_mean else steps
     of_process = frames.of_trace.process_steps.select("run_id", "process_id", "step", "begin_ns", "end_ns")
     return (
         devices.join(chosen.select("run_id", "step", "begin_ns", "end_ns"), on="run_id")

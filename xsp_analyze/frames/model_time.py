@@ -245,7 +245,7 @@ def _of_all(frames: TraceView, steps: pl.DataFrame) -> pl.DataFrame:
     )
     marked = steps.group_by("run_id", maintain_order=True).agg(duration.alias("durations"))
     extents = (
-        frames.seen.join(timed, on="run_id", how="anti")
+        frames.extents_seen.join(timed, on="run_id", how="anti")
         .join(marked, on="run_id", how="left")
         .select("run_id", (pl.col("end_ns") - pl.col("begin_ns")).alias("latency_ns"), "durations")
         .with_columns(

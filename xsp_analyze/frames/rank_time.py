@@ -126,8 +126,8 @@ def _waiting(frames: StepView) -> pl.DataFrame:
 
     Of a mean step waiting is over the whole steps that times are means of, and how often a rank came last over all.
     """
-    rows = frames.chosen(frames.once(waits_of))
-    if not frames.averaged:
+    rows = frames.of_chosen_steps(frames.once(waits_of))
+    if not frames.is_mean:
         return waiting_by_rank(rows, tuple(frames.by)).select(*frames.by, "rank", "wait_ns", "last_count")
     kept = kept_steps(frames.steps)
     of_kept = waiting_by_rank(rows.join(kept.select("run_id", "step"), on=["run_id", "step"], how="semi"))
@@ -140,8 +140,8 @@ def _waiting(frames: StepView) -> pl.DataFrame:
 
 def mean_waiting(frames: StepView, keys: tuple[str, ...] = ()) -> pl.DataFrame:
     """`waiting_by_rank` over the steps chosen; of a mean step all sums are over the number of steps, none trimmed."""
-    rows = waiting_by_rank(frames.chosen(frames.once(waits_of)), (*frames.by, *keys))
-    if not frames.averaged:
+    rows = waiting_by_rank(frames.of_chosen_steps(frames.once(waits_of)), (*frames.by, *keys))
+    if not frames.is_mean:
         return rows
     sums = [name for name in rows.columns if name not in (*keys, "rank")]
     per_step = (quotient(pl.col(name), pl.col("steps")) for name in sums)

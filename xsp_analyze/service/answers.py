@@ -59,7 +59,7 @@ class Answers:
     @property
     def step_count(self) -> int:
         """Steps that numbers are averaged over; 0 where the trace is taken whole."""
-        return self.per_step.steps["step"].n_unique() if self.per_step.averaged else 0
+        return self.per_step.steps["step"].n_unique() if self.per_step.is_mean else 0
 
     @property
     def basis(self) -> str:

@@ -99,7 +99,7 @@ class StepView(Memo):
         return ("step",) if self.choice.mode is StepMode.EACH else ()
 
     @property
-    def averaged(self) -> bool:
+    def is_mean(self) -> bool:
         """Whether numbers are means over steps (Float64) rather than exact sums (Int64)."""
         return self.choice.mode is StepMode.MEAN
 
@@ -108,7 +108,7 @@ class StepView(Memo):
         """The steps chosen, as `all_steps`; a mean leaves out stubs and ramp-up (see `without_stubs`, `settled`)."""
         if self.choice.mode is StepMode.ONE:
             return self.every_step.filter(pl.col("step") == self.choice.number)
-        if not self.averaged:
+        if not self.is_mean:
             return self.every_step
         by_phase = batch_of(self.worked_steps, self.of_trace.serving_steps)  # a prefill before decoding is no ramp-up
         return without_ramp_up(by_phase, ("run_id", "serving_phase")).select(STEP_COLUMNS)
@@ -121,9 +121,9 @@ class StepView(Memo):
     @once_property
     def ramp_up_count(self) -> int:
         """How many steps a mean leaves out because the latency of their run had not settled; 0 where all are taken."""
-        return self.worked_steps.height - self.steps.height if self.averaged else 0
+        return self.worked_steps.height - self.steps.height if self.is_mean else 0
 
-    def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def of_chosen_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows (with run_id and step) that belong to the steps chosen; all rows where the trace is taken whole."""
         if self.choice.mode is StepMode.ALL:
             return rows
@@ -135,8 +135,8 @@ class StepView(Memo):
 
         A sum in which nothing is known is null.
         """
-        inside = self.chosen(values)
-        if self.averaged:
+        inside = self.of_chosen_steps(values)
+        if self.is_mean:
             return mean_over_steps(inside, self.steps, keys, measures)
         totals = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
         return inside.group_by(*self.by, *keys, maintain_order=True).agg(totals)

@@ -53,7 +53,7 @@ class TraceView(Memo):
         return self._roles.leveled
 
     @property
-    def taken_from(self) -> Mapping[str, str]:
+    def source_files(self) -> Mapping[str, str]:
         """The files that each kind of number is taken from, where not every run gives everything."""
         return self._roles.sources
 
@@ -200,7 +200,7 @@ class TraceView(Memo):
         return bool(self.trace.scan("spans").select(pl.col("duration_ns").count() > 0).collect().item())
 
     @once_property
-    def seen(self) -> pl.DataFrame:
+    def extents_seen(self) -> pl.DataFrame:
         """The extents, without what was before the first device work where that stood behind work of before the trace.
 
         If it started over a millisecond after its launch, the device did until then what the trace does not hold.

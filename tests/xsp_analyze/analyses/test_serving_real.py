@@ -54,7 +54,8 @@ def test_an_image_of_xdit_stays_within_the_profilers_step(real_dir: Path) -> Non
     assert (step["serving_phase"], step["step"], step["annotation"]) == ("diffusion", 3, "execute_diffusion_1_256x256")
     assert (step["duration_ns"], step["requests"], step["tokens"]) == (249_608_734, 1, None)
     assert step["device_busy_share"] == pytest.approx(201_351_762 / 249_608_734)
-    assert StepView.of(trace, serving_phase="diffusion").chosen(StepView.of(trace).of_trace.device_work).height == 7_866
+    diffusion = StepView.of(trace, serving_phase="diffusion")
+    assert diffusion.of_chosen_steps(StepView.of(trace).of_trace.device_work).height == 7_866
 
 
 def test_a_capture_is_no_step_and_its_key_is_that_of_the_step_that_replays_it(real_dir: Path) -> None:

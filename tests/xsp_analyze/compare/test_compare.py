@@ -231,7 +231,7 @@ def _without_batch(example: StepView) -> StepView:
     step = hand.step(0, 0, 1000)
     layer = hand.module("Net_0.Linear_0", 0, 500, 0, step=0, parent_id=step)
     hand.work("gemm", 100, 300, launch=10, parent=layer, layer=layer, step=0, phase="forward", grid=1)
-    assert example.averaged
+    assert example.is_mean
     return StepView.of(hand.build())
 
 

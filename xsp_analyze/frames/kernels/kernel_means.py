@@ -55,17 +55,17 @@ def named_work(view: StepView) -> pl.DataFrame:
 
     Of whole steps it takes no links to be known.
     """
-    if view.averaged:
+    if view.is_mean:
         return view.once(kernel_executions)
-    rows = view.chosen(view.of_trace.once(counted_work)).with_columns(pl.lit(1, pl.Int64).alias("count"))
+    rows = view.of_chosen_steps(view.of_trace.once(counted_work)).with_columns(pl.lit(1, pl.Int64).alias("count"))
     return rows.rename({"name": "kernel_name"})
 
 
 def chosen_activities(view: StepView) -> pl.DataFrame:
     """The device activities of the steps chosen; of a mean step also aligned, see `align_steps`."""
     activities = view.of_trace.all_activities
-    if not view.averaged:
-        return view.chosen(activities)
+    if not view.is_mean:
+        return view.of_chosen_steps(activities)
     return align_steps(activities.with_columns(shapes_of(view.trace, activities)), view.steps)
 
 
@@ -74,8 +74,8 @@ def step_work(view: StepView) -> pl.DataFrame:
 
     Of whole steps they are the duration and 1; of a mean step `mean_ns` and one over the steps of the run.
     """
-    one = (1 / pl.col("step_count")) if view.averaged else pl.lit(1, pl.Int64)
-    duration = pl.col("mean_ns") if view.averaged else pl.col("duration_ns")
+    one = (1 / pl.col("step_count")) if view.is_mean else pl.lit(1, pl.Int64)
+    duration = pl.col("mean_ns") if view.is_mean else pl.col("duration_ns")
     return view.once(chosen_activities).with_columns(duration.alias("work_ns"), one.alias("work_count"))
 
 
@@ -87,7 +87,7 @@ def kernel_executions(view: StepView) -> pl.DataFrame:
     steps that do (`count`).
     """
     rows = view.once(chosen_activities)
-    return _mean_executions(rows) if view.averaged else _each_execution(rows)
+    return _mean_executions(rows) if view.is_mean else _each_execution(rows)
 
 
 def layer_executions(view: StepView) -> pl.DataFrame:

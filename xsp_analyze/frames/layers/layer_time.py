@@ -331,5 +331,5 @@ def layer_intervals(frames: StepView) -> pl.DataFrame:
 
 
 def _averaged_steps(frames: StepView) -> pl.DataFrame:
-    steps = frames.chosen(frames.of_trace.once(layer_steps))
-    return steps if frames.averaged else steps.clear()
+    steps = frames.of_chosen_steps(frames.of_trace.once(layer_steps))
+    return steps if frames.is_mean else steps.clear()

@@ -430,12 +430,12 @@ def _device_work(frames: StepView, cases: pl.DataFrame) -> pl.DataFrame:
     cased = cases.select("group", "modelled", pl.col("roof_ns").is_not_null().alias("roofed"))
     rows = work.filter(pl.Series(at >= 0)).hstack(cased[at[at >= 0]])
     moved = (pl.col("dram_read_bytes") + pl.col("dram_write_bytes")) * pl.col("work_count")
-    time = pl.col("work_ns").sort() if frames.averaged else pl.col("work_ns")
+    time = pl.col("work_ns").sort() if frames.is_mean else pl.col("work_ns")
     # Of fractions sorted, else threads show in the last digit of a sum.
     return rows.group_by(*frames.by, "group", maintain_order=True).agg(
         time.sum().alias("device_sum_ns"),
-        _sum_of("modelled", averaged=frames.averaged).alias("modelled_device_ns"),
-        _sum_of("roofed", averaged=frames.averaged).alias("roofed_device_ns"),
+        _sum_of("modelled", averaged=frames.is_mean).alias("modelled_device_ns"),
+        _sum_of("roofed", averaged=frames.is_mean).alias("roofed_device_ns"),
         known_sum(pl.col("flop_count") * pl.col("work_count")).alias("measured_flop"),
         known_sum(moved).alias("dram_bytes"),
     )
@@ -452,11 +452,12 @@ def _work(frames: StepView) -> tuple[pl.DataFrame, Ints]:
     Of whole steps it takes no more than its own rows: those of millions of kernels are not described for it.
     """
     of_trace = frames.of_trace
-    if frames.averaged:
+    if frames.is_mean:
         return frames.once(step_work).select(*frames.by, *_WORK), of_trace.once(operator_calls).rows_of(
             frames.once(step_work)["origin_id"]
         )
-    rows = frames.chosen(of_trace.once(counted_work).with_columns(pl.Series("row", of_trace.once(call_of_work))))
+    work = of_trace.once(counted_work).with_columns(pl.Series("row", of_trace.once(call_of_work)))
+    rows = frames.of_chosen_steps(work)
     counted = rows.select(*frames.by, pl.col("duration_ns").alias("work_ns"), pl.lit(1).alias("work_count"), *_WORK[2:])
     return counted, rows["row"].to_numpy()
 

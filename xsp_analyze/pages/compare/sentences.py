@@ -39,7 +39,7 @@ def unit_of_time(c: Comparison) -> str:
     """What all times of the comparison are of."""
     frames = c.before.views[0]
     step = f"a {frames.serving_phase} step" if frames.serving_phase else "a step"
-    return "an input" if c.per_input else step if frames.averaged else "the whole trace"
+    return "an input" if c.per_input else step if frames.is_mean else "the whole trace"
 
 
 def change(row: Row) -> str:

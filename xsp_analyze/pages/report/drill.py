@@ -141,7 +141,7 @@ def host_parts(frames: StepView) -> pl.DataFrame:
     own = timed.join(inner, left_on="span_id", right_on="parent_id", how="left", maintain_order="left").with_columns(
         (pl.col("duration_ns") - pl.col("inner_ns").fill_null(0)).clip(lower_bound=0).alias("self_ns")
     )
-    chosen = frames.chosen(own) if frames.averaged else own
+    chosen = frames.of_chosen_steps(own) if frames.is_mean else own
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
     steps = _steps(frames, frames.of_trace.layer_runs)
     return (
@@ -162,7 +162,7 @@ def host_parts(frames: StepView) -> pl.DataFrame:
 
 def _steps(frames: StepView, runs: Runs) -> int:
     """Steps of one run that sums are divided by: runs are summed, as device time is."""
-    if not frames.averaged:
+    if not frames.is_mean:
         return 1
     steps = runs.of(frames.steps)
     return max(steps["step"].n_unique(), 1)

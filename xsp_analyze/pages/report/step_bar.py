@@ -151,7 +151,7 @@ def _mean_classes(answers: Answers, row: Mapping[str, Any]) -> pl.DataFrame:
     """part, kernel_class and time of the device's windows that B03 is the mean of."""
     frames = answers.per_step
     windows = _windows_of(device_windows(frames), row)
-    each = frames.of_each_step if frames.averaged else frames
+    each = frames.of_each_step if frames.is_mean else frames
     keys = [*DEVICE, "step"]
     time = _windows_of(each.once(class_time), row).join(windows.select(keys), on=keys, how="semi", nulls_equal=True)
     return (

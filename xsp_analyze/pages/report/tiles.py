@@ -161,7 +161,7 @@ def spark(answers: Answers, values: pl.DataFrame, runs: Runs, shown: Callable[[f
     means of several.
     """
     frames = answers.per_step
-    if not frames.averaged:
+    if not frames.is_mean:
         return None
     worked, kept = (set(runs.of(steps)["step"]) for steps in (frames.worked_steps, frames.steps))
     rows = values.filter(pl.col("step").is_in(list(worked))).sort("step")

@@ -70,7 +70,7 @@ def median_step(frames: StepView) -> MedianStep | None:
 
 
 def _nearest(frames: StepView, runs: Runs) -> dict[str, Any] | None:
-    steps = runs.of(frames.steps) if frames.averaged else frames.steps.head(0)
+    steps = runs.of(frames.steps) if frames.is_mean else frames.steps.head(0)
     if steps.is_empty():
         return None
     times = steps.group_by("step").agg(

@@ -88,7 +88,7 @@ def test_the_causes_of_idle_time_add_up_to_those_of_b03(real_dir: Path, name: st
         for at, lane in reversed(list(enumerate(viewed_trace.drawing.lanes)))
         if lane.side == "device"
     }
-    windows = frames.of_trace.seen.select("run_id", "begin_ns", "end_ns")
+    windows = frames.of_trace.extents_seen.select("run_id", "begin_ns", "end_ns")
     for row in run(timeline, frames).table.join(windows, on="run_id").iter_rows(named=True):
         sums = dict.fromkeys(CAUSES, 0)
         for gap in unpacked_rows(viewed_trace.gaps.overlapping(row["begin_ns"], row["end_ns"]).encode()):
