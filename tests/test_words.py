@@ -20,7 +20,7 @@ _PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners", "tests"
 _TOOLS = ("benchmarks", "fuzz", "fixtures", "docs", "recipes")
 _PREFIXES = ("least", "most")
 _PRODUCT = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
-_FINE_IN_COMPOUNDS = {"known", "place", "sort", "sorts", "word", "words", "whole", "broken", "codes", "given"}
+_FINE_IN_COMPOUNDS = {"known", "place", "sort", "trust", "sorts", "word", "words", "whole", "broken", "codes", "given"}
 _PARTICIPLES = frozenset(
     re.findall(
         r"\w+",

@@ -268,10 +268,10 @@ class ShapePattern:
         ]
         if self.several is not None:
             pairs.append((self.several, prod(rest)))
-        return agreed(pairs)
+        return agreeing_sizes(pairs)
 
 
-def agreed(pairs: list[tuple[str, int]]) -> dict[str, int] | None:
+def agreeing_sizes(pairs: list[tuple[str, int]]) -> dict[str, int] | None:
     """Names with their values; None where one has two, or a number is another."""
     values: dict[str, int] = {}
     for name, size in pairs:
@@ -380,7 +380,7 @@ class _Computed:
             if sizes is None:
                 return None
             pairs += sizes.items()
-        return agreed(pairs)
+        return agreeing_sizes(pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from tests.helpers.report_trace import US, small_trace
 from tests.helpers.serving_trace import serving_trace
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import all_analyses
-from xsp_analyze.pages.report.attribution import shown_and_missing
+from xsp_analyze.pages.report.attribution import split_sections
 from xsp_analyze.pages.report.first_screen import first_screen
 from xsp_analyze.pages.tones import TONES
 from xsp_analyze.service.answers import Answers
@@ -228,7 +228,7 @@ def test_an_empty_section_is_told_in_one_line_with_how_to_get_it() -> None:
     answers = Answers(builder.build())
     empty = {"id": "kernels", "title": "Kernels", "blocks": [{"type": "missing", "text": "None here."}]}
     half = {"id": "layers", "title": "Layers", "blocks": [{"type": "missing", "text": "x"}, {"type": "text"}]}
-    shown, missing = shown_and_missing(answers, [empty, None, half])
+    shown, missing = split_sections(answers, [empty, None, half])
     assert [one["id"] for one in shown] == ["layers"]
     assert missing[0]["why"] == "None here."
     assert missing[0]["how"].startswith("Record device work")

@@ -15,7 +15,7 @@ def sent(
     return None if counted is None else (counted.read_bytes, counted.written_bytes, counted.bus_bytes)
 
 
-def test_all_but_the_own_part_is_gathered_or_scattered() -> None:
+def test_all_but_the_own_part_is_gather_or_scatter() -> None:
     # 4 ranks of 100 floats: three quarters of 1600 bytes.
     gathered = sent("c10d::_allgather_base_", [[400], [100], _NONE, _NONE, _NONE], ["float", "float", "", "", "Scalar"])
     assert gathered == (400, 1600, 1200)

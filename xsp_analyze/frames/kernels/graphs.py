@@ -61,7 +61,7 @@ def graph_replays(frames: TraceView) -> pl.DataFrame:
     graph = order.join(first.with_row_index("graph").select("number", "graph"), on="number", maintain_order="left")
     described = replays.with_columns(
         graph["graph"].cast(pl.Int64),
-        _capture_places(frames.trace, replays["origin_id"]),
+        _capture_positions(frames.trace, replays["origin_id"]),
         _layers_around(frames.trace, replays["parent_id"]),
     )
     return (
@@ -133,7 +133,7 @@ def _by_replay(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _capture_places(trace: Trace, origins: pl.Series) -> pl.Series:
+def _capture_positions(trace: Trace, origins: pl.Series) -> pl.Series:
     """For each captured launch the outermost range around it (a serving engine names captures), else its run's file."""
     spans = trace.scan("spans").select("parent_id", (pl.col("kind") == str(Kind.RANGE)).alias("is_range")).collect()
     around = outermost(spans["parent_id"].fill_null(-1).to_numpy(), spans["is_range"].to_numpy())

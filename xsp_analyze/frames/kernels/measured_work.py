@@ -64,8 +64,8 @@ def kernel_work(frames: TraceView) -> pl.DataFrame:
     is_known = cases["flop"].is_not_null() & cases["read_bytes"].is_not_null()
     work, row = frames.all_activities, frames.once(call_of_work)
     of_call = pl.Series(roofed.case_of, dtype=pl.Int64).gather(nullable_index(row))
-    is_told = is_known.gather(of_call).fill_null(value=False)
-    inside = ((work["kind"].cast(pl.String) == str(Kind.KERNEL)) & is_told).to_numpy()
+    is_recorded = is_known.gather(of_call).fill_null(value=False)
+    inside = ((work["kind"].cast(pl.String) == str(Kind.KERNEL)) & is_recorded).to_numpy()
     case = of_call.fill_null(-1).to_numpy()
     rows = work.filter(pl.Series(inside)).select(
         "span_id",

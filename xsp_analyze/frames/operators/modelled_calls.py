@@ -301,10 +301,10 @@ def list_elements(trace: Trace, operators: Ints) -> pl.DataFrame:
         pairs.append(current)
         above = parents[current["span_id"].to_numpy()]
         current = current.with_columns(pl.Series("span_id", np.where(above >= 0, nearest[above], -1)))
-    return _agreed(pl.concat(pairs) if pairs else current)
+    return _agreeing_pairs(pl.concat(pairs) if pairs else current)
 
 
-def _agreed(pairs: pl.DataFrame) -> pl.DataFrame:
+def _agreeing_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     """Of each span the type that all its kernels tell."""
     one = pl.col("kernel_precision").n_unique() == 1
     types = pairs.group_by("span_id").agg(pl.when(one).then(pl.col("kernel_precision").first()))

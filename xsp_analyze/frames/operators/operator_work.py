@@ -337,13 +337,13 @@ def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device:
     labels = roofed.cases.select(keys)[first].with_row_index("group").with_columns(pl.col("group").cast(pl.Int64))
     count = np.bincount(roofed.case_of, minlength=roofed.cases.height)
     parts = [labels, case_labels(roofed.cases, group_of, count)]
-    parts += [_launched_places(frames, group_of)] if on_device else []
+    parts += [_launched_positions(frames, group_of)] if on_device else []
     for part in parts:
         both = both.join(part, on="group", how="left", maintain_order="left")
     return both.drop("group").rename({"name": "operator"})
 
 
-def _launched_places(frames: StepView, group_of: Ints) -> pl.DataFrame:
+def _launched_positions(frames: StepView, group_of: Ints) -> pl.DataFrame:
     """`place_labels` of the calls that launched device work."""
     roofed, calls = frames.of_trace.once(roofed_calls), frames.of_trace.once(operator_calls).calls
     launched = roofed.cases["launched"].to_numpy()[roofed.case_of]

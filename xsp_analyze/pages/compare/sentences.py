@@ -231,8 +231,8 @@ def _share(value: float | None) -> str:
 
 # What stands above a comparison's tables: what was compared, how well it matches, and what moved.
 
-_MOVED_TOLD = 3
-_CLASSES_TOLD = 3
+_MAX_MOVED = 3
+_MAX_CLASSES = 3
 
 
 def sentences(c: Comparison) -> list[str]:
@@ -255,7 +255,7 @@ def sentences(c: Comparison) -> list[str]:
         lines.append("Nothing else that the files tell is different.")
     lines += result_sentences(c)
     lines.append(_match(c))
-    lines += [_moves_sentence(one, unit_of_time(c)) for one in c.moves[:_CLASSES_TOLD]]
+    lines += [_moves_sentence(one, unit_of_time(c)) for one in c.moves[:_MAX_CLASSES]]
     return [clean(line) for line in lines]
 
 
@@ -283,7 +283,7 @@ def _moves_sentence(one: ClassMoves, per: str) -> str:
     before, after = apart((one.before_ns, one.after_ns), "ns")
     times = f"takes {before} of {per} before and {after} after"
     less, more = (
-        ", ".join(_part_with_difference(part) for part in parts[:_MOVED_TOLD]) for parts in (one.losses, one.gains)
+        ", ".join(_part_with_difference(part) for part in parts[:_MAX_MOVED]) for parts in (one.losses, one.gains)
     )
     return f"Time moved: {one.kernel_class} {times}; less in {less}, more in {more}."
 

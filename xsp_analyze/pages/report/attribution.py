@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["ids_of", "ledger", "shown_and_missing"]
+__all__ = ["ids_of", "ledger", "split_sections"]
 
 # The part of a report that comes first: where device time went, and what the trace could not say.
 
@@ -130,7 +130,7 @@ _OPTIONAL: Mapping[str, tuple[str, str]] = {  # made only where they have someth
 _Missing = dict[str, Any]
 
 
-def shown_and_missing(answers: Answers, sections: Sequence[Section | None]) -> tuple[list[Section], list[_Missing]]:
+def split_sections(answers: Answers, sections: Sequence[Section | None]) -> tuple[list[Section], list[_Missing]]:
     """The sections that show something; and of the others id, label, why it is not here and how to get it.
 
     Of every other analysis without an answer the same, by its id.

@@ -17,7 +17,7 @@ from xsp_analyze.pages.report import first_screen as next_steps
 from xsp_analyze.pages.report import first_screen as work_list
 from xsp_analyze.pages.report import overview as batches
 from xsp_analyze.pages.report import serving as stages
-from xsp_analyze.pages.report.attribution import ids_of, shown_and_missing
+from xsp_analyze.pages.report.attribution import ids_of, split_sections
 from xsp_analyze.pages.report.detail import blocks_of_layers
 from xsp_analyze.pages.report.figures import MAX_ROWS, cut_executions, cut_rows, figure
 from xsp_analyze.pages.report.first_screen import first_screen
@@ -167,7 +167,7 @@ def render_answers(answers: Answers) -> str:
         answers.attempt(f"The section {label!r}", partial(section, answers), partial(_not_made, identity, label))
         for identity, label, section in _SECTIONS
     ]
-    shown, missing = shown_and_missing(answers, sections)
+    shown, missing = split_sections(answers, sections)
     data = {
         "kind": "XSP report: where the time went",
         "title": _title(answers),

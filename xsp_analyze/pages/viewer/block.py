@@ -124,9 +124,9 @@ class Viewed:
 
 def view_of(frames: StepView, max_lanes: int | None = None) -> Viewed:
     """All that is drawn of a trace; of more than `max_lanes` threads and streams, or counters, the fullest."""
-    whole, sampled = drawing_of(frames.of_trace), counter_lanes(frames.of_trace)
-    room = max(len(whole.lanes), len(sampled)) if max_lanes is None else max_lanes
-    busiest = whole.busiest(room)
+    everything, sampled = drawing_of(frames.of_trace), counter_lanes(frames.of_trace)
+    room = max(len(everything.lanes), len(sampled)) if max_lanes is None else max_lanes
+    busiest = everything.busiest(room)
     fullest = sorted(sorted(range(len(sampled)), key=lambda at: -len(sampled[at].times))[:room])
     drawing, counters = _with_counters(busiest, [sampled[at] for at in fullest])
     gaps, idle_known = gaps_of(frames.of_trace, drawing.lanes)
@@ -138,15 +138,15 @@ def view_of(frames: StepView, max_lanes: int | None = None) -> Viewed:
         counters,
         drawn_steps(frames),
         median_step(frames),
-        [*_missing_lanes(whole, busiest), *_missing_counters(len(sampled), len(fullest))],
+        [*_missing_lanes(everything, busiest), *_missing_counters(len(sampled), len(fullest))],
     )
 
 
-def _missing_lanes(whole: Drawing, busiest: Drawing) -> list[str]:
-    if len(whole.lanes) == len(busiest.lanes):
+def _missing_lanes(everything: Drawing, busiest: Drawing) -> list[str]:
+    if len(everything.lanes) == len(busiest.lanes):
         return []
-    spans = f"{count(len(whole.boxes) - len(busiest.boxes))} of {count(len(whole.boxes))} spans"
-    lanes = f"{count(len(busiest.lanes))} of {count(len(whole.lanes))} threads and streams are in this page"
+    spans = f"{count(len(everything.boxes) - len(busiest.boxes))} of {count(len(everything.boxes))} spans"
+    lanes = f"{count(len(busiest.lanes))} of {count(len(everything.lanes))} threads and streams are in this page"
     return [f"{lanes}, the busiest; {spans} stand on the others."]
 
 

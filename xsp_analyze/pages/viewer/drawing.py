@@ -61,8 +61,8 @@ class Drawing:
         time = np.bincount(self.boxes.lane, weights=outermost, minlength=len(self.lanes))
         fullest = np.argsort(-time, kind="stable")
         is_device = np.array([lane.side == "device" for lane in self.lanes], dtype=np.bool_)[fullest]
-        place = np.where(is_device, np.cumsum(is_device), np.cumsum(~is_device))  # among those of its side
-        kept = np.sort(fullest[np.argsort(place, kind="stable")[:limit]])
+        rank = np.where(is_device, np.cumsum(is_device), np.cumsum(~is_device))  # among those of its side
+        kept = np.sort(fullest[np.argsort(rank, kind="stable")[:limit]])
         position = np.full(len(self.lanes), NONE, dtype=np.int32)
         position[kept] = np.arange(len(kept))
         boxes = self.boxes.take(position[self.boxes.lane] != NONE)

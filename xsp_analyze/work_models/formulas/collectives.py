@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 
-def gathered_or_scattered(arguments: Arguments) -> ModelledWork | None:
+def gather_or_scatter(arguments: Arguments) -> ModelledWork | None:
     """`input` and `output`, one of which is the whole and the other a rank's part: all but the own part is sent.
 
     That is (n - 1) / n of the whole of n ranks: nccl-tests, doc/PERFORMANCE.md. The ranks are counted by the shapes, or
@@ -53,5 +53,5 @@ def exchange(arguments: Arguments) -> ModelledWork | None:
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "exchange": exchange,
-    "gathered_or_scattered": gathered_or_scattered,
+    "gather_or_scatter": gather_or_scatter,
 }
