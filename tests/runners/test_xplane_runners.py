@@ -147,7 +147,7 @@ def step():
     for _ in range(20):
         state[0] = square(state[0])
 session = Session(_Profiler(jax, LEVELS["M"], on_gpu=False), 1, 2, profiled=False)
-while not session.finished:
+while not session.is_finished:
     session.begin()
     step()
     session.end()
