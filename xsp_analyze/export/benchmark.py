@@ -1,4 +1,4 @@
-"""What a call was given, from the texts that PyTorch's profiler recorded: tensors with types, and plain values."""
+"""Writes a script that runs one recorded operator of torch alone, on inputs that its calls had in common."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["Input", "benchmark_of", "inputs_of", "shapes_of"]
+
+# What a call was given, from the texts that PyTorch's profiler recorded: tensors with types, and plain values.
 
 Input = tuple[Any, ...]
 """`("tensor", dtype, shape, strides)`, `("value", value)`, or `("float", text)` of one that has no literal."""
@@ -139,8 +141,6 @@ def _unknown(why: str) -> XspError:
     )
 
 
-# Chooses the calls of an operator, and writes the script that runs it with what they had in common.
-
 _NAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)(?:\.\w+)?", re.ASCII)
 _MARK = "RECORDED: dict[str, Any] = {}\n"
 _ALIKE = ("input_shapes", "input_dtypes", "input_strides", "concrete_inputs")
@@ -180,7 +180,7 @@ def _write(operator: str, shape: str | None, trace: Trace, file: Sink) -> None:
 
 def _script(recorded: Mapping[str, object]) -> str:
     """The script with these values in place of its own: as literals of plain ASCII, whatever the trace's texts hold."""
-    template = Path(__file__).with_name("script.py").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("benchmark_script.py").read_text(encoding="utf-8")
     lines = "".join(f"    {key!a}: {value!a},\n" for key, value in recorded.items())
     before, _, after = template.partition(_MARK)
     return f"{before}RECORDED: dict[str, Any] = {{\n{lines}}}\n{after}"

@@ -1,4 +1,4 @@
-"""The tracks of a Chrome trace: a process for each process and each device, a thread for each thread and stream."""
+"""Chrome's trace event JSON, for Perfetto and chrome://tracing, in the categories and arguments of PyTorch's traces."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["CHROME", "Tracks"]
+
+# The tracks of a Chrome trace: a process for each process and each device, a thread for each thread and stream.
 
 _NOBODY = 0  # the thread or stream of what has none
 _DEVICES_AFTER = 1_000_000  # sort index: devices below all processes
@@ -132,8 +134,6 @@ def _metadata(event: str, pid: int, tid: int, **args: object) -> dict[str, Any]:
     return {"ph": "M", "name": event, "pid": pid, "tid": tid, "ts": 0, "args": args}
 
 
-# Chrome's trace event JSON, for Perfetto and chrome://tracing, in the categories and arguments of PyTorch's traces.
-#
 # Format: "Trace Event Format" (chromium.org). Times are microseconds with three decimals, exact to the nanosecond.
 
 _NS_PER_US = 1000

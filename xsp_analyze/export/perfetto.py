@@ -1,4 +1,4 @@
-"""Slices on tracks: Perfetto ends the slice that began last, so what does not nest goes to a further track."""
+"""Perfetto's protobuf: a track for each thread and stream, arrows, counters, and layers and operators on the device."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["NEVER", "PERFETTO", "Lanes", "OnTracks", "Stretches"]
+
+# Slices on tracks: Perfetto ends the slice that began last, so what does not nest goes to a further track.
 
 NEVER = 1 << 63
 """The end of what was never closed."""

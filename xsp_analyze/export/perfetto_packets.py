@@ -1,4 +1,4 @@
-"""Protobuf's wire format, as much of it as Perfetto's packets need (protobuf.dev, "Encoding")."""
+"""The packets of a Perfetto trace, by the numbers that fields have in its schema, and their wire format."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from xsp_analyze.export.target import Sink
 
 __all__ = ["Packets", "double", "fixed64", "message", "number", "text"]
+
+# Protobuf's wire format, as much of it as Perfetto's packets need (protobuf.dev, "Encoding").
 
 _CONTINUES, _SEVEN_BITS = 0x80, 7
 _TWO_TO_64 = 1 << 64
@@ -59,8 +61,6 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-# The packets of a Perfetto trace, by the numbers that fields have in its schema.
-#
 # Schema: `protos/perfetto/trace` of Perfetto 59: trace_packet, track_event, track_descriptor, interned_data,
 # debug_annotation, clock_snapshot.
 

@@ -1,4 +1,4 @@
-"""Every format that traces are written in, in one place."""
+"""Every format that traces are written in, in one place, and how an export comes to its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans with their details a bounded number at a time, as Python rows for writers."""
+"""Spans with their details a bounded number at a time, as Python rows, and what writers say of each."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ __all__ = [
     "text",
     "twins",
 ]
+
+# Spans with their details a bounded number at a time, as Python rows for writers.
 
 Row = dict[str, Any]
 DETAILS: Sequence[str] = ("layers", "operators", "ranges", "kernels", "copies")

@@ -1,4 +1,4 @@
-"""Device time summed over stacks of names: layers, operators, kernel."""
+"""speedscope JSON: a profile for each host thread, and one that sums device time by layer, operator and kernel."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints
 
 __all__ = ["SPEEDSCOPE", "device_stacks"]
+
+# Device time summed over stacks of names: layers, operators, kernel.
 
 _ROOT = 0
 
@@ -134,8 +136,6 @@ def _with_operators(stacks: _Stacks, spans: pl.DataFrame, work: pl.DataFrame, ba
     return stacks.push(joined[which.reshape(-1)], name_ids.ids[work["at"].to_numpy()])
 
 
-# speedscope JSON: a profile for each host thread, and one that sums device time by layer, operator and kernel.
-#
 # Format: https://www.speedscope.app/file-format-schema.json. Values are nanoseconds.
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"

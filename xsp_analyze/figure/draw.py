@@ -1,4 +1,4 @@
-"""Rooflines of several traces in one: a colour a trace, the roofs of every device."""
+"""From an analysis, of one trace or several, to the bytes of a file: its panels, their size, how they are written."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from xsp_analyze.service.answers import Answers
 
 __all__ = ["Drawn", "Over", "blocks_of_several", "draw", "draw_several", "figure_of_panels", "joint_blocks"]
+
+# Rooflines of several traces in one: a colour a trace, the roofs of every device.
 
 _LISTS = ("roofs", "points", "models")
 
@@ -278,8 +280,6 @@ def _points(result: Result, answers: Answers) -> pl.DataFrame:
     chosen = result.table.select("batch_size", "latency_ns", "throughput_per_s")
     return chosen.with_columns(pl.lit(devices, pl.Int64).alias("devices"))
 
-
-# From an analysis to the bytes of a file: which panels there are, how large each is, and how they are written.
 
 _SINGLE, _DOUBLE = 3.5, 7.16
 _MANY_COLUMNS = 40

@@ -1,4 +1,4 @@
-"""Icicles: a tree of time, every node as wide as its time, those within it beneath."""
+"""One panel of a figure: bars, columns, parts of a whole, lines, icicles; rooflines in a module of their own."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["MAX_CHARACTERS_UPRIGHT", "MAX_NAMES", "icicle", "layout", "panel"]
+
+# Icicles: a tree of time, every node as wide as its time, those within it beneath.
 
 _MAX_DEPTH = 7
 _MIN_SHARE = 0.001  # of the whole: narrower than a hair
@@ -68,8 +70,6 @@ def _node(axes: Axes, name: str, rectangle: tuple[int, float, float], inches: fl
             color="white" if depth < len(_SHADES) // 2 else "black", clip_on=True,
         )  # fmt: skip
 
-
-# One panel of a figure: bars, columns, parts of a whole, lines; rooflines and icicles in modules of their own.
 
 MAX_NAMES = 24  # columns that still have room for a name each
 _MAX_CHARACTERS = 34

@@ -1,4 +1,4 @@
-"""A figure as plain data: what a FigureSpec asks of its result, in the units it will be drawn in."""
+"""What a page is made of: plain data, one function a kind of block; the page's script draws each."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ __all__ = [
     "table",
     "text",
 ]
+
+
+# A figure as plain data: what a FigureSpec asks of its result, in the units it will be drawn in.
 
 
 def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, object]:
@@ -70,8 +73,6 @@ def in_scale(column: Column, scale: Scale) -> dict[str, object]:
     """The same for a scale already chosen."""
     return {"unit": scale.unit, "divisor": scale.divisor, "decimals": scale.decimals, "exact": column.unit}
 
-
-# What a page is made of: plain data, one function a kind of block; the page's script draws each.
 
 Block = dict[str, Any]
 Section = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Texts in CSV as a spreadsheet may open them: no name out of a trace is run there as a formula."""
+"""Results as CSV: for programs under our own column names, or as the tool prints it whose report it is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Column, Result
 
 __all__ = ["flat", "guard_texts", "render", "write_csv"]
+
+# Texts in CSV as a spreadsheet may open them: no name out of a trace is run there as a formula.
 
 _SKIPPED = r"\s\x00\u{a0}\u{200b}-\u{200f}\u{2060}\u{feff}"  # what some spreadsheets take for nothing
 _ACTS = rf"^(?:[\t\r\n]|[{_SKIPPED}]*[=+\-@＝＋－＠])"  # noqa: RUF001 (of full width: some take these as well)
@@ -43,8 +45,6 @@ def write_csv(columns: list[pl.Series], *, raw: bool, header: bool = True) -> st
         frame.columns = guard_texts(pl.Series(frame.columns, dtype=pl.String)).to_list()
     return frame.write_csv(include_header=header)
 
-
-# Results as CSV: for programs under our own column names, or as the tool prints it whose report it is.
 
 _OTHER_UNITS = {"byte": ("(MB", 1e-6), "byte/s": ("(MB", 1e-6), "share": ("", 100.0), "1": ("(%)", 100.0)}
 """Where another tool's heading names a unit that is not ours: what it holds, and the factor to it.

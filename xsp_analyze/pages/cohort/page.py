@@ -1,4 +1,4 @@
-"""Figures of a cohort: time by class of kernels as stacked bars, and which models are alike as a tree."""
+"""The page of a cohort: one HTML file over all models, linking to the report of each."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
 
 __all__ = ["dendrogram", "label", "mixes", "multiples", "render"]
+
+# Figures of a cohort: time by class of kernels as stacked bars, and which models are alike as a tree.
 
 _PERCENT = {"unit": "%", "divisor": 0.01, "decimals": 1}
 
@@ -162,8 +164,6 @@ def _only(item: dict[str, Any], measured: Sequence[int]) -> dict[str, Any]:
     lines = [{**line, "points": [line["points"][n] for n in measured]} for line in item["lines"]]
     return {**item, "lines": lines}
 
-
-# The page of a cohort: one HTML file over all models, linking to the report of each.
 
 _PAIR = 2
 _MAX_ROWS = 2_000  # of a table; a page of more would take seconds to open

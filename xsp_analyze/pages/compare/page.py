@@ -1,4 +1,4 @@
-"""A waterfall as a picture: bars from the latency before to the one after, on a scale that shows the change."""
+"""A comparison as one HTML page that needs nothing else: no network, and no script to be read."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from xsp_analyze.text.table import Table
 
 __all__ = ["chart", "page", "page_of_several"]
+
+# A waterfall as a picture: bars from the latency before to the one after, on a scale that shows the change.
 
 _BARS = 14
 _ROW, _LEFT, _WIDE, _RIGHT = 26, 270, 560, 130  # pixels of the chart: a bar's row, names, bars, numbers
@@ -109,8 +111,6 @@ def _steps(
     for (name, tone_of, difference), start in zip(bars, ends, strict=False):
         yield name, tone_of, start, start + difference, "worse" if difference > 0 else "better"
 
-
-# A comparison as one HTML page that needs nothing else: no network, and no script to be read.
 
 _ROWS = 100
 _ROWS_AT_FIRST = 12

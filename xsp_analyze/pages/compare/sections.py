@@ -1,4 +1,4 @@
-"""Which layer of one side was taken for which of the other, as a table."""
+"""Comparisons as tables of text, for any renderer."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from xsp_analyze.text.units import Scale
 
 __all__ = ["PageTable", "model_table", "of_several", "pairs_table", "parts", "peaks_table", "sections"]
+
+# Which layer of one side was taken for which of the other, as a table.
 
 _NONE = "-"
 
@@ -148,8 +150,6 @@ def _on_ranks(c: Comparison) -> list[str]:
         text += f": every {what} after took {'longer' if row.ratio > 1 else 'less time'} than every one before"
     return [f"{text}."]
 
-
-# Comparisons as tables of text, for any renderer.
 
 _DIFFERENCE = "difference"
 _PARTS = 10

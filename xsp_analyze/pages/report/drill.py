@@ -1,4 +1,4 @@
-"""What a layer is made of: its device work by operator, library call and kernel, and its operators on the host."""
+"""What a click on a layer shows: the layer's own facts, and its parts from the operators down to the kernels."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
 __all__ = ["HOST_COLUMNS", "WORK_COLUMNS", "device_parts", "drill", "host_parts"]
+
+# What a layer is made of: its device work by operator, library call and kernel, and its operators on the host.
 
 _LABELS = ("operator", "library", "kernel_name", "kind", "phase")
 _COUNTED = ("flop_count", "dram_read_bytes", "dram_write_bytes")
@@ -167,8 +169,6 @@ def _steps(frames: StepView, runs: Runs) -> int:
     steps = runs.of(frames.steps)
     return max(steps["step"].n_unique(), 1)
 
-
-# What a click on a layer shows: the layer's own facts, and its parts from the operators down to the kernels.
 
 _MAX_PARTS = 6_000
 

@@ -1,4 +1,4 @@
-"""The block that draws memory over time: what was in use and reserved, what for, and the steps."""
+"""The part of a report on memory: in use over time, whose it is when most is, and the blocks it is then."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["BYTES", "curve", "memory", "samples_in_use", "tone_of"]
+
+# The block that draws memory over time: what was in use and reserved, what for, and the steps.
 
 BYTES = Column("bytes", pl.Int64(), "Memory in use.", "byte")
 _STACKED = (  # from below
@@ -113,8 +115,6 @@ def samples_in_use(trace: Trace) -> pl.DataFrame:
         .drop("stretch")
     )
 
-
-# The part of a report on memory: in use over time, whose it is when most is, and the blocks it is then.
 
 _MAX_CURVES = 4
 _MAX_OWNERS = 40

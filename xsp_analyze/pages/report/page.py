@@ -1,4 +1,4 @@
-"""The whole run over time, opened at the median step: the section of the trace viewer."""
+"""The report: one self-contained HTML page about a trace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.needs import holds
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report import attribution, detail, memory, overhead, overview, ranks, roofline, serving, summary
-from xsp_analyze.pages.report import first_screen as next_steps
-from xsp_analyze.pages.report import first_screen as work_list
-from xsp_analyze.pages.report import overview as batches
-from xsp_analyze.pages.report import serving as stages
 from xsp_analyze.pages.report.attribution import ids_of, split_sections
 from xsp_analyze.pages.report.detail import blocks_of_layers
 from xsp_analyze.pages.report.figures import MAX_ROWS, cut_executions, cut_rows, figure
-from xsp_analyze.pages.report.first_screen import first_screen
+from xsp_analyze.pages.report.first_screen import first_screen, next_steps, work_list
 from xsp_analyze.pages.report.summary import facts_measured
 from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of, viewer
@@ -39,6 +35,8 @@ if TYPE_CHECKING:
     from xsp_model import Trace
 
 __all__ = ["every_analysis", "render", "render_answers", "timeline"]
+
+# The whole run over time, opened at the median step: the section of the trace viewer.
 
 _TITLE = ("timeline", "Timeline", "The run over time")
 
@@ -115,8 +113,6 @@ def _answer(answers: Answers, one: Analysis) -> tuple[Result | str, str | None, 
     return answer, None, 0 if isinstance(answer, str) else answer.table.height
 
 
-# The report: one self-contained HTML page about a trace.
-
 _FOOTER = (
     "Numbers are shown rounded; rest the pointer on one to read it exactly. This page holds all it needs and loads"
     " nothing. A dash stands for what the trace does not say."
@@ -132,15 +128,15 @@ _SCRIPTS = (
 _STYLES = ("report/report.css", "ranks.css", *STYLES)
 
 _SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = (  # id, label, what makes it
-    ("next", "What to do", next_steps.next_steps),
-    ("gain", "Time to gain", work_list.work_list),
+    ("next", "What to do", next_steps),
+    ("gain", "Time to gain", work_list),
     ("ledger", "Coverage", attribution.ledger),
     ("model", "Model", overview.model),
-    ("batches", "Batch sizes", batches.batches),
+    ("batches", "Batch sizes", overview.batches),
     ("overhead", "Profiling overhead", overhead.overhead),
     ("ranks", "Ranks", ranks.ranks),
     ("serving", "Prefill and decode", serving.serving),
-    ("stages", "Stages", stages.stages),
+    ("stages", "Stages", serving.stages),
     ("timeline", "Timeline", timeline),
     ("tree", "Tree", detail.time_by_path),
     ("blocks", "Blocks", blocks_of_layers),

@@ -1,4 +1,4 @@
-"""A roofline as a block of the page: roofs, points as large as their time, and what has no place in it."""
+"""The part of a report that holds kernels, operators, layers and the model against what their device could do."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ __all__ = [
     "roofs_of",
     "verdict",
 ]
+
+# A roofline as a block of the page: roofs, points as large as their time, and what has no place in it.
 
 _MAX_POINTS = 2000
 _FEW_POINTS = 20
@@ -234,8 +236,6 @@ def roof_sources(answers: Answers, precisions: Sequence[str]) -> str | None:
     parts = (f"{s}: {', '.join(f'{what} {value}' for what, of, value in roofs if of == s)}" for s in sources)
     return f"The roofs of {'; of '.join(parts)}."
 
-
-# The part of a report that holds kernels, operators, layers and the model against what their device could do.
 
 _TITLE = ("rooflines", "Rooflines", "Rooflines")
 _MEANS = (

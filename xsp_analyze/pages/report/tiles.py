@@ -1,4 +1,4 @@
-"""What a load generator says of its test, for the first screen: is it valid, how fast, within its latency target?"""
+"""The tiles of the first screen: a number each, what it means, how it went over steps, and where more is told."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ __all__ = [
     "tiles",
     "tiles_of",
 ]
+
+# What a load generator says of its test, for the first screen: is it valid, how fast, within its latency target?
 
 _PERCENTILES = ("p50_00", "p99_00")
 _Parts = tuple[str, str, str, str, str, str]  # identity, label, value, exact value, note, link
@@ -197,8 +199,6 @@ def _line_description(rows: pl.DataFrame, per_mark: int, shown: Callable[[float]
     marks = f"; a mark is the mean of {per_mark} steps" if per_mark > 1 else ""
     return f"Over {count_of(rows.height, 'step', 'steps')}: {shown(low)} to {shown(high)}{ramp_up}{marks}."
 
-
-# The tiles of the first screen: a number each, what it means, how it went over steps, and where more is told.
 
 _Tile = dict[str, Any]
 

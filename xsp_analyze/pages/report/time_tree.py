@@ -1,4 +1,4 @@
-"""Paths of chosen spans above others: which there are is found out once for each span, not for all that ran in it."""
+"""Device time as a tree: layer within layer, operator within operator, kernel; over all steps and calls by path."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Bools, Ints, Positions
 
 __all__ = ["LaunchPaths", "SpanPaths", "TimeTree", "above", "launch_paths", "prune", "time_tree"]
+
+# Paths of chosen spans above others: which there are is found out once for each span, not for all that ran in it.
 
 _CYCLE = "the span tree has a cycle"
 
@@ -207,8 +209,6 @@ def _layer_spans(trace: Trace, count: int) -> Bools:
         mask[layers["span_id"].filter((run == run_id) & (layers["source"] == source)).to_numpy()] = True
     return mask
 
-
-# Device time as a tree: layer within layer, operator within operator, kernel; over all steps and calls by path.
 
 _OUTSIDE: Mapping[str, str] = {
     Attribution.MODEL_ONLY: "outside every layer",

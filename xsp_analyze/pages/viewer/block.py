@@ -1,4 +1,4 @@
-"""Where the viewer opens: the step whose length is nearest to the median."""
+"""What a page's viewer draws: the trace in levels, with launches, idle time, counters and steps, in a few megabytes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ __all__ = [
     "view_of",
     "viewer",
 ]
+
+
+# Where the viewer opens: the step whose length is nearest to the median.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,6 @@ def drawn_steps(frames: StepView) -> list[dict[str, int]]:
     ordered = steps.sort("begin", "run_id", "step").rename({"run_id": "run", "step": "number"})
     return ordered.select("number", "run", "begin", "end").to_dicts()
 
-
-# What a page's viewer draws: the trace in levels, with launches, idle time, counters and steps, in a few megabytes.
 
 MAX_LAUNCHES = 60_000
 """Arrows that a page, or an answer, has at most."""
