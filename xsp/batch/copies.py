@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ __all__ = ["without_copies"]
 def without_copies(parts: Sequence[TraceInputs]) -> tuple[list[TraceInputs], dict[str, str]]:
     """The inputs each once, and what was left out with what holds the same; inputs at URLs all stay.
 
-    Of equal ones that stays whose name says a rank, else the first; of a bundle and its sources, these.
+    Of equal ones that stays which lies beside most others, as a job's ranks do; then whose name says a rank; then the
+    first. Of a bundle and its sources, these.
     """
     from xsp_ingest.distinct import distinct  # noqa: PLC0415 (imports polars)
 
     local = [part for part in parts if not is_url(part.inputs[0])]
-    local.sort(key=lambda part: not is_named_after_rank(part))
+    beside = Counter(Path(part.inputs[0]).parent for part in local)
+    local.sort(key=lambda part: (-beside[Path(part.inputs[0]).parent], not is_named_after_rank(part)))
     once = distinct([[Path(name) for name in part.inputs] for part in local])
     copies = {str(copy): str(of) for copy, of in once.copies.items()}
     kept = [local[position] for position in once.inputs]

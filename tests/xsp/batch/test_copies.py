@@ -71,6 +71,20 @@ def test_a_copy_of_a_rank_does_not_keep_a_folder_from_being_a_job(tmp_path: Path
     assert not discovered.same_ranks
 
 
+def test_a_copy_of_a_rank_elsewhere_does_not_tear_its_job_apart(tmp_path: Path) -> None:
+    for folder in ("all/a_copy", "all/job"):
+        (tmp_path / folder).mkdir(parents=True)
+    for rank in range(2):
+        trace_of(100 + rank).write(tmp_path / f"all/job/rank{rank}.json")
+    shutil.copyfile(tmp_path / "all/job/rank0.json", tmp_path / "all/a_copy/rank0.json")
+    alone = shutil.copyfile(tmp_path / "all/job/rank1.json", tmp_path / "rank1.json")
+    for inputs in ((tmp_path / "all",), (alone, tmp_path / "all")):
+        units = _discover(*inputs).units
+        assert [(unit.job, unit.rank, Path(unit.inputs[0]).parent.name) for unit in units] == [
+            ("job", 0, "job"), ("job", 1, "job"),
+        ]  # fmt: skip
+
+
 def test_traces_that_are_one_rank_of_a_folder_are_said(tmp_path: Path) -> None:
     for name, rank in (("a", 0), ("b", 0), ("c", 1)):
         trace_of(100 + ord(name), distributedInfo={"rank": rank, "world_size": 2}).write(tmp_path / f"{name}.json")
