@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
 import tempfile
 import tomllib
 from collections import Counter
@@ -19,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.files_run import TRACE, files_run
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -26,7 +25,6 @@ _REPO = Path(__file__).resolve().parents[1]
 _BUDGETS = _REPO / "tests" / "budgets.toml"
 _PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze", "runners")
 _KINDS = (".py", ".js", ".css")
-_TRACE = "fixtures/torch_profiler/graph_replay_synthetic/trace.json.gz"
 _SLACK = 0.03  # of a budget: less is not worth a change of its file
 _RAISED = re.compile(r"^- Budget `(\w+)`: (\d+) to (\d+), for .{10,}", re.MULTILINE)
 
@@ -66,14 +64,8 @@ def _largest_folder() -> int:
 
 @cache
 def _run(*command: str) -> tuple[int, int]:
-    """How many of our files run for the command, and how many of our modules it imports."""
-    program = [sys.executable, "-m", "tests.helpers.files_run", *command, "--no-cache"]
-    ended = subprocess.run(program, cwd=_REPO, capture_output=True, text=True, check=True)
-    counted: Mapping[str, Sequence[str] | int] = json.loads(ended.stderr.splitlines()[-1])
-    run, imported = counted["run"], counted["imported"]
-    assert isinstance(run, list)
-    assert isinstance(imported, int)
-    return len(run), imported
+    files, imported = files_run(*command)
+    return len(files), imported
 
 
 _COUNTS: Mapping[str, Callable[[], int]] = {
@@ -81,13 +73,13 @@ _COUNTS: Mapping[str, Callable[[], int]] = {
     "product_lines": lambda: sum(map(_lines, _product_files())),
     "header_percent": _header_percent,
     "modules_flat_in_a_folder": _largest_folder,
-    "files_run_by_analyze": lambda: _run("analyze", _TRACE, "-a", "A10", "-f", "json")[0],
-    "files_run_by_top": lambda: _run("top", _TRACE)[0],
-    "modules_imported_by_top": lambda: _run("top", _TRACE)[1],
+    "files_run_by_analyze": lambda: _run("analyze", TRACE, "-a", "A10", "-f", "json")[0],
+    "files_run_by_top": lambda: _run("top", TRACE)[0],
+    "modules_imported_by_top": lambda: _run("top", TRACE)[1],
     "modules_imported_by_report": lambda: _run(
-        "report", _TRACE, "-o", str(Path(tempfile.gettempdir()) / "xsp-budget.html")
+        "report", TRACE, "-o", str(Path(tempfile.gettempdir()) / "xsp-budget.html")
     )[1],
-    "modules_imported_by_info": lambda: _run("info", _TRACE)[1],
+    "modules_imported_by_info": lambda: _run("info", TRACE)[1],
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import subprocess
 import sys
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.files_run import TRACE, files_run
 from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase
+from xsp.cli.table import COMMANDS
 from xsp_ingest.registry import all_ingesters
 
-_TRACE = "fixtures/torch_profiler/graph_replay_synthetic/trace.json.gz"
 _REPO = Path(__file__).resolve().parents[1]
 _DOCUMENTS = sorted([*_REPO.glob("*.md"), *(_REPO / "docs").rglob("*.md"), _REPO / "fixtures" / "README.md"])
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
@@ -51,6 +51,7 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
         ("xsp_runners.torch_profiler", "torch"),
         ("xsp.cli.main", "polars"),
         ("xsp.cli.main", "numba"),
+        *((each.module, "polars") for each in COMMANDS if each.name != "compare"),  # whose `--help` is not to wait
         ("xsp_analyze.catalog", "pandas"),
         ("xsp_analyze.catalog", "plotly"),
     ],
@@ -102,20 +103,7 @@ def test_a_fixture_holds_nothing_private(case: FixtureCase) -> None:
 def test_the_walk_of_a_duration_is_the_code_s() -> None:
     page = (_REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
     walk = re.findall(r"^\d+\. `([\w/]+\.py)` `(\w+)`", page, re.MULTILINE)
-    program = [
-        sys.executable,
-        "-m",
-        "tests.helpers.files_run",
-        "analyze",
-        _TRACE,
-        "-a",
-        "A10",
-        "-f",
-        "json",
-        "--no-cache",
-    ]
-    ended = subprocess.run(program, cwd=_REPO, capture_output=True, text=True, check=True)
-    run = json.loads(ended.stderr.splitlines()[-1])["run"]
+    run, _ = files_run("analyze", TRACE, "-a", "A10", "-f", "json")
     assert 0 < len(walk) <= 10
     assert [path for path, _ in walk if path not in run] == []
     assert [each for each in walk if f"def {each[1]}(" not in (_REPO / each[0]).read_text(encoding="utf-8")] == []

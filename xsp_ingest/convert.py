@@ -8,7 +8,7 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.distinct import distinct, finding, without_exported
+from xsp_ingest.distinct import distinct, finding, first_names, without_exported
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Ingester, Options
     from xsp_model import Trace
 
-_NAMED = 3
 __all__ = ["LeveledRuns", "StagedRuns", "convert", "convert_levels", "convert_run", "relayer", "without_files"]
 
 
@@ -77,9 +76,8 @@ class StagedRuns:
         for rank, claiming in files.items():
             if len(claiming) == 1:
                 continue
-            names = ", ".join(readable(Path(source.path).name) for source in [*claiming.values()][:_NAMED])
-            more = f" and {len(claiming) - _NAMED:,} more" if len(claiming) > _NAMED else ""
-            yield Finding(kind, f"{kind.sentence}: rank {rank} of {names}{more}", len(claiming))
+            names = first_names([readable(Path(source.path).name) for source in claiming.values()])
+            yield Finding(kind, f"{kind.sentence}: rank {rank} of {names}", len(claiming))
 
     @property
     def are_levels(self) -> bool:

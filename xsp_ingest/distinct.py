@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.ingester import Ingester
 
-__all__ = ["Distinct", "distinct", "distinct_names", "finding", "without_exported"]
+__all__ = ["Distinct", "distinct", "distinct_names", "finding", "first_names", "without_exported"]
 
 _NAMED = 3
 
@@ -55,11 +55,16 @@ def distinct(inputs: Sequence[Sequence[Path]]) -> Distinct:
 
 def finding(copies: Mapping[Path, Path]) -> Finding:
     """What the ledger says of files that were not read, each with the one that holds the same."""
-    pairs = [distinct_names(copy, of) for copy, of in sorted(copies.items())]
-    some = ", ".join(f"{copy} (as {of})" for copy, of in pairs[:_NAMED])
-    more = f" and {len(pairs) - _NAMED:,} more" if len(pairs) > _NAMED else ""
+    names = (distinct_names(copy, of) for copy, of in sorted(copies.items()))
+    pairs = [f"{copy} (as {of})" for copy, of in names]
     kind = LedgerKind.SAME_CONTENT_AGAIN
-    return Finding(kind, f"{kind.sentence}: {some}{more}", len(pairs))
+    return Finding(kind, f"{kind.sentence}: {first_names(pairs)}", len(pairs))
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Some of the names, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def distinct_names(one: Path, other: Path) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,9 +17,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
+__all__ = ["TRACE", "files_run"]
+
+TRACE = "fixtures/torch_profiler/graph_replay_synthetic/trace.json.gz"
 _REPO = Path(__file__).resolve().parents[2]
 _PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze")
 _IS_FUNCTION = 0x1  # CO_OPTIMIZED: locals of its own; bodies of modules and classes have none
+
+
+def files_run(*command: str) -> tuple[list[str], int]:
+    """Our files that run for the command in a process of its own, and how many of our modules it imports."""
+    program = [sys.executable, "-m", "tests.helpers.files_run", *command, "--no-cache"]
+    ended = subprocess.run(program, cwd=_REPO, capture_output=True, text=True, check=True)
+    counted = json.loads(ended.stderr.splitlines()[-1])
+    return counted["run"], counted["imported"]
 
 
 def _main() -> None:

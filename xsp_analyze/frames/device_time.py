@@ -221,7 +221,7 @@ def device_windows(frames: StepView) -> pl.DataFrame:
     """run_id, device_id, step, begin_ns, end_ns of the time chosen, for every device that worked.
 
     In steps those of the process that used the device (of the slowest, where several did), in a mean those that the
-    trimmed mean of latency keeps; of whole traces what is `seen` of the run, its step null.
+    trimmed mean of latency keeps; of whole traces the `extents_seen` of the run, its step null.
     """
     devices = (
         frames.of_trace.all_activities.group_by(DEVICE)

@@ -76,9 +76,9 @@ class Answers:
         )
 
     def source_runs_sentence(self, **labels: str) -> str:
-        """Of a profile, a sentence on which run each number is from: `taken(layers="latency")`; else nothing.
+        """Of a profile, a sentence on which run each number is from; else nothing.
 
-        Keys are what runs give: model, layers, kernels.
+        Keys are what runs give: model, layers, kernels, as in `layers="latency"`.
         """
         if not self.is_leveled:
             return ""

@@ -105,7 +105,7 @@ class StepView(Memo):
 
     @once_property
     def steps(self) -> pl.DataFrame:
-        """The steps chosen, as `all_steps`; a mean leaves out stubs and ramp-up (see `without_stubs`, `settled`)."""
+        """The steps chosen, as `all_steps`; a mean without stubs and ramp-up (`without_stubs`; `without_ramp_up`)."""
         if self.choice.mode is StepMode.ONE:
             return self.every_step.filter(pl.col("step") == self.choice.number)
         if not self.is_mean:

@@ -3,8 +3,8 @@
 [[model]]
 operators = ["mylib::fused_mlp"]        # names as the profiler writes them; `*` stands for anything
 operands = { x = 0, w = 1 }             # which input of the call is which, from 0
-shapes = { x = "b... k", w = "n k" }    # names for their sizes; see `shape_patterns`
-flop = "2 * b * n * k"                  # of products; see `expressions`
+shapes = { x = "b... k", w = "n k" }    # names for their sizes; see `ShapePattern`
+flop = "2 * b * n * k"                  # of products; see `parse`
 vector_flop = "b * n"                   # all other arithmetic
 read = "bytes(x) + bytes(w)"
 written = "b * n * size(x)"

@@ -20,7 +20,6 @@ from xsp.cli.reading_options import reads_input
 from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
-from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
     from xsp_analyze.core import Analysis, Result
@@ -148,18 +147,17 @@ def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequ
 
 def _run(selected: Sequence[Analysis], frames: StepView, progress: Progress) -> tuple[list[Result], list[XspError]]:
     """The answers that can be given, and for each of the others why it cannot."""
-    from xsp_analyze.core import run  # noqa: PLC0415
-    from xsp_analyze.faults import fault_of  # noqa: PLC0415
+    from xsp_analyze.catalog import outcome  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     results, failures = [], []
     for one in selected:
         progress.note(f"{one.id} {one.title}")
-        try:
-            with fault_of(f"{one.id} ({one.title})"):
-                results.append(run(one, frames))
-        except XspError as error:
-            failures.append(error)
+        answer = outcome(frames, one.id)
+        if isinstance(answer, XspError):
+            failures.append(answer)
+        else:
+            results.append(answer)
     return results, failures
 
 
@@ -167,6 +165,7 @@ def _run_all(frames: StepView, progress: Progress) -> tuple[list[Result], list[X
     """Every analysis whose levels the trace holds, and those that failed; one line says which were left out."""
     from xsp_analyze.catalog import all_analyses  # noqa: PLC0415
     from xsp_analyze.faults import FaultError  # noqa: PLC0415
+    from xsp_analyze.needs import holds  # noqa: PLC0415
 
     results: list[Result] = []
     failures: list[XspError] = []

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from xsp_model.arrays import Ints
 
 __all__ = [
-    "BLOCK_KEY",
     "LayerTree",
     "Repeat",
     "bare",
@@ -326,8 +325,6 @@ def _around(frames: TraceView, calls: Ints, number: Ints) -> Ints:
     return node[np.where(outside >= 0, owner[outside], -1)]
 
 
-BLOCK_KEY = ("block_index", "position")
-"""What tells the rows of a folded table apart."""
 _OFTEN = (None, None, None, 2, 1)
 """By the number of repetitions (the last: or more) the rows that a block has at least; None: it is none."""
 _TWICE = (None, None, 4)

@@ -60,7 +60,7 @@ DETAILS = {
     "inner_calls": pl.String(),
     **dict.fromkeys(LENGTHS, pl.Int64()),
 }
-"""What the work of some calls follows from beside their name and INPUTS; see `call_details`."""
+"""What the work of some calls follows from beside their name and INPUTS; see `with_details`."""
 WORK = {
     "flop": pl.Float64(),
     "vector_flop": pl.Float64(),

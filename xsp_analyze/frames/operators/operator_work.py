@@ -323,7 +323,7 @@ _HOST = ("count", "modelled_count", *_SUMMED_AMOUNTS)
 def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device: bool = False) -> pl.DataFrame:
     """One row a value of the keys (and step, where each is answered): its calls, modelled and measured work.
 
-    See `operator_calls` for which operators count, `call_roofs` for `roof_ns`; `roofed_device_ns` is the device time
+    See `operator_calls` for which operators count, `roofed_calls` for `roof_ns`; `roofed_device_ns` is the device time
     of the calls that have one. Beside them the columns of `case_labels`. `on_device`: only calls that launched device
     work count, and the columns of `place_labels` say where they were.
     """

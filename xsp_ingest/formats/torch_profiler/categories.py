@@ -39,9 +39,9 @@ ANNOTATION = ("user_annotation",)
 SYNC = ("cuda_sync",)
 PYTHON = ("python_function",)
 MEMORY = ("cpu_instant_event",)
-COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `counter_events`
+COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `raw_events`
 FLOW = ("fwdbwd",)
-PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `profiler_ranges`; they take no time of their own
+PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `raw_events`; they take no time of their own
 
 LEFT_OUT: Mapping[str, str] = {
     "gpu_user_annotation": "they restate host annotations on the device's time line",

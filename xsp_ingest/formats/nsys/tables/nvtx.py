@@ -56,7 +56,7 @@ _Layout = dict[tuple[int, int], list[tuple[str, int, str]]]  # by domain and sch
 
 
 def collectives(database: Tables, ranges: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
-    """The staging table `collectives` of the ranges (see `nvtx.recorded`) that have a payload of NCCL's."""
+    """The staging table `collectives` of the ranges (see `range_records`) that have a payload of NCCL's."""
     calls = ranges.filter(pl.col("domain").is_in(_NAMES)).select("row", "rowid", "text").sort("rowid")
     columns = [c for c in ("jsonText", "jsonTextId", "binaryData") if c in database.columns(_TABLE)]
     if calls.is_empty() or not columns:
