@@ -32,5 +32,5 @@ def opened(browser: Browser, file: Path, link: str = "") -> Iterator[Page]:
     )
     page.goto(file.as_uri() + link)
     yield page
-    assert wrong == []
+    assert not wrong, wrong
     context.close()

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _REPO = Path(__file__).resolve().parents[3]
 _COMMON = ("--levels", "M,ML,MLG", "--device", "cpu", "--threads", "1", "--warmup", "2")
 _STEPS = 4
-_OUTSIDE = 0.2  # share of operators' time outside layers: the optimizer and the loss of a small model
+# Share of the operators outside layers, by number, which is the same on a busy machine: Keras' optimizer runs a few
+# operators for each variable.
+_OUTSIDE = {"keras inference": 0.01, "keras training": 0.6, "jax training": 0.05}
 _CASES = {
     "keras inference": ("tensorflow", "zoo:keras/MobileNetV2", "inference", 1),
     "keras training": ("tensorflow", "tests.runners.keras_workload:build", "training", 2),
@@ -112,13 +114,10 @@ def test_layers_are_the_model_s_and_match(case: str, runs: Path, profile: Trace)
     assert " match at 1.000 (" in detail
 
 
-def test_layers_hold_most_of_what_ran(profile: Trace) -> None:
+def test_layers_hold_the_model_s_operators(case: str, profile: Trace) -> None:
     """In every profiled run; what is left is the optimizer's, the loss's and XLA's own."""
     outside = (
-        profile.frame("ledger")
-        .filter(kind="operators_outside_layers")
-        .group_by("run_id")
-        .agg(pl.col("duration_ns").sum())
+        profile.frame("ledger").filter(kind="operators_outside_layers").group_by("run_id").agg(pl.col("count").sum())
     )
     spans = profile.frame("spans")
     above = spans.select(pl.col("span_id").alias("parent_id"), pl.col("level").alias("above"))
@@ -126,11 +125,11 @@ def test_layers_hold_most_of_what_ran(profile: Trace) -> None:
     total = (
         operators.filter(pl.col("above").cast(str).fill_null("") != "operator")
         .group_by("run_id")
-        .agg(pl.col("duration_ns").sum().alias("total"))
+        .agg(pl.len().alias("total"))
     )
-    shares = total.join(outside, on="run_id", how="left").select(pl.col("duration_ns").fill_null(0) / pl.col("total"))
+    shares = total.join(outside, on="run_id", how="left").select(pl.col("count").fill_null(0) / pl.col("total"))
     assert total.height == 2
-    assert all(share <= _OUTSIDE for share in shares.to_series())
+    assert all(share <= _OUTSIDE[case] for share in shares.to_series())
 
 
 def test_steps_of_the_runs_stand_beside_each_other(profile: Trace) -> None:

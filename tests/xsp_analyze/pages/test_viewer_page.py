@@ -589,6 +589,15 @@ def test_a_link_leads_to_a_span_and_a_name(browser: Browser, files: dict[str, Pa
         page.wait_for_function("() => document.querySelector('.viewer').dataset.span === '31'")
 
 
+def test_a_link_is_followed_before_the_page_is_measured(browser: Browser, files: dict[str, Path]) -> None:
+    """A busy browser answers the link first."""
+    with opened(browser, files["exact"]) as page:
+        page.add_init_script("window.ResizeObserver = class { observe() {} disconnect() {} };")
+        page.goto("about:blank")
+        page.goto(files["exact"].as_uri() + "#timeline?span=32")
+        page.wait_for_function("() => document.querySelector('.viewer').dataset.span === '32'")
+
+
 def test_what_is_in_view_is_saved_for_perfetto_with_launches(page: Page) -> None:
     with page.expect_download() as waiting:
         _button(page, "Save what is in view").click()

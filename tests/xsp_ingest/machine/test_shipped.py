@@ -29,11 +29,11 @@ import sys
 from pathlib import Path
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.machine import native, shipped
-from xsp_model.limits import limited
+from xsp_model.limits import override_limits
 native._folders = lambda: iter(())
 shipped.is_for_this_system = lambda: False
 assert columns.readiness() is columns.Ready.FINISH
-with limited(compiled_finish_min_bytes=0):
+with override_limits(compiled_finish_min_bytes=0):
     assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]
 assert not any(name.partition(".")[0] == "numba" for name in sys.modules)
 """

@@ -302,6 +302,7 @@ class Viewer extends ViewerChoice {
 
   // Links: #timeline?span=ID, ?from=&to=, ?name=
   follow(params) {
+    if (!this.colours) this.resize(); // a page opened by a link is followed before it was measured
     if (params.has("from") && params.has("to")) this.show(Number(params.get("from")), Number(params.get("to")));
     if (params.has("name")) this.search.find(params.get("name"));
     if (params.has("span")) this.lookFor(Number(params.get("span")));
