@@ -1,4 +1,4 @@
-"""Time in order: what ran when (B03), and the critical path through it (B10)."""
+"""Time in order: what ran when (B03), the critical path through it (B10), what each device's time is made of (B42)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, innermost_calls, overlaps, walk
-from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.device_time import device_time, window_parts
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
 from xsp_analyze.frames.host_calls import STREAM, host_waits
 from xsp_analyze.frames.idle import DEVICE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Ints
 
-__all__ = ["critical_path", "timeline"]
+__all__ = ["critical_path", "parts_of_windows", "timeline"]
 
 # B03: what each device did with its time.
 
@@ -197,3 +197,42 @@ def _extent(frames: StepView, run: int) -> tuple[int, int]:
     end = pl.col("start_ns") + pl.col("host_ns" if steps.height else "duration_ns")
     first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
     return int(first), int(last)
+
+
+# B42: what the time of each device is made of, in parts that add up to it.
+
+
+@analysis(
+    "B42",
+    "parts of device time",
+    needs=("kernel",),
+    section="devices",
+    additive=("duration_ns",),
+    read=(
+        "The longest parts of the window are what a step is made of: classes of compute can be made faster, the rest"
+        " can be hidden behind it."
+    ),
+    columns=(
+        STEP,
+        Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),
+        Column("device_id", pl.Int64(), "The device, as the framework numbers it.", role=Role.KEY),
+        Column(
+            "part",
+            pl.String(),
+            "compute; communication or memory, while nothing before it in this order runs; or idle.",
+            role=Role.KEY,
+        ),
+        Column("name", pl.String(), "The class of work; of idle time its cause, as in B16.", role=Role.KEY),
+        Column(
+            "duration_ns", pl.Float64(), "Its time, shared out evenly where classes of a part run side by side.", "ns"
+        ),
+        Column("window_share", pl.Float64(), "Of the device's window."),
+    ),
+    figure=FigureSpec("bars", x="name", y=("duration_ns",), color="part", title="What the time of devices is made of"),
+)
+def parts_of_windows(frames: StepView) -> pl.LazyFrame:
+    """One row a run, device, part and class or cause, in this order of parts, longest first; they sum to B03's window.
+
+    A mean step is the mean over those that the trimmed mean of latency keeps.
+    """
+    return frames.once(window_parts).lazy()

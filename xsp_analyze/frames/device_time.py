@@ -39,6 +39,7 @@ __all__ = [
     "measures_in",
     "serving_time",
     "utilisation",
+    "window_parts",
 ]
 
 # How a device's time divides into compute, communication, memory traffic and idle, in exact ns.
@@ -308,6 +309,57 @@ def class_time(frames: StepView) -> pl.DataFrame:
         _class_time_of_device(by_device[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)
     ]
     return pl.concat([pl.DataFrame(schema=schema), *pieces])
+
+
+_PARTS = ("compute", "communication", "memory", "idle")
+
+
+def window_parts(frames: StepView) -> pl.DataFrame:
+    """run_id, device_id (and step), part, name, duration_ns, window_share: what the windows of B03 are made of.
+
+    `part` is compute, communication, memory (of `class_time`) or idle, `name` the class of work or cause of idle time;
+    of a device by part, longest first. Their times add up to the window; a mean step is the mean over windows.
+    """
+    keys = [*frames.by, *DEVICE]
+    times = frames.once(device_time).parts
+    idle = times.unpivot(CAUSES, index=keys, variable_name="name", value_name="duration_ns").with_columns(
+        pl.lit(len(_PARTS) - 1, pl.Int64).alias("part"),
+        pl.col("name").str.strip_prefix("idle_").str.strip_suffix("_ns"),
+        pl.col("duration_ns").cast(pl.Float64),
+    )
+    work = _mean_classes(frames, keys).rename({"kernel_class": "name", "time_ns": "duration_ns"})
+    columns = [*keys, "part", "name", "duration_ns"]
+    rows = pl.concat([work.select(columns), idle.filter(pl.col("duration_ns") > 0).select(columns)])
+    window = pl.col("window_ns")
+    return (
+        rows.join(times.select(*keys, "window_ns"), on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(pl.when(window > 0).then(quotient(pl.col("duration_ns"), window)).alias("window_share"))
+        .sort(*keys, "part", -pl.col("duration_ns"), nulls_last=True, maintain_order=True)
+        .with_columns(pl.lit(pl.Series(_PARTS)).gather(pl.col("part")).alias("part"))
+        .drop("window_ns")
+    )
+
+
+def _mean_classes(frames: StepView, keys: list[str]) -> pl.DataFrame:
+    """`class_time` by keys, part and class, in order of classes; of a mean step over the windows that B03 averages."""
+    if not frames.is_mean:
+        return (
+            frames.once(class_time)
+            .group_by(*keys, "part", "kernel_class")
+            .agg(pl.col("time_ns").sum())
+            .sort("kernel_class")
+        )
+    windows = device_windows(frames)
+    number = windows.group_by(DEVICE).agg(pl.len().alias("windows"))
+    return (
+        frames.of_each_step.once(class_time)
+        .join(windows.select(*DEVICE, "step"), on=[*DEVICE, "step"], how="semi", nulls_equal=True)
+        .group_by(*DEVICE, "part", "kernel_class")
+        .agg(pl.col("time_ns").sum())
+        .join(number, on=DEVICE, how="left", nulls_equal=True)
+        .with_columns(quotient(pl.col("time_ns"), pl.col("windows")))
+        .sort("kernel_class")
+    )
 
 
 def _class_time_of_device(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Column, FigureSpec, Result
-    from xsp_analyze.pages.report.time_tree import TimeTree
+    from xsp_analyze.frames.launch_paths import TimeTree
 
 __all__ = [
     "Block",

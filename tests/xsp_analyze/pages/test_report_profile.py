@@ -14,9 +14,9 @@ from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.analyses.nsys.cuda import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames.launch_paths import time_tree
 from xsp_analyze.pages.report.overhead import longest, nested_timelines
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.report.time_tree import time_tree
 from xsp_analyze.render import terminal
 from xsp_analyze.service.contents import summarise
 from xsp_analyze.trace.step_view import StepView
@@ -145,7 +145,7 @@ def test_a_run_that_stands_in_is_drawn_once_at_its_own_level() -> None:
 def test_runs_without_device_work_make_a_report() -> None:
     data = _data(render(profile(without="kernels", counters=False)))
     why = {one["id"]: one["why"] for one in data["missing"]}
-    assert why["tree"].startswith("The trace holds no device work")
+    assert why["tree"].startswith("B41 (device time by path) needs the level kernel")
     assert [line["title"] for line in _block(data, "overhead", "timelines")["lines"]] == [
         "Model only (M)", "Layers profiled (ML)",
     ]  # fmt: skip

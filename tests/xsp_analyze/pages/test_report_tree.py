@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
-from xsp_analyze.pages.report.time_tree import TimeTree, prune, time_tree
+from xsp_analyze.frames.launch_paths import TimeTree, time_tree
+from xsp_analyze.pages.report.figures import prune
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 

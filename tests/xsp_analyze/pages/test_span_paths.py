@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.pages.report.time_tree import above
+from xsp_analyze.frames.launch_paths import above
 
 
 @st.composite

@@ -14,10 +14,8 @@ from xsp_analyze.frames.layers.repeated_blocks import folded_layers, layer_times
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import figure_data
-from xsp_analyze.pages.report.drill import drill
-from xsp_analyze.pages.report.figures import cut_rows, module_icicle, module_rows
+from xsp_analyze.pages.report.figures import cut_rows, module_icicle, module_rows, prune, tree_of
 from xsp_analyze.pages.report.overview import of_layer_types
-from xsp_analyze.pages.report.time_tree import prune, time_tree
 from xsp_analyze.text.names import cut
 from xsp_analyze.text.units import count, share
 
@@ -32,6 +30,7 @@ __all__ = ["blocks_of_layers", "devices", "gpu_by_layer", "kernels", "layer_type
 _MAX_NODES = 6000
 _MAX_COLUMNS = 300
 _MAX_LAYERS = 3_000
+_MAX_PARTS = 6_000  # of all layers together
 _MAX_IN_ORDER = 100  # layers shown in order of execution at first; of more, the longest come first
 _LAYER_LABELS = ("model_share", "allocated_bytes", "shapes")
 _PARTS = {  # of a device's window, in the order they are stacked: name on the page, colour
@@ -49,13 +48,16 @@ def time_by_path(answers: Answers) -> Section:
         " then kernels. A box is as wide as its share; click one to zoom in, and the path above to zoom out."
         " Work of the backward pass stands under the layer it belongs to." + answers.source_runs_sentence(kernels="all")
     )
-    tree = time_tree(answers.per_step.of_trace)
-    chart = (
-        {**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}
-        if tree.time_ns[0]
-        else blocks.missing("The trace holds no device work, so there is no device time to divide.")
-    )
-    return blocks.section("tree", "Tree", "Device time by path", means, [chart])
+    result = answers.of("B41")
+    drawn = blocks.missing(result) if isinstance(result, str) else _icicle(result)
+    return blocks.section("tree", "Tree", "Device time by path", means, [drawn])
+
+
+def _icicle(result: Result) -> Block:
+    tree = tree_of(result)
+    if not tree.time_ns[0]:
+        return blocks.missing("The trace holds no device work, so there is no device time to divide.")
+    return {**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}
 
 
 def layers(answers: Answers) -> Section:
@@ -74,8 +76,26 @@ def layers(answers: Answers) -> Section:
     kept, left_out = cut_rows(result, bar, _MAX_LAYERS)
     table = blocks.table(kept, bar=bar, sorted_by=sorted_by, name="layers", left_out=left_out)
     return blocks.section(
-        "layers", "Layers", "Layers", means, [{**table, "type": "layers", "parts": drill(answers, kept)}]
+        "layers", "Layers", "Layers", means, [{**table, "type": "layers", "parts": _parts(answers, kept)}]
     )
+
+
+def _parts(answers: Answers, layers: Result) -> Block:
+    """What a click on a layer shows: its device work down to the kernels, and its operators on the host."""
+    work = _rows_of_layers(answers.of("B39"), layers, "duration_ns")
+    host = _rows_of_layers(answers.of("B40"), layers, "self_ns")
+    return {"work": work, "host": host, "basis": answers.basis}
+
+
+def _rows_of_layers(answer: Result | str, layers: Result, by: str) -> Block:
+    """The rows with most of `by` over all layers, as a table with `row`, the row in `layers` of each (-1: in none)."""
+    if isinstance(answer, str):
+        return {"missing": answer, "columns": [], "values": [], "row": []}
+    kept, left_out = cut_rows(answer, by, _MAX_PARTS)
+    numbered = layers.table.select(*LAYER_KEY).with_row_index("place")
+    row = kept.table.join(numbered, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")["place"]
+    table = blocks.table(kept, bar=by, leave_out=LAYER_KEY, left_out=left_out)
+    return {**table, "row": row.cast(pl.Int64).fill_null(-1).to_list(), "unknown": []}
 
 
 def _with_labels(times: Result | str, labels: Result | str) -> Result | str:

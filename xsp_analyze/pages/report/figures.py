@@ -14,13 +14,14 @@ from xsp_analyze.classification.labels import distinct_labels
 from xsp_analyze.core import Role, run
 from xsp_analyze.formulas import known_sum, total_of
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
+from xsp_analyze.frames.launch_paths import TimeTree
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.pages.report.roofline import figure_of
-from xsp_analyze.pages.report.time_tree import TimeTree, prune
 from xsp_analyze.text.names import tell_apart
 from xsp_analyze.text.shown import clean, heading, short_name
-from xsp_analyze.text.units import count, scale_of, share
+from xsp_analyze.text.units import count, count_of, scale_of, share
+from xsp_model.tree import depths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
     from xsp_analyze.trace.step_view import StepView
+    from xsp_model.arrays import Ints
 
 __all__ = ["MAX_ROWS", "cut_executions", "cut_rows", "figure", "module_icicle", "module_rows", "module_tree"]
 
@@ -74,6 +76,52 @@ def _depth_first(paths: list[str], names: list[str]) -> list[int]:
         order.append(row)
         stack.extend(below.get(row, [])[::-1])
     return order
+
+
+# What is drawn of a tree of time.
+
+
+def tree_of(result: Result) -> TimeTree:
+    """B41 as a tree."""
+    table = result.table
+    parent = table["parent"].fill_null(-1).to_numpy()
+    times = (table[name].fill_null(0).to_numpy() for name in ("duration_ns", "count"))
+    return TimeTree(parent, table["name"].to_list(), table["kind"].to_list(), *times)
+
+
+def prune(tree: TimeTree, max_nodes: int) -> TimeTree:
+    """The `max_nodes` longest nodes, children longest first; what each parent loses is one node `others`.
+
+    A parent is never shorter than its child, so the longest nodes make a tree.
+    """
+    order = np.lexsort((np.arange(len(tree.parent)), -tree.time_ns))
+    kept = np.sort(order[:max_nodes]) if len(order) > max_nodes else np.arange(len(order))
+    is_kept = np.zeros(len(order), dtype=bool)
+    is_kept[kept] = True
+    frame = pl.DataFrame(
+        {"node": np.arange(len(order)), "parent": tree.parent, "time_ns": tree.time_ns, "count": tree.count}
+    )
+    lost = frame.filter(pl.Series(~is_kept) & pl.Series(is_kept[tree.parent]))
+    others = lost.group_by("parent", maintain_order=True).agg(
+        pl.len().alias("nodes"), pl.col("time_ns").sum(), pl.col("count").sum()
+    )
+    return _parents_first(tree, kept, others)
+
+
+def _parents_first(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
+    """The kept nodes and the rests, parents first and longest first within a parent."""
+    node_of = np.full(len(tree.parent), -1, dtype=np.int64)
+    node_of[kept] = np.arange(len(kept))
+    parent = np.concatenate((np.where(kept == 0, -1, node_of[tree.parent[kept]]), node_of[others["parent"].to_numpy()]))
+    name = [*(tree.name[k] for k in kept), *(count_of(n, "other", "others") for n in others["nodes"])]
+    kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
+    time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
+    count = np.concatenate((tree.count[kept], others["count"].to_numpy()))
+    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], depths(parent)))
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    moved = np.where(parent[order] < 0, -1, back[parent[order]])
+    return TimeTree(moved, [name[i] for i in order], [kind[i] for i in order], time[order], count[order])
 
 
 # The icicle of the module tree: device time of every module, those called in it below.

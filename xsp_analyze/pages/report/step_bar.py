@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 import polars as pl
 
 from xsp_analyze.classification import KernelClass
-from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.device_time import COMMUNICATION, MEMORY, class_time, device_windows
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.text.shown import clean, short_name
@@ -19,6 +18,7 @@ from xsp_model import LedgerKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
 
@@ -27,11 +27,11 @@ __all__ = ["busiest", "glance", "has_starts", "step_bar"]
 _KEYS = ("label", "tone", "time", "about", "link")
 _MAX_TYPES = 12  # types of layers with a colour of their own, of runs on the host alone
 _ALONE = {  # what nothing hides: its name, what it is, and the analysis that says more
-    (COMMUNICATION, KernelClass.COMMUNICATION): (
+    ("communication", KernelClass.COMMUNICATION): (
         "communication, exposed", "Collectives while nothing computes; the rest is in what it ran beside.", "B08"
     ),
-    (MEMORY, KernelClass.COPY): ("copies, exposed", "Copies while nothing computes or communicates.", "B07"),
-    (MEMORY, KernelClass.MEMSET): ("memsets, exposed", "Memsets while nothing computes or communicates.", "B07"),
+    ("memory", KernelClass.COPY): ("copies, exposed", "Copies while nothing computes or communicates.", "B07"),
+    ("memory", KernelClass.MEMSET): ("memsets, exposed", "Memsets while nothing computes or communicates.", "B07"),
 }  # fmt: skip
 _KERNELS = {KernelClass.COPY: "copy kernels", KernelClass.MEMSET: "fill kernels", KernelClass.OTHER: "other kernels"}
 _SUMS = {"copy": "copies", "memset": "memsets"}
@@ -70,7 +70,8 @@ def has_starts(answers: Answers) -> bool:
 
 def _of_device(answers: Answers, row: Mapping[str, Any]) -> Block:
     """The bar of one device's window."""
-    parts = [*_work(answers, row), *_waiting(answers, row)]
+    rows = _rows_of(answers.of("B42"), row)
+    parts = [*_work(rows, answers), *_waiting(rows, answers, row)]
     return _bar(_title(answers, row), f"{_of_several(answers)}{_SHARED}", row["window_ns"], parts)
 
 
@@ -133,9 +134,9 @@ def _rank(answers: Answers, run_id: int) -> str:
     return f"run {run_id}" if rank is None else f"rank {rank}"
 
 
-def _work(answers: Answers, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _work(parts: pl.DataFrame, answers: Answers) -> Iterator[dict[str, Any]]:
     """Compute by class, most first, then what nothing hides."""
-    for part, name, time in _mean_classes(answers, row).iter_rows():
+    for part, name, time in parts.filter(pl.col("part") != "idle").select("part", "name", "duration_ns").iter_rows():
         kernel_class = KernelClass(name)
         label, about, analysis = _ALONE.get((part, kernel_class), (None, "", ""))
         link = _of_class(name)
@@ -147,47 +148,30 @@ def _work(answers: Answers, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _part(label, f"c-{tone(kernel_class)}", time, about, link)
 
 
-def _mean_classes(answers: Answers, row: Mapping[str, Any]) -> pl.DataFrame:
-    """part, kernel_class and time of the device's windows that B03 is the mean of."""
-    frames = answers.per_step
-    windows = _windows_of(device_windows(frames), row)
-    each = frames.of_each_step if frames.is_mean else frames
-    keys = [*DEVICE, "step"]
-    time = _windows_of(each.once(class_time), row).join(windows.select(keys), on=keys, how="semi", nulls_equal=True)
-    return (
-        time.group_by("part", "kernel_class")
-        .agg(quotient(pl.col("time_ns").sum(), max(windows.height, 1)))
-        .sort("part", -pl.col("time_ns"), "kernel_class")
-    )
-
-
-def _windows_of(rows: pl.DataFrame, device: Mapping[str, Any]) -> pl.DataFrame:
+def _rows_of(result: Result | str, device: Mapping[str, Any]) -> pl.DataFrame:
+    """Those of one device; none where there is no answer."""
+    if isinstance(result, str):
+        return pl.DataFrame()
+    rows = result.table
     return rows.filter(*(pl.col(key).eq_missing(pl.lit(device[key], rows.schema[key])) for key in DEVICE))
 
 
-def _waiting(answers: Answers, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _waiting(parts: pl.DataFrame, answers: Answers, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Idle time by cause, most first."""
-    for column, cause in sorted(IDLE.items(), key=lambda item: -row[item[0]]):
-        if not row[column]:
-            continue
-        named = column.removeprefix("idle_").removesuffix("_ns")
-        longest, has_rows = _calls(answers, row, named)
-        link = _link("B16", q=named) if has_rows else "devices"
-        yield _part(
-            f"idle: {IDLE[column]}",
-            f"c-{IDLE_TONES[column]}",
-            row[column],
-            f"The device is idle: {cause}.{longest}",
-            link,
-        )
+    for cause, time in parts.filter(pl.col("part") == "idle").select("name", "duration_ns").iter_rows():
+        column = f"idle_{cause}_ns"
+        longest, has_rows = _calls(answers, row, cause)
+        link = _link("B16", q=cause) if has_rows else "devices"
+        about = f"The device is idle: {IDLE[column]}.{longest}"
+        yield _part(f"idle: {IDLE[column]}", f"c-{IDLE_TONES[column]}", time, about, link)
 
 
 def _calls(answers: Answers, row: Mapping[str, Any], cause: str) -> tuple[str, bool]:
     """The call that explains most of it, and whether B16 has rows of it."""
-    result = answers.of("B16")
-    if isinstance(result, str):
+    rows = _rows_of(answers.of("B16"), row)
+    if rows.is_empty():
         return "", False
-    rows = _windows_of(result.table, row).filter(pl.col("cause") == cause)
+    rows = rows.filter(pl.col("cause") == cause)
     named = rows.drop_nulls("call").sort("idle_ns", descending=True, maintain_order=True).head(1)
     longest = [
         f" Most of it in {short_name(c)} ({duration(t)})." for c, t in named.select("call", "idle_ns").iter_rows()

@@ -45,7 +45,7 @@ function layerPanel(block, row, value, { open, last }) {
   const step = (by, text) => make("button", { type: "button", disabled: row + by < 0 || row + by > last, onclick: () => open(row + by) }, text);
   const part = (parts, title, none) => {
     const rows = parts.row.flatMap((r, i) => (r === row ? [i] : []));
-    return [make("h4", null, title), rows.length ? drawTable(parts, { rows }) : make("p", { class: "missing" }, none)];
+    return [make("h4", null, title), rows.length ? drawTable(parts, { rows }) : make("p", { class: "missing" }, parts.missing ?? none)];
   };
   return [
     make("div", { class: "panel-head" },
@@ -124,7 +124,7 @@ function kernelPanel(name, close) {
     columns: [{ key: "layer_name", heading: "layer", doc: "The layer it runs in.", number: false }, ...kept.map((i) => parts.columns[i])],
     values: [parts.row.map((r) => (r < 0 ? "outside every layer" : nameOf[r])), ...kept.map((i) => parts.values[i])],
   };
-  return [head, rows.length ? drawTable(table, { rows }) : make("p", { class: "missing" }, "Its parts are too short to be on this page.")];
+  return [head, rows.length ? drawTable(table, { rows }) : make("p", { class: "missing" }, parts.missing ?? "Its parts are too short to be on this page.")];
 }
 
 // A table whose rows stand under one another: opened and closed by a click on the first cell.

@@ -1,4 +1,4 @@
-"""Device time as a tree: layer within layer, operator within operator, kernel; over all steps and calls by path."""
+"""From where device work was launched: paths of layers and operators above it, as a tree and as parts of layers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance, numbers_in_order
 from xsp_analyze.frames.kernels.activities import column_at, origins
-from xsp_analyze.text.units import count_of
+from xsp_analyze.frames.kernels.kernel_means import layer_executions
+from xsp_analyze.frames.kernels.measured_work import GRAPH_REPLAY
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_model.arrays import no_refs
 from xsp_model.tree import depths
 from xsp_model.vocabulary import Attribution, Level
@@ -18,11 +21,23 @@ from xsp_model.vocabulary import Attribution, Level
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.arrays import Bools, Ints, Positions
 
-__all__ = ["LaunchPaths", "SpanPaths", "TimeTree", "above", "launch_paths", "prune", "time_tree"]
+__all__ = [
+    "HOST_KEY",
+    "WORK_KEY",
+    "LaunchPaths",
+    "SpanPaths",
+    "TimeTree",
+    "above",
+    "device_parts",
+    "host_parts",
+    "launch_paths",
+    "time_tree",
+]
 
 # Paths of chosen spans above others: which there are is found out once for each span, not for all that ran in it.
 
@@ -297,36 +312,110 @@ def _sum_upwards(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
     return TimeTree(parent, nodes.name, nodes.kind, time, count)
 
 
-def prune(tree: TimeTree, max_nodes: int) -> TimeTree:
-    """The `max_nodes` longest nodes, children longest first; what each parent loses is one node `others`.
+# What layers are made of: their device work by operator, library call and kernel, and their operators on the host.
 
-    A parent is never shorter than its child, so the longest nodes make a tree.
+WORK_KEY = (*LAYER_KEY, "operator", "library", "kernel_name", "kind", "phase")
+"""What tells rows of `device_parts` of one step apart."""
+HOST_KEY = (*LAYER_KEY, "operator")
+"""What tells rows of `host_parts` of one step apart."""
+_COUNTED = ("flop_count", "dram_read_bytes", "dram_write_bytes")
+_HOST_TIMES = ("count", "host_ns", "self_ns")
+
+
+def device_parts(view: StepView) -> pl.DataFrame:
+    """WORK_KEY, count, duration_ns, flop_count, dram_read_bytes, dram_write_bytes and achieved_occupancy.
+
+    Longest first within a layer. Numbers are those of A08: of a mean step, or of the whole trace. Work of a graph's
+    replay that no layer holds stands under GRAPH_REPLAY.
     """
-    order = np.lexsort((np.arange(len(tree.parent)), -tree.time_ns))
-    kept = np.sort(order[:max_nodes]) if len(order) > max_nodes else np.arange(len(order))
-    is_kept = np.zeros(len(order), dtype=bool)
-    is_kept[kept] = True
-    frame = pl.DataFrame(
-        {"node": np.arange(len(order)), "parent": tree.parent, "time_ns": tree.time_ns, "count": tree.count}
-    )
-    lost = frame.filter(pl.Series(~is_kept) & pl.Series(is_kept[tree.parent]))
-    others = lost.group_by("parent", maintain_order=True).agg(
-        pl.len().alias("nodes"), pl.col("time_ns").sum(), pl.col("count").sum()
-    )
-    return _parents_first(tree, kept, others)
+    rows = view.once(layer_executions)
+    work = rows.with_columns(*_around_launches(view.trace, origins(view.trace, rows["span_id"])))
+    is_replay = pl.col("attribution") == str(Attribution.GRAPH_REPLAY)
+    replay = pl.lit(GRAPH_REPLAY).cast(pl.Categorical)
+    named = (pl.when(is_replay).then(replay).otherwise(c).alias(c) for c in ("layer_name", "layer_type"))
+    index = pl.when(~is_replay).then("layer_index").alias("layer_index")
+    return _sum_parts(work.with_columns(index, *named), view.by)
 
 
-def _parents_first(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
-    """The kept nodes and the rests, parents first and longest first within a parent."""
-    node_of = np.full(len(tree.parent), -1, dtype=np.int64)
-    node_of[kept] = np.arange(len(kept))
-    parent = np.concatenate((np.where(kept == 0, -1, node_of[tree.parent[kept]]), node_of[others["parent"].to_numpy()]))
-    name = [*(tree.name[k] for k in kept), *(count_of(n, "other", "others") for n in others["nodes"])]
-    kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
-    time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
-    count = np.concatenate((tree.count[kept], others["count"].to_numpy()))
-    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], depths(parent)))
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
-    moved = np.where(parent[order] < 0, -1, back[parent[order]])
-    return TimeTree(moved, [name[i] for i in order], [kind[i] for i in order], time[order], count[order])
+def _sum_parts(work: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    weighted = (pl.col("achieved_occupancy") * pl.col("duration_ns")).sum()
+    time_counted = pl.col("duration_ns").filter(pl.col("achieved_occupancy").is_not_null()).sum()
+    number, first = numbers_by_appearance(*group_ids(work.select(*by, *WORK_KEY)))
+    sums = (
+        work.with_columns(pl.Series("number", number))
+        .group_by("number", maintain_order=True)
+        .agg(
+            pl.col("count").sum(),
+            pl.col("duration_ns").sum(),
+            *(known_sum(pl.col(c)) for c in _COUNTED),
+            pl.when(time_counted > 0).then(quotient(weighted, time_counted)).alias("achieved_occupancy"),
+        )
+        .drop("number")
+    )
+    order: list[str | pl.Expr] = [*by, *LAYER_KEY, -pl.col("duration_ns"), *WORK_KEY[len(LAYER_KEY) :]]
+    return (
+        work.select(*by, *WORK_KEY)[first]
+        .with_columns(pl.col(pl.Categorical).cast(pl.String))
+        .hstack(sums)
+        .sort(order, nulls_last=True)
+    )
+
+
+def _around_launches(trace: Trace, work: Ints) -> list[pl.Series]:
+    """`operator` and `library` of each activity: what of these it was launched in, within the layer around."""
+    spans = trace.scan("spans")
+    parent = spans.select(pl.col("parent_id").fill_null(-1)).collect().to_series().to_numpy()
+    levels = spans.select("level").collect().to_series()
+    is_layer, is_operator, is_library = (
+        (levels == str(level)).to_numpy() for level in (Level.LAYER, Level.OPERATOR, Level.LIBRARY)
+    )
+    start = parent[work] if len(work) else work
+    operators, libraries = (above(start, parent, mask, stop=is_layer) for mask in (is_operator, is_library))
+    return [
+        _path_names(trace, operators, both_ends=True).alias("operator"),
+        _path_names(trace, libraries, both_ends=False).alias("library"),
+    ]
+
+
+def _path_names(trace: Trace, paths_of: SpanPaths, *, both_ends: bool) -> pl.Series:
+    """The innermost name of each row's path, and before it the outermost, as `outer > inner`, if there are several."""
+    names = column_at(trace, "name", pl.Series(paths_of.spans, dtype=pl.Int64)).cast(pl.String)
+    code, first = numbers_in_order(*group_ids([names]))
+    which, paths = paths_of.paths_by_code(code)
+    texts_of = names[first].to_list()
+    texts = [_ends([texts_of[c] for c in path if c >= 0], both_ends=both_ends) for path in paths.tolist()]
+    return pl.Series(texts, dtype=pl.String).cast(pl.Categorical).gather(which)
+
+
+def _ends(names: Sequence[str], *, both_ends: bool) -> str | None:
+    if both_ends and len(names) > 1:
+        return f"{names[0]} > {names[-1]}"
+    return names[-1] if names else None
+
+
+def host_parts(view: StepView) -> pl.DataFrame:
+    """HOST_KEY, count, host_ns and self_ns (outside the operators called in them); most self time first in a layer.
+
+    Of the runs that layers are taken from.
+    """
+    spans = view.of_trace.layer_runs.scan("spans").filter(
+        pl.col("level").cast(pl.String) == str(Level.OPERATOR), pl.col("duration_ns").is_not_null()
+    )
+    timed = spans.select("span_id", "parent_id", "run_id", "step", "name", "duration_ns", "layer_id").collect()
+    inner = timed.group_by("parent_id").agg(pl.col("duration_ns").sum().alias("inner_ns"))
+    layers = view.trace.scan("layers").filter(pl.col("layer_index").is_not_null())
+    held = layers.select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
+    calls = (
+        timed.join(inner, left_on="span_id", right_on="parent_id", how="left", maintain_order="left")
+        .join(held, on="layer_id", how="inner", maintain_order="left")
+        .with_columns(
+            pl.col("name").cast(pl.String).alias("operator"),
+            pl.col("layer_name", "layer_type").cast(pl.String),
+            pl.lit(1, pl.Int64).alias("count"),
+            pl.col("duration_ns").alias("host_ns"),
+            (pl.col("duration_ns") - pl.col("inner_ns").fill_null(0)).clip(lower_bound=0).alias("self_ns"),
+        )
+    )
+    per_step = calls.group_by("run_id", "step", *HOST_KEY, maintain_order=True).agg(pl.col(_HOST_TIMES).sum())
+    order: list[str | pl.Expr] = [*view.by, *LAYER_KEY, -pl.col("self_ns"), "operator"]
+    return view.combine(per_step, HOST_KEY, _HOST_TIMES).sort(order, nulls_last=True)
