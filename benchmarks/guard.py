@@ -7,10 +7,13 @@ of what was measured, or less: they catch a path that fell back to Python per ro
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +43,7 @@ from xsp_model.intervals import union_length
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["GUARDS", "Guard", "Pair", "check"]
 
@@ -49,6 +52,8 @@ _SPANS = 1_500_000  # as many as take the compiled way
 _TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
 _COLUMNS = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName")
 _PRINTER = (sys.executable, "-c", "import typer, rich.console, rich.table, rich.panel")
+_FLOOR = (sys.executable, "-c", "import polars")
+_TRACE = REPO / "fixtures" / "torch_profiler" / "transformer_train_gpu_synthetic" / "trace.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +150,20 @@ def _help(_folder: Path) -> Pair:
     return Pair(lambda: _run((*XSP, "--help")), lambda: _run(_PRINTER))
 
 
+def _small_trace(command: str, folder: Path) -> Pair:
+    """Held against what no command does without."""
+    output = ("-o", str(folder / "out.html")) if command == "report" else ()
+    return Pair(lambda: _run((*XSP, command, str(_TRACE), *output)), lambda: _run(_FLOOR))
+
+
 def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, cwd=REPO, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, cwd=REPO, env={**os.environ, "XSP_CACHE_SIZE": "0"}, stdout=subprocess.DEVNULL, check=True)
+
+
+def _times_the_floor() -> Mapping[str, float]:
+    """By command how many times the floor it may cost: of the product's budgets those that tests cannot hold."""
+    budgets: Mapping[str, Mapping[str, float]] = tomllib.loads((REPO / "tests" / "budgets.toml").read_text("utf-8"))
+    return budgets["times_the_floor"]
 
 
 GUARDS = (
@@ -157,4 +174,8 @@ GUARDS = (
     Guard("reading kernels: rows of sqlite3", 1.2, _reading_kernels),
     Guard("a unit of a batch: its JSON ten times", 0.5, _batch_unit),
     Guard("xsp --help: start of typer and rich", 1 / 6, _help),
+    *(
+        Guard(f"xsp {command} of a small trace: start of polars", 1 / times, partial(_small_trace, command))
+        for command, times in _times_the_floor().items()
+    ),
 )

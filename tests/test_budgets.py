@@ -9,6 +9,7 @@ import ast
 import re
 import tempfile
 import tomllib
+import zlib
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,13 @@ def _largest_folder() -> int:
     return max(Counter(path.parent for path in _product_files() if path.name != "__init__.py").values())
 
 
+def _packed_kilobytes() -> int:
+    """What the packages take when packed, as a wheel packs them."""
+    paths = (path for package in _PACKAGES for path in (_REPO / package).rglob("*"))
+    shipped = (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
+    return sum(len(zlib.compress(path.read_bytes())) for path in shipped) // 1000
+
+
 @cache
 def _run(*command: str) -> tuple[int, int]:
     files, imported = files_run(*command)
@@ -80,6 +88,7 @@ _COUNTS: Mapping[str, Callable[[], int]] = {
         "report", TRACE, "-o", str(Path(tempfile.gettempdir()) / "xsp-budget.html")
     )[1],
     "modules_imported_by_info": lambda: _run("info", TRACE)[1],
+    "packed_kilobytes": _packed_kilobytes,
 }
 
 
