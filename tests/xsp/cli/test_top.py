@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,18 @@ def test_without_device_work_layers_are_ranked_by_latency(tmp_path: Path, capsys
     text = capsys.readouterr().out
     assert "no device work was recorded" in text
     assert text.index("aten::mul") < text.index("aten::add")
+
+
+def test_calls_of_one_name_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::add", 0, 40 * US)
+    for call in range(3):
+        kineto.operator("aten::mul", (50 + 30 * call) * US, 20 * US)
+    assert main(["top", str(kineto.write(tmp_path / "host.json")), "--no-cache", "-f", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rankings"][0]["rows"]
+    assert [(row["name"], row["layer_index"], row["time_ns"]) for row in rows] == [
+        ("3 x aten::mul", 1, 60_000), ("aten::add", 0, 40_000),
+    ]  # fmt: skip
 
 
 def test_operators_are_ranked_by_what_they_would_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -181,7 +182,8 @@ def _entries(
 def _layer_name(row: dict[str, object]) -> tuple[str, str]:
     """Its index, and its name with its type where that says more."""
     name, kind = row["layer_name"] or "-", row["layer_type"]
-    more = f" ({kind})" if kind and not str(name).startswith(str(kind)) else ""
+    one = re.sub(r"^\d+ x ", "", str(name))  # of several added up
+    more = f" ({kind})" if kind and not one.startswith(str(kind)) else ""
     return f"{'-' if row['layer_index'] is None else row['layer_index']:>4}  ", f"{name}{more}"
 
 

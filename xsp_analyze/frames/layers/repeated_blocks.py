@@ -472,25 +472,39 @@ def layer_times(frames: StepView) -> pl.DataFrame:
 
 
 def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """LAYER_KEY and the column of a table over layers, those at one position of a block as one row with their sum.
+    """LAYER_KEY and the column of a table over layers, those that are equal as one row with their sum.
 
-    It is called `24 x self_attn of layers.{0..23}` and has the index of the first of them.
+    Those at one position of a block are called `24 x self_attn of layers.{0..23}`, others of one name `16 x decode`:
+    calls of an operator or a range, which are layers of their own, have the same name but for their number. The index
+    is that of the first of them.
     """
     members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
-    if members.is_empty():
-        return table
     rows = table.select(*LAYER_KEY, by).join(members, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
-    name = pl.format("{} x {} of {}", pl.len(), pl.col("position_name").first(), pl.col("block").first())
-    folded = rows.filter(pl.col("block_index").is_not_null()).group_by("block_index", "position", maintain_order=True)
-    each = folded.agg(
-        pl.col("layer_index").min(),
-        name.alias("layer_name"),
-        pl.col("position_type").first().alias("layer_type"),
-        known_sum(pl.col(by)),
+    in_block = pl.col("block_index").is_not_null()
+    position = pl.format("{} x {} of {}", pl.len(), pl.col("position_name").first(), pl.col("block").first())
+    blocks = rows.filter(in_block).group_by("block_index", "position", maintain_order=True)
+    unnumbered = pl.col("layer_name").str.replace(r"#\d+$", "")
+    name = pl.when(unnumbered == pl.col("layer_type")).then(unnumbered).otherwise("layer_name").alias("unnumbered")
+    others = rows.filter(~in_block).with_columns(name).group_by("unnumbered", "layer_type", maintain_order=True)
+    equal = pl.format("{} x {}", pl.len(), pl.col("unnumbered").first())
+    return (
+        pl.concat(
+            [
+                blocks.agg(pl.col("layer_index").min(), position.alias("layer_name"), _TYPE, known_sum(pl.col(by))),
+                others.agg(
+                    pl.col("layer_index").min(),
+                    pl.when(pl.len() > 1).then(equal).otherwise(pl.col("layer_name").first()).alias("layer_name"),
+                    known_sum(pl.col(by)),
+                ),
+            ],
+            how="diagonal",
+        )
+        .select(*LAYER_KEY, by)
+        .sort(LAYER_KEY, nulls_last=True)
     )
-    outside = rows.filter(pl.col("block_index").is_null())
-    columns = [*LAYER_KEY, by]
-    return pl.concat([outside.select(columns), each.select(columns)]).sort(LAYER_KEY, nulls_last=True)
+
+
+_TYPE = pl.col("position_type").first().alias("layer_type")
 
 
 def standing_out(values: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
