@@ -57,7 +57,10 @@ def _time(name: str, doc: str) -> Column:
         _time("exposed_communication_ns", "Communication while nothing computed."),
         _time("exposed_memory_ns", "Copies and memsets while nothing computed or communicated."),
         _time("idle_sync_ns", "Idle until the next launch, while the host waited for a device in a call that blocks."),
-        _time("idle_initialisation_ns", "Likewise while it created contexts, loaded modules or compiled."),
+        _time(
+            "idle_initialisation_ns",
+            "Likewise while it created contexts, loaded modules, compiled; of a whole trace all before the first work.",
+        ),
         _time("idle_input_ns", "Likewise while it fetched the next batch."),
         _time("idle_host_ns", "Likewise while it did other work: Python, the framework, calls that do not block."),
         _time("idle_launch_ns", "Idle between that launch and the start of the work."),

@@ -27,6 +27,7 @@ __all__ = [
     "orphans",
     "profiling_overhead",
     "runs_disagree",
+    "start_up",
 ]
 
 _RANGES = (
@@ -166,6 +167,33 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
         None,
         "B02",
     )
+
+
+@rule(
+    "start-up",
+    "Start-up stands apart",
+    fires=f"In a trace without steps, a device is idle for at least {limit.START_UP_SHARE:.0%} of the time before its"
+    " process's first device work, or while contexts are made and code is loaded or compiled.",
+    why="A process does that once, however long it runs. Counted in, it would be the largest part of a short recording"
+    " and of no long run.",
+    gain="None: this is about the numbers. No finding's gain and no share holds this time.",
+    do="Record after a warm-up, or mark steps, to see the steady state alone; for start-up itself look at B16's rows of"
+    " cause initialisation, and at what the host calls before the first launch.",
+    source="Our choice.",
+    needs=("timeline",),
+    on_trust=True,
+)
+def start_up(facts: Facts) -> Iterator[Observation]:
+    """Idle time of starting up, of the device with least of it."""
+    extent_ns = facts.latency_ns + facts.start_up_ns
+    if extent_ns and facts.start_up_ns >= limit.START_UP_SHARE * extent_ns:
+        yield Observation(
+            f"{duration(facts.start_up_ns)} of {duration(extent_ns)} are start-up, once a process, and in no finding.",
+            (),
+            None,
+            "B16",
+            "initialisation",
+        )
 
 
 @rule(

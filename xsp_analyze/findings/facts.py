@@ -19,7 +19,7 @@ from xsp_analyze.frames.kernels.kernel_means import chosen_activities
 from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
 from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
-from xsp_analyze.frames.steps import StepBasis
+from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_model import Attribution, Kind, LayerSource, Phase
 from xsp_model.arrays import nullable_index
 
@@ -97,16 +97,18 @@ class HostTime:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs (with device work, if any)."""
+        """run_id, step, start_ns, end_ns of every step chosen; without steps, of runs.
+
+        Where devices work, of the runs in which they do, from their first work on: what is before it is start-up.
+        """
         runs = self.frames.of_trace.kernel_runs
         if self.frames.is_mean:
             steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
         extents = runs.of(self.frames.of_trace.extents_seen)
         if not self.frames.once(chosen_activities).is_empty():
-            extents = extents.join(
-                self.frames.once(chosen_activities).select("run_id").unique(), on="run_id", how="semi"
-            )
+            first = self.frames.once(chosen_activities).group_by("run_id").agg(pl.col("start_ns").min())
+            extents = extents.join(first, on="run_id").with_columns(pl.max_horizontal("begin_ns", "start_ns"))
         none = pl.lit(None, pl.Int64).alias("step")
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
@@ -237,9 +239,19 @@ class Facts:
 
     @cached_property
     def latency_ns(self) -> float:
-        """Latency of the model; 0 where it is unknown."""
+        """Latency of the model; of a trace taken whole its time without start-up; 0 where it is unknown."""
         latencies = self.frames.once(latency_of_model)["latency_ns"].drop_nulls()
-        return float(latencies[0]) if len(latencies) else 0.0
+        return max(float(latencies[0]) - self.start_up_ns, 0.0) if len(latencies) else 0.0
+
+    @cached_property
+    def start_up_ns(self) -> float:
+        """Of a trace taken whole, what the device with least of it is idle for while its process starts up.
+
+        That happens once a process, however long it runs: no finding promises it, and no share is of it.
+        """
+        if self.frames.choice.mode is not StepMode.ALL or self.frames.of_trace.is_leveled or self.devices.is_empty():
+            return 0.0
+        return float(self.devices["idle_initialisation_ns"].min() or 0)  # type: ignore[arg-type]
 
     @cached_property
     def time_by_attribution(self) -> Mapping[str, float]:
@@ -317,11 +329,13 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with `waiting_ns`: its idle time in a step, or in the whole trace, as far as it is known."""
+        """B03 per device, with `waiting_ns`: its idle time in a step, or in the whole trace but for start-up."""
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        return table.with_columns(pl.col("idle_ns").cast(pl.Float64).alias("waiting_ns"))
+        is_start_up = self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
+        start_up = pl.col("idle_initialisation_ns") if is_start_up else 0
+        return table.with_columns((pl.col("idle_ns") - start_up).cast(pl.Float64).alias("waiting_ns"))
 
     @cached_property
     def idle_ns(self) -> float:

@@ -55,12 +55,16 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         return
     yield Observation(
         f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
-        f" {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}){_calls(facts)}.",
+        f" {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}{_start_up_words(facts)}){_calls(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_gain_ns(facts.idle_ns),
         "B03",
         do=_BETWEEN_REPLAYS if replays else "",
     )
+
+
+def _start_up_words(facts: Facts) -> str:
+    return " without start-up" if facts.start_up_ns else ""
 
 
 def _kernels_profiled_words(facts: Facts) -> str:
@@ -81,6 +85,8 @@ def _calls(facts: Facts) -> str:
         return ""
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device).drop_nulls("call")
+    if facts.start_up_ns:
+        rows = rows.filter(pl.col("cause") != "initialisation")
     by_call = rows.group_by("call").agg(pl.col("idle_ns").sum()).sort("idle_ns", "call", descending=[True, False])
     much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * busiest["waiting_ns"]).head(limit.MAX_EVIDENCE)
     parts = [f"{clean(call)} ({share(ns / busiest['waiting_ns'])})" for call, ns in much.iter_rows()]
@@ -91,7 +97,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
     row = facts.devices.sort("waiting_ns").row(0, named=True)
     for column, sentence in _CAUSES.items():
-        if row.get(column):
+        if row.get(column) and not (facts.start_up_ns and column == "idle_initialisation_ns"):
             yield Evidence(sentence, float(row[column]))
 
 
@@ -100,7 +106,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     "The device idles between short kernels",
     fires=f"A step has at least {limit.MANY_KERNELS} kernels, and gaps of at most {limit.LAUNCH_GAP_NS // 1000} \u00b5s"
     " between device work, in which the host was held up by no wait, no input and no compilation, take at least"
-    f" {limit.LAUNCH_SHARE:.0%} of it.",
+    f" {limit.LAUNCH_SHARE:.0%} of it and {limit.LAUNCH_IDLE_SHARE:.0%} of the time in which the device is idle.",
     why="Each launch costs the host several microseconds, and an operator of the framework some tens of them. Where"
     " kernels are shorter than that, the device outruns the host and waits for the next launch.",
     gain="The sum of these gaps.",
@@ -115,7 +121,8 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number = kernels.height / facts.step_count
     lost = facts.host.idle_between(limit.LAUNCH_GAP_NS)
-    if number < limit.MANY_KERNELS or facts.idle_share(lost) < limit.LAUNCH_SHARE:
+    lower_ns = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
+    if number < limit.MANY_KERNELS or not lost or lost < lower_ns:
         return
     launches = kernels.drop_nulls("call_end_ns").unique("parent_id")
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]

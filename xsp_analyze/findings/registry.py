@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     computing.graph_replays,
     confidence.no_modules,
     confidence.profiling_overhead,
+    confidence.start_up,
     confidence.few_steps,
     confidence.low_match_rates,
     confidence.runs_disagree,

@@ -35,6 +35,7 @@ __all__ = [
     "IDLE_SHARE",
     "IMBALANCE",
     "LAUNCH_GAP_NS",
+    "LAUNCH_IDLE_SHARE",
     "LAUNCH_SHARE",
     "MANY_KERNELS",
     "MAX_EVIDENCE",
@@ -55,6 +56,7 @@ __all__ = [
     "SMALL_GRID_SHARE",
     "SMALL_NS",
     "STAGE_IMBALANCE",
+    "START_UP_SHARE",
     "STEP_GAIN",
     "STEP_SPREAD",
     "STRAGGLER_LAST",
@@ -76,6 +78,9 @@ LAUNCH_GAP_NS = 200_000
 
 LAUNCH_SHARE = 0.02
 """Of a step, in such gaps. Our choice, as for SYNC_SHARE."""
+
+LAUNCH_IDLE_SHARE = 0.1
+"""Of idle time, in such gaps. Our choice: where they are less of it, something else keeps the device waiting."""
 
 BREAKS = 0.5
 """A step: in every second, so that a branch that few steps take counts, and a first step alone does not. Our choice."""
@@ -222,6 +227,8 @@ ATTRIBUTED_SHARE = 0.5
 OVERHEAD_SHARE = 0.1
 """Of a step, added by profiling. Our choice; from there on kernel times are still good, gaps between them are not."""
 
+START_UP_SHARE = 0.05
+"""Of a trace without steps, what is told as start-up. Our choice."""
 FEW_STEPS = 3
 """Steps that a mean needs before it has an interval (A01)."""
 

@@ -19,7 +19,7 @@ from xsp_model import Kind
 from xsp_model.intervals import coverage_before, intersection, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from xsp_analyze.frames.idle import IdleTime
     from xsp_analyze.trace.step_view import StepView
@@ -191,13 +191,24 @@ def device_time(frames: StepView) -> DeviceTime:
     """The account of every device that worked in the runs that kernels are taken from."""
     windows = device_windows(frames)
     work = frames.of_trace.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
-    idle = frames.of_trace.once(idle_by_device)
-    pieces = [_of_device(work[key], idle[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)]
+    idle, begun = frames.of_trace.once(idle_by_device), _first_work(frames)
+    pieces = [
+        _of_device(work[key], idle[key], rows, begun.get(key[0]))
+        for key, rows in windows.group_by(DEVICE, maintain_order=True)
+    ]
     keys = [*DEVICE, "step"]
     schema = {**windows.select(keys).schema, **dict.fromkeys((*MEASURES, *CAUSES), pl.Int64())}
     parts = pl.concat([pl.DataFrame(schema=schema), *(p.parts for p in pieces)])
     calls = pl.concat([pl.DataFrame(schema={**windows.select(keys).schema, **_CALLS}), *(p.calls for p in pieces)])
     return _answer(frames, parts, _idle_by_name(frames, calls))
+
+
+def _first_work(frames: StepView) -> Mapping[object, int]:
+    """By run, over a whole trace, when its devices began to work: what is before that is start-up, whatever it was."""
+    if frames.choice.mode is not StepMode.ALL:
+        return {}
+    first = frames.of_trace.all_activities.group_by("run_id").agg(pl.col("start_ns").min())
+    return {run: int(start) for run, start in first.iter_rows()}
 
 
 def _answer(frames: StepView, parts: pl.DataFrame, calls: pl.DataFrame) -> DeviceTime:
@@ -248,17 +259,18 @@ def device_windows(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _of_device(work: pl.DataFrame, idle: IdleTime, windows: pl.DataFrame) -> DeviceTime:
+def _of_device(work: pl.DataFrame, idle: IdleTime, windows: pl.DataFrame, begun_ns: int | None) -> DeviceTime:
     keys = windows.select(*DEVICE, "step")
-    causes, calls = _idle(idle, windows)
+    causes, calls = _idle(idle, windows, begun_ns)
     return DeviceTime(
         keys.hstack(measures_in(work, windows)).hstack(causes), keys[calls["window"]].hstack(calls.drop("window"))
     )
 
 
-def _idle(idle: IdleTime, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _idle(idle: IdleTime, windows: pl.DataFrame, begun_ns: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
-    parts = [idle.within(begin, until) for begin, until in windows.select("begin_ns", "end_ns").iter_rows()]
+    extents = windows.select("begin_ns", "end_ns").iter_rows()
+    parts = [_with_start_up(idle, begin, until, begun_ns) for begin, until in extents]
     length, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(3))
     window = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
     sums = np.zeros((windows.height, len(CAUSES)), dtype=np.int64)
@@ -268,6 +280,15 @@ def _idle(idle: IdleTime, windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
         pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("gap_count")
     )
     return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
+
+
+def _with_start_up(idle: IdleTime, begin: int, until: int, begun_ns: int | None) -> tuple[Ints, Ints, Ints]:
+    """`IdleTime.within`, the cause of what is before the first work start-up."""
+    if begun_ns is None or begun_ns <= begin:
+        return idle.within(begin, until)
+    length, cause, call = idle.within(begin, min(begun_ns, until))
+    early = (length, np.full_like(cause, CAUSES.index("idle_initialisation_ns")), call)
+    return tuple(map(np.concatenate, zip(early, idle.within(min(begun_ns, until), until), strict=True)))  # type: ignore[return-value]
 
 
 def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:

@@ -382,6 +382,18 @@ _THREE = ("vectorized_elementwise_kernel<4>", "unrolled_elementwise_kernel<2>", 
 _CHAIN = ((_THREE[0], 20, 1_000), (_THREE[1], 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
 _INTERRUPTED = ((_THREE[0], 20, 1_000), ("gemm", 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
 
+
+def _cold(first_ns: int) -> Trace:
+    """Without steps: a context is made until the first kernel begins at `first_ns`; two more until 10,000 ns."""
+    hand = Hand()
+    hand.run(0)
+    hand.span("runtime", "call", "cudaFree", 0, first_ns - 100, thread_id=1)
+    hand.work("a", first_ns, 1_000, launch=first_ns - 50, thread_id=1)
+    hand.work("b", 4_000, 3_000, launch=3_900, thread_id=1)
+    hand.work("c", 8_000, 2_000, launch=7_900, thread_id=1)
+    return hand.build()
+
+
 _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]] = {
     # rule: a trace on which it fires, one on which it is silent, the gain in ns a step
     "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
@@ -394,6 +406,7 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _trace(_kernels(*_BUSY), lengths=(_STEP,) * 3),
         None,
     ),
+    "start-up": (lambda: _cold(900), lambda: _cold(400), None),
     "unmatched": (lambda: _matched("warning"), lambda: _matched("info"), None),
     "gpu-idle": (lambda: _trace(_kernels(("a", 20, 7_000))), lambda: _trace(_kernels(*_BUSY)), 3_000),
     # 60 kernels of 40 ns every 150 ns: 59 gaps of 110 ns in each of 5 steps, and 4 of 1,110 ns between steps
@@ -508,7 +521,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched", "device-only", "ramp-up",
-                                              "host-ahead", "graph-replays", "runs-disagree"})  # fmt: skip
+                                              "host-ahead", "graph-replays", "runs-disagree", "start-up"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))
@@ -777,3 +790,15 @@ def test_excess_traffic_names_the_operator_and_its_layer() -> None:
     one = _fired(_traffic(1e6))["excess-traffic"].observation
     assert one.sentence.startswith("aten::relu in Block_0 moves 2.5 times the bytes that its shapes ask for;")
     assert [(e.label, e.value) for e in one.evidence] == [("aten::relu in Block_0 (2.5 times)", 3_000)]
+
+
+def test_start_up_is_in_no_gain_and_no_share() -> None:
+    # 10,000 ns of which 900 are before the first kernel. The device is idle in [1900, 4000) and [7000, 8000): 3,100 of
+    # the 9,100 ns that are left.
+    advice = _fired(_cold(900))
+    idle = advice["gpu-idle"]
+    assert (idle.gain_ns, idle.gain_share) == (3_100, pytest.approx(3_100 / 9_100))
+    assert "(3.10\u202f\u00b5s of 9.10\u202f\u00b5s without start-up)" in idle.observation.sentence
+    assert advice["start-up"].observation.sentence.startswith(
+        "900\u202fns of 10.0\u202f\u00b5s are start-up, once a process"
+    )

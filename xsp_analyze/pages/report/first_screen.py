@@ -41,7 +41,7 @@ _ALL = 0.995  # from there on a share is shown as all of it
 _OF_RULES: Mapping[str, str] = {
     "device-only": "coverage", "orphans": "coverage", "unattributed": "coverage", "no-modules": "coverage",
     "graph-replays": "coverage", "profiling-overhead": "step", "few-steps": "step", "ramp-up": "step",
-    "host-ahead": "step", "unmatched": "bar",
+    "host-ahead": "step", "unmatched": "bar", "start-up": "bar",
 }  # fmt: skip
 _OF_KINDS: Mapping[str, str] = {  # by what a kind of the ledger begins with
     "clock_skew": "bar", "no_epoch": "bar", "no_timestamps": "bar", "rounded_times": "bar", "dropped_records": "bar",
