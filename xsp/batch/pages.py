@@ -35,7 +35,7 @@ def index_page(document: Mapping[str, Any]) -> str:
     models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
-    before = [*_failures_section(bad), *_jobs(document), *_glances(document)]
+    before = [*_failures_section(bad), *_faults_section(document), *_jobs(document), *_glances(document)]
     return render(
         group_by_system(models),
         title=title,
@@ -76,6 +76,15 @@ def _failures_section(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
     entries = [(row["name"], None, row["reason"] or "") for row in bad]
     means = "These could not be read; the rest of this page is without them."
     return [blocks.section("failed", "Failed", f"Failed: {count(len(bad))}", means, [_entries_block(entries)])]
+
+
+def _faults_section(document: Mapping[str, Any]) -> list[Section]:
+    entries = [(row["name"], row["report"], fault) for row in document["traces"] for fault in row["not_in_report"]]
+    if not entries:
+        return []
+    means = "XSP itself is at fault that these parts of reports are missing; everything else in the reports holds."
+    title = "Missing from reports"
+    return [blocks.section("not-in-report", title, title, means, [_entries_block(entries)])]
 
 
 def _jobs(document: Mapping[str, Any]) -> list[Section]:

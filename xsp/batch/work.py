@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from xsp.cache.key import Seen
     from xsp_model import Trace
 
-__all__ = ["BUNDLE", "FACTS", "JOBS", "REPORT", "TRACES", "UNIT", "location_of", "process"]
+__all__ = ["BUNDLE", "FACTS", "JOBS", "NOT_IN_REPORT", "REPORT", "TRACES", "UNIT", "location_of", "process"]
 
 TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
+NOT_IN_REPORT = "not_in_report"
+"""Among the facts of a unit: a sentence for each part of its report that failed by a fault of XSP."""
 _KIB = 1024
 _DISK_FULL = 28  # ENOSPC
 
@@ -210,7 +212,9 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
-    return {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
+    facts = {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
+    faults = list(dict.fromkeys(map(str, answers.faults)))
+    return {**facts, NOT_IN_REPORT: faults} if faults else facts
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:
