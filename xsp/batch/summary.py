@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp.batch.locations import from_batch, join_path, put_file
 from xsp.batch.unit import Kind, Status
-from xsp.batch.work import BUNDLE, NOT_IN_REPORT, REPORT, location_of
+from xsp.batch.work import BUNDLE, NOT_IN_REPORT, REPORT, SAME_RANKS, location_of
 from xsp_model.plain_text import clean, readable
 
 if TYPE_CHECKING:
@@ -47,7 +47,10 @@ def summary(
             {"input": from_batch(copy, settings.output), "same_as": from_batch(of, settings.output)}
             for copy, of in sorted(discovered.copies.items())
         ],
-        "same_ranks": [_private(each, _inputs(discovered), settings) for each in discovered.same_ranks],
+        "same_ranks": [
+            *(_private(each, _inputs(discovered), settings) for each in discovered.same_ranks),
+            *(f"{o.unit.name}: {readable(o.facts[SAME_RANKS])}" for o in outcomes if SAME_RANKS in (o.facts or {})),
+        ],
     }
 
 

@@ -26,6 +26,7 @@ _COLUMNS = (
 
 def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | None) -> Iterator[str]:
     """The lines, fitted to so many cells (null: as many as needed)."""
+    yield from document["same_ranks"]
     good = [row for row in document["traces"] if row["status"] == "ok"]
     if good:
         more = [f"... and {count(len(good) - _MAX_ROWS)} more"] if len(good) > _MAX_ROWS else []
@@ -50,7 +51,6 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
             f"not read again: {count(len(copies))} {inputs} that {hold} what another does, such as {first['input']},"
             f" the same as {first['same_as']}"
         )
-    yield from document["same_ranks"]
     yield _counts_line(spent)
 
 
