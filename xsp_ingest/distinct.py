@@ -12,7 +12,7 @@ from xsp_model import Finding, LedgerKind, XspError, bundle
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.ingester import Ingester
@@ -21,10 +21,12 @@ __all__ = [
     "Distinct",
     "beside_sources",
     "bundle_findings",
+    "content_of",
     "distinct",
     "distinct_names",
     "finding",
     "first_names",
+    "sources",
     "without_exported",
 ]
 
@@ -39,14 +41,13 @@ class Distinct:
     copies: Mapping[Path, Path]
 
 
-def distinct(inputs: Sequence[Sequence[Path]]) -> Distinct:
+def distinct(inputs: Sequence[Sequence[Path]], content: Mapping[Path, Path] | None = None) -> Distinct:
     """The inputs without those all of whose files another one has, and each without files that it has already.
 
     Of such inputs that of most files stays, of these the first. What inputs share otherwise stays in each: processes of
-    one machine describe it alike.
+    one machine describe it alike. `content`: of each file the first that holds the same, where that is known.
     """
-    paths = list(dict.fromkeys(path for files in inputs for path in files))
-    content = {path: paths[first] for path, first in zip(paths, first_alike(paths), strict=True)}
+    content = content_of(path for files in inputs for path in files) if content is None else content
     files_of = [{content[path]: path for path in reversed(files)} for files in inputs]
     kept: dict[int, Sequence[Path]] = {}
     holders: dict[Path, list[int]] = {}
@@ -62,6 +63,12 @@ def distinct(inputs: Sequence[Sequence[Path]]) -> Distinct:
             for each in own:
                 holders.setdefault(each, []).append(position)
     return Distinct({position: kept[position] for position in sorted(kept)}, copies)
+
+
+def content_of(files: Iterable[Path]) -> dict[Path, Path]:
+    """Of each file the first that holds the same, which may be itself."""
+    paths = list(dict.fromkeys(files))
+    return {path: paths[first] for path, first in zip(paths, first_alike(paths), strict=True)}
 
 
 def finding(copies: Mapping[Path, Path]) -> Finding:
@@ -115,21 +122,21 @@ def beside_sources(
 
     `known`: digests of some of the others, which need not be worked out again.
     """
-    made_of = {path: sources for path in inputs if bundle.is_bundle(path) and (sources := _sources(path))}
-    lengths = {length for sources in made_of.values() for _, length in sources}
+    made_of = {path: recorded for path in inputs if bundle.is_bundle(path) and (recorded := sources(path))}
+    lengths = {length for recorded in made_of.values() for _, length in recorded}
     files = [(path, _bytes(path)) for path in _files(others)] if made_of else []
     by_digest: dict[str, Path] = {}
     for path, length in files:
         if length in lengths:
             by_digest.setdefault(known.get(path) or sha256(path), path)
     return {
-        path: by_digest[sources[0][0]]
-        for path, sources in made_of.items()
-        if all(digest in by_digest for digest, _ in sources)
+        path: by_digest[recorded[0][0]]
+        for path, recorded in made_of.items()
+        if all(digest in by_digest for digest, _ in recorded)
     }
 
 
-def _sources(path: Path) -> list[tuple[str, int]]:
+def sources(path: Path) -> list[tuple[str, int]]:
     """Digest and length of each of a bundle's sources; none where it does not say them all."""
     try:
         recorded = bundle.read_manifest(path).get("sources")
