@@ -43,7 +43,7 @@ def parts(url: str) -> list[TraceInputs]:
         and not any(e.url.startswith(f"{f}/") for f in folders)
         and not e.below.rpartition("/")[2].startswith(".")
     ]
-    return sorted((*traces.values(), *rest), key=lambda part: part.inputs)
+    return sorted((*traces.values(), *rest), key=lambda part: part.inputs[0].rstrip("/"))
 
 
 def _listing(folder: str, entries: Sequence[Entry]) -> tuple[tuple[str, int | None], ...]:
@@ -109,7 +109,7 @@ def fetch_to_compare(parts: Sequence[TraceInputs], format_name: str | None) -> I
         manifests = _fetch_each(bundles, Path(scratch, "manifests"), _fetch_manifest)
         sizes = {url: far[url].listing[0][1] or size for url, (_, size) in heads.items()}
         begun = {url: path for url, (path, _) in heads.items()}
-        wanted = _may_be_alike(parts, begun, sizes) | _may_be_sources(far, sizes, manifests)
+        wanted = _may_be_alike(parts, {**begun, **manifests}, sizes) | _may_be_sources(far, sizes, manifests)
         whole = _fetch_each([url for url in far if url in wanted], Path(scratch, "whole"), fetch)
         yield Fetched(begun, manifests, {u: path for u, path in whole.items() if _may_be_trace(path, format_name)})
 
@@ -142,24 +142,29 @@ def _fetch_manifest(url: str, folder: Path) -> Path:
     return folder
 
 
-def _may_be_alike(parts: Sequence[TraceInputs], heads: Mapping[str, Path], sizes: Mapping[str, int | None]) -> set[str]:
-    """The inputs that begin as others do and are as long, where that is known and none of these is gzip."""
+def _may_be_alike(parts: Sequence[TraceInputs], begun: Mapping[str, Path], sizes: Mapping[str, int | None]) -> set[str]:
+    """The inputs that begin as others do and are as long, where that is known and none of these is gzip.
+
+    Bundles begin with their manifest, other folders with the names in them.
+    """
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.files.same_content import head_of  # noqa: PLC0415
+    from xsp_model import bundle  # noqa: PLC0415
 
     groups: dict[Hashable, list[tuple[str, int | None]]] = defaultdict(list)
     for part in parts:
         for name in part.inputs:
-            path = heads.get(name, Path(name))
+            path = begun.get(name, Path(name))
             with suppress(XspError, OSError):
-                if is_url(name) and name not in heads:
-                    head: Hashable = tuple(sorted((Path(below), size) for below, size in part.listing))
-                    size = 0
+                if bundle.is_bundle(path):
+                    groups[(path / _MANIFEST).read_bytes()].append((name, 0))
+                elif is_url(name) and name not in begun:
+                    groups[tuple(sorted((Path(below), size) for below, size in part.listing))].append((name, 0))
+                elif path.is_dir():
+                    groups[head_of(path)].append((name, 0))
                 else:
-                    head = head_of(path)
-                    size = sizes.get(name) if name in heads else path.stat().st_size
-                    size = None if path.is_file() and Probe(path).is_gzip else size
-                groups[head].append((name, size))
+                    size = sizes.get(name) if is_url(name) else path.stat().st_size
+                    groups[head_of(path)].append((name, None if Probe(path).is_gzip else size))
     alike: set[str] = set()
     for group in groups.values():
         counts = Counter(size for _, size in group)

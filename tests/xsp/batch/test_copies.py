@@ -189,10 +189,11 @@ def test_a_rank_that_two_jobs_share_is_read_for_both_and_said(tmp_path: Path, fo
     discovered = _discover(*(tmp_path / folder for folder in folders))
     assert _ranks(discovered) == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
     assert _copies(discovered) == {"rank1.json.gz": "rank1.json"}
-    assert discovered.same_ranks == [
+    (sentence,) = discovered.same_ranks
+    assert sentence == (
         f"{tmp_path}/all/two/rank0.json and {tmp_path}/all/one/rank0.json hold the same: it is read as a rank of the"
         " job of each"
-    ]
+    )
 
 
 def test_a_job_and_its_copy_or_a_part_of_it_are_one_job(tmp_path: Path) -> None:
