@@ -49,7 +49,7 @@ def summary(
         ],
         "same_ranks": [
             *(_private(each, _inputs(discovered), settings) for each in discovered.same_ranks),
-            *(f"{o.unit.name}: {readable(o.facts[SAME_RANKS])}" for o in outcomes if SAME_RANKS in (o.facts or {})),
+            *(f"{o.unit.name}: {readable(said)}" for o in outcomes if (said := (o.facts or {}).get(SAME_RANKS))),
         ],
     }
 
