@@ -197,7 +197,7 @@ def _read(
     claimed, exported = without_exported(claimed)
     traces = [one for one in claimed if not one[1].is_supplement]
     read: dict[Path, Sequence[RawTrace]] = {}
-    known: dict[Path, str] = {}
+    digest_of: dict[Path, str] = {}
     unusable: list[XspError] = []
     supplements = units([one for one in claimed if traces and one[1].is_supplement])
     part = bool(options.selection)
@@ -220,7 +220,7 @@ def _read(
         raws += new_runs
         sources += [source] * len(new_runs)
         read[path.resolve()] = new_runs
-        known[path] = digest.result()
+        digest_of[path] = digest.result()
     if unusable and not raws:
         raise unusable[0]
     for paths, ingester in supplements:
@@ -235,7 +235,7 @@ def _read(
         *noted,
         finding({**copies, **more_copies}),
         *(_export_finding(report, export) for report, export in exported.items()),
-        *bundle_findings(named or (), [*(path for path, _ in claimed), *exported], known),
+        *bundle_findings(named or (), [*(path for path, _ in claimed), *exported], digest_of),
         *(_unreadable_file(error) for error in unusable),
         *([] if part else _another_level(raws, overrides)),
     ]

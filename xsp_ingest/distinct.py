@@ -103,24 +103,24 @@ def without_exported(files: Sequence[tuple[Path, Ingester]]) -> tuple[list[tuple
     return [one for one in files if one[0] not in exports], exports
 
 
-def bundle_findings(folders: Sequence[Path], read: Sequence[Path], known: Mapping[Path, str]) -> list[Finding]:
+def bundle_findings(folders: Sequence[Path], read: Sequence[Path], digest_of: Mapping[Path, str]) -> list[Finding]:
     """What the ledger says of bundles that lie in folders of which other files were read: those of these, and others.
 
-    `known`: digests of some of what was read.
+    `digest_of`: digests of some of what was read.
     """
     bundles = [path for folder in folders if folder.is_dir() for path in inside(folder)[0] if bundle.is_bundle(path)]
-    again = beside_sources(bundles, read, known)
+    again = beside_sources(bundles, read, digest_of)
     others = [readable(path.name) for path in bundles if path not in again]
     kind = LedgerKind.BUNDLE_NOT_READ
     return [finding(again), Finding(kind, f"{kind.sentence}: {first_names(others)}", len(others))]
 
 
 def beside_sources(
-    inputs: Sequence[Path], others: Sequence[Path], known: Mapping[Path, str] = MappingProxyType({})
+    inputs: Sequence[Path], others: Sequence[Path], digest_of: Mapping[Path, str] = MappingProxyType({})
 ) -> Mapping[Path, Path]:
     """The bundles all of whose sources are among the others, or in these, each with its first source.
 
-    `known`: digests of some of the others, which need not be worked out again.
+    `digest_of`: digests of some of the others, which need not be worked out again.
     """
     made_of = {path: recorded for path in inputs if bundle.is_bundle(path) and (recorded := sources(path))}
     lengths = {length for recorded in made_of.values() for _, length in recorded}
@@ -128,7 +128,7 @@ def beside_sources(
     by_digest: dict[str, Path] = {}
     for path, length in files:
         if length in lengths:
-            by_digest.setdefault(known.get(path) or sha256(path), path)
+            by_digest.setdefault(digest_of.get(path) or sha256(path), path)
     return {
         path: by_digest[recorded[0][0]]
         for path, recorded in made_of.items()

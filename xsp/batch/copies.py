@@ -31,8 +31,8 @@ class _Inputs:
         self._manifests = fetched.manifests
         names = dict.fromkeys(name for part in parts for name in part.inputs)
         self._paths = {
-            # what was not fetched whole is like nothing else
-            name: fetched.whole.get(name, Path(os.devnull, str(number))) if is_url(name) else Path(name)
+            # what was not fetched to its end is like nothing else
+            name: fetched.complete.get(name, Path(os.devnull, str(number))) if is_url(name) else Path(name)
             for number, name in enumerate(names)
         }
         self._names = {path: name for name, path in self._paths.items()}
@@ -75,15 +75,15 @@ class _Inputs:
         from xsp_ingest.distinct import distinct  # noqa: PLC0415 (imports polars)
 
         once = distinct([self.of(parts) for parts in inputs], self.content)
-        said = [parts for number, parts in enumerate(inputs) if number not in once.inputs or len(parts) == 1]
-        copies = {path for parts in said for path in self.of(parts)} & once.copies.keys()
+        noted = [parts for number, parts in enumerate(inputs) if number not in once.inputs or len(parts) == 1]
+        copies = {path for parts in noted for path in self.of(parts)} & once.copies.keys()
         self.note({path: once.copies[path] for path in copies})
         return list(once.inputs)
 
 
 def without_copies(
     groups: Sequence[Sequence[TraceInputs]],
-    stated: Mapping[TraceInputs, int],
+    rank_of: Mapping[TraceInputs, int],
     forced: bool | None,
     fetched: Fetched,
 ) -> tuple[set[TraceInputs], dict[str, str], list[str]]:
@@ -98,11 +98,11 @@ def without_copies(
     beside = Counter(Path(part.inputs[0]).parent for part in kept)
     jobs: list[_Parts] = []
     for group in groups:
-        for folder in may_be_jobs([part for part in group if part in kept], stated, forced):
+        for folder in may_be_jobs([part for part in group if part in kept], rank_of, forced):
             folder.sort(key=lambda part: not is_named_after_rank(part))
             stay = inputs.once([[part] for part in folder])
             kept -= {part for number, part in enumerate(folder) if number not in stay}
-        of_group, _ = group_ranks([part for part in group if part in kept], stated, forced)
+        of_group, _ = group_ranks([part for part in group if part in kept], rank_of, forced)
         jobs += [list(ranks) for ranks in of_group.values()]
     in_jobs = {part for job in jobs for part in job}
     single = [part for group in groups for part in group if part in kept and part not in in_jobs]

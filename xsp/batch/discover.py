@@ -63,10 +63,10 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
     everything = [part for _, parts in by_input for part in parts]
     units: list[Unit] = []
     with remote.fetch_to_compare(everything, format_name) as fetched:
-        stated = job_ranks.stated_ranks(everything, fetched.heads) if ranks is not False else {}
-        stays, copies, same_ranks = without_copies([parts for _, parts in by_input], stated, ranks, fetched)
+        rank_of = job_ranks.claimed_ranks(everything, fetched.heads) if ranks is not False else {}
+        stays, copies, same_ranks = without_copies([parts for _, parts in by_input], rank_of, ranks, fetched)
     for text, parts in by_input:
-        of_input, sentences = _units([part for part in parts if part in stays], _job_name(text), stated, ranks)
+        of_input, sentences = _units([part for part in parts if part in stays], _job_name(text), rank_of, ranks)
         units += of_input
         same_ranks += sentences
     if not units:
@@ -97,9 +97,9 @@ def _job_name(text: str) -> str:
 
 
 def _units(
-    parts: Sequence[TraceInputs], job: str, stated: Mapping[TraceInputs, int], ranks: bool | None
+    parts: Sequence[TraceInputs], job: str, rank_of: Mapping[TraceInputs, int], ranks: bool | None
 ) -> tuple[list[Unit], list[str]]:
-    groups, same_ranks = job_ranks.group_ranks(parts, stated, ranks)
+    groups, same_ranks = job_ranks.group_ranks(parts, rank_of, ranks)
     units = [
         Unit(_fit(p.below), p.inputs, discovered=p.discovered)
         for p in parts

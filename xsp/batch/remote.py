@@ -81,15 +81,15 @@ _MAX_MANIFEST_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Where on this machine lies what files at URLs begin with, manifests of bundles there, and what was fetched whole.
+    """Where here lies what files at URLs begin with, manifests of bundles there, and what was fetched to its end.
 
-    Whole are those that may be another's copy, as they begin alike and are as long or one is gzip; and those that
+    Complete are those that may be another's copy, as they begin alike and are as long or one is gzip; and those that
     may be sources of a bundle.
     """
 
     heads: Mapping[str, Path] = field(default_factory=dict)
     manifests: Mapping[str, Path] = field(default_factory=dict)
-    whole: Mapping[str, Path] = field(default_factory=dict)
+    complete: Mapping[str, Path] = field(default_factory=dict)
 
 
 @contextmanager
@@ -109,9 +109,9 @@ def fetch_to_compare(parts: Sequence[TraceInputs], format_name: str | None) -> I
         manifests = _fetch_each(bundles, Path(scratch, "manifests"), _fetch_manifest)
         sizes = {url: far[url].listing[0][1] or size for url, (_, size) in heads.items()}
         begun = {url: path for url, (path, _) in heads.items()}
-        wanted = _may_be_alike(parts, {**begun, **manifests}, sizes) | _may_be_sources(far, sizes, manifests)
-        whole = _fetch_each([url for url in far if url in wanted], Path(scratch, "whole"), fetch)
-        yield Fetched(begun, manifests, {u: path for u, path in whole.items() if _may_be_trace(path, format_name)})
+        comparable = _may_be_alike(parts, {**begun, **manifests}, sizes) | _may_be_sources(far, sizes, manifests)
+        complete = _fetch_each([url for url in far if url in comparable], Path(scratch, "complete"), fetch)
+        yield Fetched(begun, manifests, {u: path for u, path in complete.items() if _may_be_trace(path, format_name)})
 
 
 def _fetch_each(urls: Sequence[str], scratch: Path, fetch_one: Callable[[str, Path], T]) -> dict[str, T]:

@@ -49,9 +49,14 @@ def summary(
         ],
         "same_ranks": [
             *(_private(each, _inputs(discovered), settings) for each in discovered.same_ranks),
-            *(f"{o.unit.name}: {readable(said)}" for o in outcomes if (said := (o.facts or {}).get(SAME_RANKS))),
+            *_same_ranks_in_units(outcomes),
         ],
     }
+
+
+def _same_ranks_in_units(outcomes: Sequence[Outcome]) -> list[str]:
+    sentences = [(o.unit.name, (o.facts or {}).get(SAME_RANKS)) for o in outcomes]
+    return [f"{name}: {readable(sentence)}" for name, sentence in sentences if sentence]
 
 
 def _inputs(discovered: Discovered) -> list[str]:

@@ -290,14 +290,14 @@ def _write_copies(folder: Path) -> None:
 
 def _discovered(where: str, *, ranks: bool | None = None) -> tuple[object, ...]:
     """All of it, by places below where the inputs lie."""
-    found = discover([where], "/nowhere", ranks=ranks, format_name=None)
+    discovered = discover([where], "/nowhere", ranks=ranks, format_name=None)
 
     def below(text: str) -> str:
         return text.replace(where, "").replace(where.rstrip("/"), "").strip("/")
 
-    units = [(unit.name, unit.job, unit.rank, [below(name) for name in unit.inputs]) for unit in found.units]
-    copies = {below(copy): below(of) for copy, of in found.copies.items()}
-    return units, copies, [below(sentence) for sentence in found.same_ranks]
+    units = [(unit.name, unit.job, unit.rank, [below(name) for name in unit.inputs]) for unit in discovered.units]
+    copies = {below(copy): below(of) for copy, of in discovered.copies.items()}
+    return units, copies, [below(sentence) for sentence in discovered.same_ranks]
 
 
 @pytest.mark.parametrize("kind", ["s3", "http"])

@@ -128,8 +128,8 @@ def test_a_report_and_a_comparison_say_first_that_a_rank_is_there_twice(
     one_rank_twice: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = Answers(convert([one_rank_twice], Options()))
-    *parts, said = in_one_line(answers)
-    assert said == _SAME_RANK
+    *parts, sentence = in_one_line(answers)
+    assert sentence == _SAME_RANK
     assert "2 runs side by side" in parts
     assert summary_sentences(answers)[1] == _SAME_RANK
     job = tmp_path / "job.xsp"

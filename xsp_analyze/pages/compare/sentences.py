@@ -244,8 +244,8 @@ def sentences(c: Comparison) -> list[str]:
     if c.same_content:
         return [clean(f"{c.before.name} and {c.after.name} hold the same: there is nothing to compare.")]
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
-    said = ((side, sentence) for side in (c.before, c.after) if (sentence := _same_ranks_sentence(side)))
-    lines += [f"{side.name}: {sentence}" for side, sentence in said]
+    doubts = ((side, _same_ranks_sentence(side)) for side in (c.before, c.after))
+    lines += [f"{side.name}: {doubt}" for side, doubt in doubts if doubt]
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
     other = [d for d in c.differences if d.kind is not DifferenceKind.WORK]
