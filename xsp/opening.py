@@ -116,13 +116,12 @@ def read_runs(
     The latter of a run set, of a folder with one for each rank, and of a file that holds several levels.
     """
     from xsp_ingest.convert import LeveledRuns, convert_levels  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import failed_runs, is_run_set, rank_sets, read_run_set  # noqa: PLC0415
+    from xsp_ingest.run_set.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
 
     options = options_of(reading)
-    sets = [] if len(paths) != 1 else paths if is_run_set(paths[0]) else rank_sets(paths[0])
-    if sets:
+    if len(paths) == 1 and (is_run_set(paths[0]) or rank_sets(paths[0])):
         _refuse_format(paths[0], reading)
-        return [LeveledRuns(read_run_set(each, options, progress=progress), failed_runs(each)) for each in sets]
+        return read_sets(paths[0], options, progress=progress)
     runs = convert_levels(paths, options, format_name=reading.format, progress=progress)
     return [runs] if isinstance(runs, LeveledRuns) else runs
 

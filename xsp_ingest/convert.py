@@ -8,7 +8,7 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.distinct import distinct, finding, first_names, without_exported
+from xsp_ingest.distinct import bundle_findings, distinct, finding, first_names, without_exported
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
@@ -197,6 +197,7 @@ def _read(
     claimed, exported = without_exported(claimed)
     traces = [one for one in claimed if not one[1].is_supplement]
     read: dict[Path, Sequence[RawTrace]] = {}
+    digest_of: dict[Path, str] = {}
     unusable: list[XspError] = []
     supplements = units([one for one in claimed if traces and one[1].is_supplement])
     part = bool(options.selection)
@@ -219,6 +220,7 @@ def _read(
         raws += new_runs
         sources += [source] * len(new_runs)
         read[path.resolve()] = new_runs
+        digest_of[path] = digest.result()
     if unusable and not raws:
         raise unusable[0]
     for paths, ingester in supplements:
@@ -233,6 +235,7 @@ def _read(
         *noted,
         finding({**copies, **more_copies}),
         *(_export_finding(report, export) for report, export in exported.items()),
+        *bundle_findings(named or (), [*(path for path, _ in claimed), *exported], digest_of),
         *(_unreadable_file(error) for error in unusable),
         *([] if part else _another_level(raws, overrides)),
     ]

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.safe_files import files_of, inside, sha256
 from xsp_ingest.files.same_content import first_alike
-from xsp_model import Finding, LedgerKind
+from xsp_model import Finding, LedgerKind, XspError, bundle
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.ingester import Ingester
 
-__all__ = ["Distinct", "distinct", "distinct_names", "finding", "first_names", "without_exported"]
+__all__ = [
+    "Distinct",
+    "beside_sources",
+    "bundle_findings",
+    "content_of",
+    "distinct",
+    "distinct_names",
+    "finding",
+    "first_names",
+    "sources",
+    "without_exported",
+]
 
 _NAMED = 3
 
@@ -28,14 +41,13 @@ class Distinct:
     copies: Mapping[Path, Path]
 
 
-def distinct(inputs: Sequence[Sequence[Path]]) -> Distinct:
+def distinct(inputs: Sequence[Sequence[Path]], content: Mapping[Path, Path] | None = None) -> Distinct:
     """The inputs without those all of whose files another one has, and each without files that it has already.
 
     Of such inputs that of most files stays, of these the first. What inputs share otherwise stays in each: processes of
-    one machine describe it alike.
+    one machine describe it alike. `content`: of each file the first that holds the same, where that is known.
     """
-    paths = list(dict.fromkeys(path for files in inputs for path in files))
-    content = {path: paths[first] for path, first in zip(paths, first_alike(paths), strict=True)}
+    content = content_of(path for files in inputs for path in files) if content is None else content
     files_of = [{content[path]: path for path in reversed(files)} for files in inputs]
     kept: dict[int, Sequence[Path]] = {}
     holders: dict[Path, list[int]] = {}
@@ -51,6 +63,12 @@ def distinct(inputs: Sequence[Sequence[Path]]) -> Distinct:
             for each in own:
                 holders.setdefault(each, []).append(position)
     return Distinct({position: kept[position] for position in sorted(kept)}, copies)
+
+
+def content_of(files: Iterable[Path]) -> dict[Path, Path]:
+    """Of each file the first that holds the same, which may be itself."""
+    paths = list(dict.fromkeys(files))
+    return {path: paths[first] for path, first in zip(paths, first_alike(paths), strict=True)}
 
 
 def finding(copies: Mapping[Path, Path]) -> Finding:
@@ -83,3 +101,59 @@ def without_exported(files: Sequence[tuple[Path, Ingester]]) -> tuple[list[tuple
         if ingester.exported_with and (export := path.with_suffix(ingester.exported_with)) in there
     }
     return [one for one in files if one[0] not in exports], exports
+
+
+def bundle_findings(folders: Sequence[Path], read: Sequence[Path], digest_of: Mapping[Path, str]) -> list[Finding]:
+    """What the ledger says of bundles that lie in folders of which other files were read: those of these, and others.
+
+    `digest_of`: digests of some of what was read.
+    """
+    bundles = [path for folder in folders if folder.is_dir() for path in inside(folder)[0] if bundle.is_bundle(path)]
+    again = beside_sources(bundles, read, digest_of)
+    others = [readable(path.name) for path in bundles if path not in again]
+    kind = LedgerKind.BUNDLE_NOT_READ
+    return [finding(again), Finding(kind, f"{kind.sentence}: {first_names(others)}", len(others))]
+
+
+def beside_sources(
+    inputs: Sequence[Path], others: Sequence[Path], digest_of: Mapping[Path, str] = MappingProxyType({})
+) -> Mapping[Path, Path]:
+    """The bundles all of whose sources are among the others, or in these, each with its first source.
+
+    `digest_of`: digests of some of the others, which need not be worked out again.
+    """
+    made_of = {path: recorded for path in inputs if bundle.is_bundle(path) and (recorded := sources(path))}
+    lengths = {length for recorded in made_of.values() for _, length in recorded}
+    files = [(path, _bytes(path)) for path in _files(others)] if made_of else []
+    by_digest: dict[str, Path] = {}
+    for path, length in files:
+        if length in lengths:
+            by_digest.setdefault(digest_of.get(path) or sha256(path), path)
+    return {
+        path: by_digest[recorded[0][0]]
+        for path, recorded in made_of.items()
+        if all(digest in by_digest for digest, _ in recorded)
+    }
+
+
+def sources(path: Path) -> list[tuple[str, int]]:
+    """Digest and length of each of a bundle's sources; none where it does not say them all."""
+    try:
+        recorded = bundle.read_manifest(path).get("sources")
+        return [(str(each["source_sha256"]), int(each["source_bytes"])) for each in recorded]  # type: ignore[attr-defined]
+    except (XspError, OSError, TypeError, KeyError, ValueError):
+        return []
+
+
+def _files(inputs: Sequence[Path]) -> Iterator[Path]:
+    """The inputs but bundles, and the files in those that are folders."""
+    for path in inputs:
+        if path.is_dir() and bundle.is_bundle(path):
+            continue
+        yield path
+        if path.is_dir():
+            yield from sorted(file for file in path.rglob("*") if file.is_file())
+
+
+def _bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in files_of(path))

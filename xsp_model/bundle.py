@@ -36,6 +36,7 @@ __all__ = [
     "MANIFEST",
     "UPGRADES",
     "check_contents",
+    "check_name",
     "check_tables",
     "file_entry",
     "is_bundle",
@@ -242,7 +243,7 @@ def write(trace: Trace, path: Path) -> None:
 
     The folder appears under its name only when complete, so a reader never meets half a bundle.
     """
-    _check_name(path)
+    check_name(path)
     if path.exists() and not is_bundle(path):
         raise XspError("this exists and is not a bundle", path=path, advice="Choose another name for the output")
     if foreign := _not_ours(path):
@@ -263,7 +264,7 @@ def write(trace: Trace, path: Path) -> None:
         _put_in_place(unfinished, path)
 
 
-def _check_name(path: Path) -> None:
+def check_name(path: Path | str) -> None:
     """XspError where what reads and writes Parquet cannot take the path, which is not text in UTF-8."""
     try:
         str(path).encode()
@@ -352,7 +353,7 @@ def read(path: Path, *, is_own: bool = False, sound: Sound | None = None) -> Tra
     are held against the rules of the model before it is first used: unless this user's XSP alone can have written it
     (`is_own`), or it is among the `sound`, which this adds to.
     """
-    _check_name(path)
+    check_name(path)
     manifest = read_manifest(path)
     version = manifest["schema_version"]
     assert isinstance(version, int)  # noqa: S101 (read_manifest checked it)

@@ -82,6 +82,12 @@ class LedgerKind(StrEnum):
         "layers have the average of their times over all inferences; their starts are made up, end to end",
     )
     BAD_LINE = "bad_line", _WARNING, "lines or rows that cannot be read"
+    BUNDLE_NOT_READ = (
+        "bundle_not_read",
+        _WARNING,
+        "bundles of the directory were not read: each is a whole trace by itself",
+        "Give a bundle by itself, or its source files together with the others",
+    )
     CLOCK_SKEW = (
         "clock_skew",
         _INFO,
@@ -465,7 +471,7 @@ class LedgerKind(StrEnum):
     SAME_CONTENT_AGAIN = (
         "same_content_again",
         _WARNING,
-        "inputs that hold what another one holds were not read: copies, links, or the same with and without gzip",
+        "inputs that hold what another one holds were not read: copies, links, the same as gzip, or bundles of it",
         "Remove them; where they were to be other ranks or runs, copy those files again from where they were recorded",
     )
     SAME_RANK_AGAIN = (

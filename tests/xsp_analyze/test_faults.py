@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import xsp_analyze.core
 import xsp_analyze.faults
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from tests.helpers.report_trace import small_trace
+from xsp.batch.work import process
 from xsp.cli.main import main
 from xsp_analyze.core import ContractError, run
 from xsp_analyze.faults import FaultWarning, fault_of
@@ -22,8 +24,10 @@ from xsp_analyze.service.answers import Answers
 from xsp_model import XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
+    from xsp.batch.unit import Outcome, Settings, Unit
     from xsp_analyze.core import Analysis, Result
     from xsp_analyze.trace.step_view import StepView
 
@@ -67,6 +71,31 @@ def test_a_report_is_written_without_what_fails_and_says_why(
     shown = {one["id"] for one in data["sections"]}
     assert {"layers", "gpu", "devices", "analyses"} <= shown
     assert "kernels" not in shown
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("failing")
+def test_a_batch_says_what_its_reports_are_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def here(units: Sequence[Unit], settings: Settings, **_: int) -> Generator[Outcome]:
+        yield from (process(unit, settings) for unit in units)
+
+    monkeypatch.setattr("xsp.batch.pool.run_here", here)
+    small_trace(tmp_path)
+    for is_kept in (False, True):
+        with nullcontext() if is_kept else pytest.warns(FaultWarning):
+            assert main(["batch", str(tmp_path / "small.json"), "-o", str(tmp_path / "out")]) == 0
+        out = capsys.readouterr().out
+        assert "not in the report of small: A10 (kernels by name) failed (TypeError in test_faults.py:" in out
+        document = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+        (row,) = document["traces"]
+        assert row["status"] == "ok"
+        assert {sentence[:3] for sentence in row["not_in_report"]} == {"A10", "B01"}
+        sections = _data((tmp_path / "out" / "index.html").read_text(encoding="utf-8"))["sections"]
+        (listed,) = (section["blocks"][0]["items"] for section in sections if section["id"] == "not-in-report")
+        assert [(one["name"], one["link"]) for one in listed] == [("small", "traces/small/report.html")] * 2
+        assert "no such sum" in listed[0]["text"]
 
 
 def test_a_section_that_fails_is_left_out_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tests.helpers.linked import ledger_counts
 from xsp_ingest.convert import convert
 from xsp_ingest.distinct import distinct
 from xsp_ingest.ingester import Options
+from xsp_model import bundle
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
@@ -187,3 +188,29 @@ def test_a_report_beside_its_export_is_not_read(tmp_path: Path) -> None:
     counts = ledger_counts(trace)
     assert counts["same_run_again"] == 1
     assert "unreadable_file" not in counts
+
+
+def test_bundles_in_a_folder_are_said_to_be_of_what_was_read_or_not_read(tmp_path: Path) -> None:
+    for name, scale in (("a", 100), ("b", 200)):
+        trace_of(scale).write(tmp_path / f"{name}.json")
+    _packed_otherwise(tmp_path / "a.json", tmp_path / "packed.json")
+    for name, sources in (("a", ["packed.json.gz"]), ("ab", ["a.json", "b.json"])):
+        bundle.write(convert([tmp_path / source for source in sources], Options()), tmp_path / f"{name}.xsp")
+    counts = ledger_counts(convert([tmp_path], Options()))
+    assert counts["same_content_again"] == 3
+    assert "bundle_not_read" not in counts
+    (tmp_path / "b.json").unlink()
+    trace = convert([tmp_path], Options())
+    details = trace.frame("ledger").filter(pl.col("kind") == "same_content_again")["detail"]
+    assert [detail.rpartition(": ")[2] for detail in details] == [
+        "a.xsp (as packed.json.gz)",
+        "packed.json.gz (as a.json)",
+    ]
+    assert _detail(trace, "bundle_not_read").endswith(": ab.xsp")
+
+
+def test_nothing_is_said_of_bundles_beside_files_that_the_user_named(tmp_path: Path) -> None:
+    trace_of(100).write(tmp_path / "a.json")
+    bundle.write(convert([tmp_path / "a.json"], Options()), tmp_path / "a.xsp")
+    counts = ledger_counts(convert([tmp_path / "a.json"], Options()))
+    assert not {"same_content_again", "bundle_not_read"} & counts.keys()

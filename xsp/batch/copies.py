@@ -1,85 +1,123 @@
-"""Which inputs of a batch are another one again: copies of files and folders, and bundles beside their sources."""
+"""Which inputs of a batch are another one again: copies of files, folders and jobs, bundles beside their sources."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.batch.job_ranks import is_named_after_rank
-from xsp.batch.locations import is_url
-from xsp_model import XspError, bundle
+from xsp.batch.job_ranks import group_ranks, is_named_after_rank, may_be_jobs
+from xsp.batch.locations import is_url, join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from xsp.batch.remote import Fetched
     from xsp.batch.trace_inputs import TraceInputs
 
 __all__ = ["without_copies"]
 
+_Parts = list["TraceInputs"]
 
-def without_copies(parts: Sequence[TraceInputs]) -> tuple[list[TraceInputs], dict[str, str]]:
-    """The inputs each once, and what was left out with what holds the same; inputs at URLs all stay.
 
-    Of equal ones that stays which lies beside most others, as a job's ranks do; then whose name says a rank; then the
-    first. Of a bundle and its sources, these.
+class _Inputs:
+    """All inputs of a batch: where each can be read on this machine, and which hold the same."""
+
+    def __init__(self, parts: Sequence[TraceInputs], fetched: Fetched) -> None:
+        from xsp_ingest.distinct import content_of  # noqa: PLC0415 (imports polars)
+
+        self._parts = parts
+        self._manifests = fetched.manifests
+        names = dict.fromkeys(name for part in parts for name in part.inputs)
+        self._paths = {
+            # what was not fetched to its end is like nothing else
+            name: fetched.complete.get(name, Path(os.devnull, str(number))) if is_url(name) else Path(name)
+            for number, name in enumerate(names)
+        }
+        self._names = {path: name for name, path in self._paths.items()}
+        self.content = content_of(self._paths.values())
+        self.copies: dict[str, str] = {}  # what is not read, with what holds the same
+
+    def of(self, parts: Sequence[TraceInputs]) -> list[Path]:
+        """Where their files are."""
+        return [self._paths[name] for part in parts for name in part.inputs]
+
+    def key(self, part: TraceInputs) -> frozenset[Path]:
+        """The same for inputs that hold the same."""
+        return frozenset(self.content[path] for path in self.of([part]))
+
+    def note(self, copies: Mapping[Path, Path]) -> None:
+        """Copies, each with what holds the same."""
+        self.copies |= {self._name(copy): self._name(of) for copy, of in copies.items()}
+
+    def _name(self, path: Path) -> str:
+        """What the user calls it: of a file in a folder that lies elsewhere, its place there."""
+        for above in (path, *path.parents):
+            if above in self._names:
+                return join_path(self._names[above], *path.relative_to(above).parts)
+        return str(path)
+
+    def without_bundles(self) -> set[TraceInputs]:
+        """The inputs without bundles that were made of others; of several copies of one, the first is told of these."""
+        from xsp_ingest.distinct import beside_sources  # noqa: PLC0415 (imports polars)
+
+        firsts = {part.inputs[0]: part for part in self._parts}
+        bundles = {self._manifests.get(name, self._paths[name]): name for name in firsts}
+        converted = beside_sources(list(bundles), [path for path in self._paths.values() if path.exists()])
+        for path, source in converted.items():
+            own = self._paths[bundles[path]]
+            self.note({own: source if self.content[own] == own else self.content[own]})
+        return set(self._parts) - {firsts[bundles[path]] for path in converted}
+
+    def once(self, inputs: Sequence[Sequence[TraceInputs]]) -> list[int]:
+        """The positions of those of which none is another one again; what several share otherwise stays in each."""
+        from xsp_ingest.distinct import distinct  # noqa: PLC0415 (imports polars)
+
+        once = distinct([self.of(parts) for parts in inputs], self.content)
+        noted = [parts for number, parts in enumerate(inputs) if number not in once.inputs or len(parts) == 1]
+        copies = {path for parts in noted for path in self.of(parts)} & once.copies.keys()
+        self.note({path: once.copies[path] for path in copies})
+        return list(once.inputs)
+
+
+def without_copies(
+    groups: Sequence[Sequence[TraceInputs]],
+    rank_of: Mapping[TraceInputs, int],
+    forced: bool | None,
+    fetched: Fetched,
+) -> tuple[set[TraceInputs], dict[str, str], list[str]]:
+    """The traces to be read, what was left out with what holds the same, and a sentence for each rank of several jobs.
+
+    `groups`: those of each thing that the user named. No job is torn: it is left out where another one has all its
+    ranks, and else keeps those that others have, too. Of equal traces stays the one that lies beside most others; then
+    whose name says a rank; then the first. Of a bundle and its sources, these.
     """
-    from xsp_ingest.distinct import distinct  # noqa: PLC0415 (imports polars)
-
-    local = [part for part in parts if not is_url(part.inputs[0])]
-    beside = Counter(Path(part.inputs[0]).parent for part in local)
-    local.sort(key=lambda part: (-beside[Path(part.inputs[0]).parent], not is_named_after_rank(part)))
-    once = distinct([[Path(name) for name in part.inputs] for part in local])
-    copies = {str(copy): str(of) for copy, of in once.copies.items()}
-    kept = [local[position] for position in once.inputs]
-    converted = _beside_sources([Path(part.inputs[0]) for part in kept], [*map(Path, _inputs(kept)), *once.copies])
-    copies |= {str(path): str(source) for path, source in converted.items()}
-    stays = {part for part in kept if part.inputs[0] not in copies}
-    return [part for part in parts if part in stays or is_url(part.inputs[0])], copies
-
-
-def _inputs(parts: Sequence[TraceInputs]) -> Iterator[str]:
-    return (name for part in parts for name in part.inputs)
-
-
-def _beside_sources(inputs: Sequence[Path], others: Sequence[Path]) -> Mapping[Path, Path]:
-    """The bundles all of whose sources are among the others, or in these, each with its first source."""
-    from xsp_ingest.files.safe_files import sha256  # noqa: PLC0415 (imports polars)
-
-    made_of = {path: sources for path in inputs if bundle.is_bundle(path) and (sources := _sources(path))}
-    lengths = {length for sources in made_of.values() for _, length in sources}
-    files = [(path, _bytes(path)) for path in _files(others)] if made_of else []
-    by_digest: dict[str, Path] = {}
-    for path, length in files:
-        if length in lengths:
-            by_digest.setdefault(sha256(path), path)
-    return {
-        path: by_digest[sources[0][0]]
-        for path, sources in made_of.items()
-        if all(digest in by_digest for digest, _ in sources)
-    }
+    inputs = _Inputs([part for group in groups for part in group], fetched)
+    kept = inputs.without_bundles()
+    beside = Counter(Path(part.inputs[0]).parent for part in kept)
+    jobs: list[_Parts] = []
+    for group in groups:
+        for folder in may_be_jobs([part for part in group if part in kept], rank_of, forced):
+            folder.sort(key=lambda part: not is_named_after_rank(part))
+            stay = inputs.once([[part] for part in folder])
+            kept -= {part for number, part in enumerate(folder) if number not in stay}
+        of_group, _ = group_ranks([part for part in group if part in kept], rank_of, forced)
+        jobs += [list(ranks) for ranks in of_group.values()]
+    in_jobs = {part for job in jobs for part in job}
+    single = [part for group in groups for part in group if part in kept and part not in in_jobs]
+    single.sort(key=lambda part: (-beside[Path(part.inputs[0]).parent], not is_named_after_rank(part)))
+    all_inputs = [*jobs, *([part] for part in single)]
+    stay = inputs.once(all_inputs)
+    shared = _shared_ranks([all_inputs[n] for n in stay if n < len(jobs)], inputs)
+    return {part for n in stay for part in all_inputs[n]}, inputs.copies, shared
 
 
-def _sources(path: Path) -> list[tuple[str, int]]:
-    """Digest and length of each of a bundle's sources; none where it does not say them all."""
-    try:
-        recorded = bundle.read_manifest(path).get("sources")
-        return [(str(each["source_sha256"]), int(each["source_bytes"])) for each in recorded]  # type: ignore[attr-defined]
-    except (XspError, OSError, TypeError, KeyError, ValueError):
-        return []
-
-
-def _files(inputs: Sequence[Path]) -> Iterator[Path]:
-    """The inputs but bundles, and the files in those that are folders."""
-    for path in inputs:
-        if path.is_dir() and bundle.is_bundle(path):
-            continue
-        yield path
-        if path.is_dir():
-            yield from sorted(file for file in path.rglob("*") if file.is_file())
-
-
-def _bytes(path: Path) -> int:
-    from xsp_ingest.files.safe_files import files_of  # noqa: PLC0415
-
-    return sum(file.stat().st_size for file in files_of(path))
+def _shared_ranks(jobs: Sequence[Sequence[TraceInputs]], inputs: _Inputs) -> list[str]:
+    first: dict[frozenset[Path], TraceInputs] = {}
+    pairs = [(part, first.setdefault(inputs.key(part), part)) for job in jobs for part in job]
+    return [
+        f"{part.inputs[0]} and {like.inputs[0]} hold the same: it is read as a rank of the job of each"
+        for part, like in pairs
+        if like != part
+    ]

@@ -33,7 +33,7 @@ class Discovered:
     """All units by name, and the files of folders that were left out, each with a sentence.
 
     `copies`: inputs that were left out as they hold what another one does, which is named; `same_ranks`: sentences on
-    folders that hold one rank several times.
+    folders that hold one rank several times, and on ranks of several jobs.
     """
 
     units: Sequence[Unit]
@@ -60,12 +60,13 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
             parts += [p for p in new if p.inputs not in seen]
             seen |= {p.inputs for p in new}
         by_input.append((text, parts))
-    once, copies = without_copies([part for _, parts in by_input for part in parts])
-    stays = set(once)
+    everything = [part for _, parts in by_input for part in parts]
     units: list[Unit] = []
-    same_ranks: list[str] = []
+    with remote.fetch_to_compare(everything, format_name) as fetched:
+        rank_of = job_ranks.claimed_ranks(everything, fetched.heads) if ranks is not False else {}
+        stays, copies, same_ranks = without_copies([parts for _, parts in by_input], rank_of, ranks, fetched)
     for text, parts in by_input:
-        of_input, sentences = _units([part for part in parts if part in stays], _job_name(text), ranks)
+        of_input, sentences = _units([part for part in parts if part in stays], _job_name(text), rank_of, ranks)
         units += of_input
         same_ranks += sentences
     if not units:
@@ -95,8 +96,10 @@ def _job_name(text: str) -> str:
     return steps[-1] if steps and steps[-1] not in {".", ".."} else Path(text).resolve().name
 
 
-def _units(parts: Sequence[TraceInputs], job: str, ranks: bool | None) -> tuple[list[Unit], list[str]]:
-    groups, same_ranks = job_ranks.group_ranks(parts, ranks) if ranks is not False else ({}, [])
+def _units(
+    parts: Sequence[TraceInputs], job: str, rank_of: Mapping[TraceInputs, int], ranks: bool | None
+) -> tuple[list[Unit], list[str]]:
+    groups, same_ranks = job_ranks.group_ranks(parts, rank_of, ranks)
     units = [
         Unit(_fit(p.below), p.inputs, discovered=p.discovered)
         for p in parts

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp.batch.trace_inputs import TraceInputs
 
-__all__ = ["group_ranks", "is_named_after_rank"]
+__all__ = ["claimed_ranks", "group_ranks", "is_named_after_rank", "may_be_jobs"]
 
 _NAMED = re.compile(r"(?<![A-Za-z])rank[-_.=]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _RECORDED = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
@@ -26,24 +26,45 @@ def is_named_after_rank(part: TraceInputs) -> bool:
     return bool(_NAMED.search(part.below))
 
 
+def claimed_ranks(parts: Sequence[TraceInputs], heads: Mapping[str, Path]) -> dict[TraceInputs, int]:
+    """The ranks that names or heads of traces state; `heads`: what files at URLs begin with."""
+    named = {p: int(m[-1]) for p in parts if (m := _NAMED.findall(p.below))}
+    return {p: r for p in parts if (r := named.get(p, _rank_in_head(p, heads))) is not None}
+
+
+def may_be_jobs(
+    parts: Sequence[TraceInputs], rank_of: Mapping[TraceInputs, int], forced: bool | None
+) -> list[list[TraceInputs]]:
+    """The traces of each folder that say a rank, which are a job if their ranks differ; all of them if it is forced."""
+    if forced:
+        return [list(parts)]
+    return [list(ranks) for ranks in _by_folder(parts, rank_of).values()] if forced is None else []
+
+
+def _by_folder(parts: Sequence[TraceInputs], rank_of: Mapping[TraceInputs, int]) -> dict[str, dict[TraceInputs, int]]:
+    folders: dict[str, dict[TraceInputs, int]] = {}
+    for part in parts:
+        if part in rank_of:
+            folders.setdefault(_without_rank(part.below), {})[part] = rank_of[part]
+    return folders
+
+
 def group_ranks(
-    parts: Sequence[TraceInputs], forced: bool | None
+    parts: Sequence[TraceInputs], rank_of: Mapping[TraceInputs, int], forced: bool | None
 ) -> tuple[dict[str, Mapping[TraceInputs, int]], list[str]]:
     """Ranks of each job, by where the job lies below the input ("": all of it); jobs have two ranks at least.
 
     And a sentence for each folder whose traces are no job because several of them say they are one rank.
 
-    `forced`: everything is one job, numbered in order where it does not say its rank. Raises XspError where two
-    traces of a forced job say they are the same rank.
+    `rank_of`: what `claimed_ranks` says of them. `forced`: everything is one job, numbered in order where it does not
+    say its rank; False: nothing is. Raises XspError where two traces of a forced job say they are the same rank.
     """
-    named = {p: int(m[-1]) for p in parts if (m := _NAMED.findall(p.below))}
-    ranks = {p: r for p in parts if (r := named.get(p, _rank_in_head(p))) is not None}
     if forced:
-        return {"": _force_ranks(parts, ranks)}, []
-    jobs: dict[str, dict[TraceInputs, int]] = {}
-    for part, rank in ranks.items():
-        jobs.setdefault(_without_rank(part.below), {})[part] = rank
-    several = {job: of for job, of in jobs.items() if len(of) >= _PAIR}
+        ranks = _force_ranks(parts, {part: rank_of[part] for part in parts if part in rank_of})
+        return {"": ranks} if ranks else {}, []
+    if forced is False:
+        return {}, []
+    several = {job: of for job, of in _by_folder(parts, rank_of).items() if len(of) >= _PAIR}
     claimed = {job: sentence for job, of in several.items() if (sentence := _twice_claimed_sentence(of))}
     return {job: of for job, of in several.items() if job not in claimed}, list(claimed.values())
 
@@ -83,15 +104,16 @@ def _force_ranks(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int])
     return dict(ranks)
 
 
-def _rank_in_head(part: TraceInputs) -> int | None:
-    """The rank that the file's head states; of what lies elsewhere only names are looked at."""
+def _rank_in_head(part: TraceInputs, heads: Mapping[str, Path]) -> int | None:
+    """The rank that the file's head states."""
     from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
 
     name = part.inputs[0]
-    if is_url(name) or not Path(name).is_file():
+    path = heads.get(name) if is_url(name) else Path(name)
+    if path is None or not path.is_file():
         return None
     try:
-        match = _RECORDED.search(Probe(Path(name)).text)
+        match = _RECORDED.search(Probe(path).text)
     except XspError:
         return None
     return int(match[1]) if match else None

@@ -27,6 +27,7 @@ __all__ = [
     "put_file",
     "put_folder",
     "read_bytes",
+    "read_head",
     "stamp",
 ]
 
@@ -143,6 +144,14 @@ def read_bytes(location: str) -> bytes | None:
         except FileNotFoundError:
             return None
     return content
+
+
+def read_head(url: str, count: int) -> tuple[bytes, int | None]:
+    """The first bytes of the URL's file, and how many it has as far as its host says; the rest is not fetched."""
+    with _reached(url) as (fs, path), fs.open(path, "rb", block_size=count, cache_type="none") as file:
+        head: bytes = file.read(count)
+        size: int | None = getattr(file, "size", None)
+    return head, len(head) if len(head) < count else size
 
 
 def put_file(location: str, content: bytes) -> None:

@@ -35,11 +35,11 @@ def index_page(document: Mapping[str, Any]) -> str:
     models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
-    before = [*_failures_section(bad), *_jobs(document), *_glances(document)]
+    doubts = [*_failures_section(bad), *_faults_section(document), *_same_ranks_section(document)]
     return render(
         group_by_system(models),
         title=title,
-        before=before,
+        before=[*doubts, *_jobs(document), *_glances(document)],
         after=[*_leftovers_section(document), *_read_once(document)],
     )
 
@@ -76,6 +76,24 @@ def _failures_section(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
     entries = [(row["name"], None, row["reason"] or "") for row in bad]
     means = "These could not be read; the rest of this page is without them."
     return [blocks.section("failed", "Failed", f"Failed: {count(len(bad))}", means, [_entries_block(entries)])]
+
+
+def _faults_section(document: Mapping[str, Any]) -> list[Section]:
+    entries = [(row["name"], row["report"], fault) for row in document["traces"] for fault in row["not_in_report"]]
+    if not entries:
+        return []
+    means = "XSP itself is at fault that these parts of reports are missing; everything else in the reports holds."
+    title = "Missing from reports"
+    return [blocks.section("not-in-report", title, title, means, [_entries_block(entries)])]
+
+
+def _same_ranks_section(document: Mapping[str, Any]) -> list[Section]:
+    if not document["same_ranks"]:
+        return []
+    entries = [("ranks", None, sentence) for sentence in document["same_ranks"]]
+    means = "Several traces say that they are one rank: of each rank of a job one capture is to be given."
+    title = "Ranks that are there more than once"
+    return [blocks.section("same-ranks", "Same ranks", title, means, [_entries_block(entries)])]
 
 
 def _jobs(document: Mapping[str, Any]) -> list[Section]:
@@ -132,11 +150,8 @@ def _leftovers_section(document: Mapping[str, Any]) -> list[Section]:
 
 
 def _read_once(document: Mapping[str, Any]) -> list[Section]:
-    """What is not on the page a second time, and ranks that several traces say they are."""
-    entries = [
-        *((row["input"], None, f"the same as {row['same_as']}") for row in document["copies"]),
-        *(("ranks", None, sentence) for sentence in document["same_ranks"]),
-    ]
+    """What is not on the page a second time."""
+    entries = [(row["input"], None, f"the same as {row['same_as']}") for row in document["copies"]]
     if not entries:
         return []
     listed = _entries_block(entries, summary=count_of(len(entries), "note", "notes"))

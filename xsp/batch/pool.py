@@ -9,6 +9,7 @@ import os
 import queue
 import signal
 import threading
+import warnings
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -20,6 +21,7 @@ from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp.memory import be_frugal
 from xsp.own_processes import for_own_processes
+from xsp_analyze.faults import FaultWarning
 from xsp_model.memory import limit_bytes
 
 if TYPE_CHECKING:
@@ -179,6 +181,7 @@ def _prepare() -> None:
         os.environ.setdefault(name, value)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_frugal()
+    warnings.simplefilter("ignore", FaultWarning, append=True)  # the unit's outcome says it
     gc.freeze()  # what was imported stays: it need not be looked through again and again
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

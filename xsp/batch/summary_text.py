@@ -26,6 +26,7 @@ _COLUMNS = (
 
 def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | None) -> Iterator[str]:
     """The lines, fitted to so many cells (null: as many as needed)."""
+    yield from document["same_ranks"]
     good = [row for row in document["traces"] if row["status"] == "ok"]
     if good:
         more = [f"... and {count(len(good) - _MAX_ROWS)} more"] if len(good) > _MAX_ROWS else []
@@ -36,6 +37,9 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
         yield _job(job)
     bad = [row for row in (*document["traces"], *_ranks(document)) if row["status"] == "failed"]
     yield from (f"failed: {row['reason']}" for row in bad)
+    yield from (
+        f"not in the report of {row['name']}: {fault}" for row in document["traces"] for fault in row["not_in_report"]
+    )
     if unknown := len(document["left_out"]):
         first = document["left_out"][0]
         files = "file" if unknown == 1 else "files"
@@ -47,7 +51,6 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
             f"not read again: {count(len(copies))} {inputs} that {hold} what another does, such as {first['input']},"
             f" the same as {first['same_as']}"
         )
-    yield from document["same_ranks"]
     yield _counts_line(spent)
 
 

@@ -31,10 +31,25 @@ if TYPE_CHECKING:
     from xsp.cache.key import Seen
     from xsp_model import Trace
 
-__all__ = ["BUNDLE", "FACTS", "JOBS", "REPORT", "TRACES", "UNIT", "location_of", "process"]
+__all__ = [
+    "BUNDLE",
+    "FACTS",
+    "JOBS",
+    "NOT_IN_REPORT",
+    "REPORT",
+    "SAME_RANKS",
+    "TRACES",
+    "UNIT",
+    "location_of",
+    "process",
+]
 
 TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
+NOT_IN_REPORT = "not_in_report"
+"""Among the facts of a unit: a sentence for each part of its report that failed by a fault of XSP."""
+SAME_RANKS = "same_ranks"
+"""Likewise, a sentence where several files of the trace say that they are one rank."""
 _KIB = 1024
 _DISK_FULL = 28  # ENOSPC
 
@@ -179,6 +194,7 @@ def _here(name: str, folder: Path, inputs: Inputs) -> Path:
 
 def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
     """Writes bundle and report into the folder; the unit's facts."""
+    from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415 (imports polars)
     from xsp_model import bundle  # noqa: PLC0415 (imports polars)
 
     if unit.discovered and settings.reading.format is None:
@@ -187,9 +203,9 @@ def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) ->
     bundle.write(trace, result / BUNDLE)
     if not _is_small(trace):
         trace = bundle.read(result / BUNDLE, is_own=True)
-    if unit.kind is Kind.RANK:
-        return _rank(unit, trace, result)
-    return _write_report(trace, unit, settings, result)
+    facts = _rank(unit, trace, result) if unit.kind is Kind.RANK else _write_report(trace, unit, settings, result)
+    sentence = same_ranks_sentence(trace)
+    return {**facts, SAME_RANKS: sentence} if sentence else facts
 
 
 def _is_small(trace: Trace) -> bool:
@@ -210,7 +226,9 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
-    return {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
+    facts = {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
+    faults = list(dict.fromkeys(map(str, answers.faults)))
+    return {**facts, NOT_IN_REPORT: faults} if faults else facts
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:

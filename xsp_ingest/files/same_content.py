@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["first_alike"]
+__all__ = ["first_alike", "head_of"]
 
 _HEAD_BYTES = 1 << 15  # half of what a probe reads: as gzip what does not compress is a little longer
 
@@ -38,7 +38,7 @@ def first_alike(paths: Sequence[Path]) -> list[int]:
         return [position for position in positions if first[position] == position]
 
     note(_groups(paths, first, _identity))
-    for alike in _groups(paths, still_first(range(len(paths))), _head):
+    for alike in _groups(paths, still_first(range(len(paths))), head_of):
         for as_long in _groups(paths, alike, _bytes_on_disk):
             note(_groups(paths, as_long, _digest))
         note(_equal_unpacked(paths, still_first(alike)))
@@ -63,7 +63,7 @@ def _identity(path: Path) -> Hashable:
     return status.st_dev, status.st_ino
 
 
-def _head(path: Path) -> Hashable:
+def head_of(path: Path) -> Hashable:
     """What inputs of the same content have in common and others seldom: how they begin; of folders what is in them."""
     if path.is_dir():
         return tuple((file.relative_to(path), file.stat().st_size) for file in _files_below(path))

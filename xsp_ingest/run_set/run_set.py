@@ -7,22 +7,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace as replace_field
 
-from xsp_ingest.convert import convert_run, without_files
-from xsp_ingest.files.safe_files import leaves
+from xsp_ingest.convert import LeveledRuns, convert_run, without_files
+from xsp_ingest.distinct import bundle_findings, first_names
+from xsp_ingest.files.safe_files import inside, leaves
+from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.run_set.description import read_description
 from xsp_ingest.staging.raw import RunOverrides
 from xsp_model import Finding, LedgerKind, XspError
+from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
     from xsp_ingest.run_set.description import RunDescription
     from xsp_model import Trace
 
-__all__ = ["DESCRIPTION", "failed_runs", "is_run_set", "rank_sets", "read_run", "read_run_set", "read_single"]
+__all__ = [
+    "DESCRIPTION",
+    "failed_runs",
+    "is_run_set",
+    "rank_sets",
+    "read_run",
+    "read_run_set",
+    "read_sets",
+    "read_single",
+]
 
 DESCRIPTION = "run.json"
 _ERROR = "error.json"
@@ -71,14 +84,66 @@ def _of_sets_too(path: Path) -> Sequence[Path]:
 def read_run_set(path: Path, options: Options, *, progress: Callable[[str], None] | None = None) -> list[Trace]:
     """A trace for every run of the set, in order of their folders' names; XspError where one cannot be used.
 
-    A folder of run sets, as of several batch sizes, is one set of all their runs.
+    A folder of run sets, as of several batch sizes, is one set of all their runs. Copies of a run are not read again.
+    """
+    return [read_run(each, options, root=path, progress=progress) for each in _without_copies(path)[0]]
+
+
+def read_sets(path: Path, options: Options, *, progress: Callable[[str], None] | None = None) -> Sequence[LeveledRuns]:
+    """The runs of the set, or of a job those of each rank, with what the ledger says of what was not read."""
+    ranks = rank_sets(path)
+    sets = [_read_set(each, options, progress) for each in ranks or [path]]
+    if ranks:
+        beside = bundle_findings([path], ranks, {})
+        sets[0] = replace(sets[0], findings=[*sets[0].findings, *beside])
+    return sets
+
+
+def _read_set(path: Path, options: Options, progress: Callable[[str], None] | None) -> LeveledRuns:
+    descriptions, copies = _without_copies(path)
+    traces = [read_run(each, options, root=path, progress=progress) for each in descriptions]
+    names = [f"{copy} (as {of})" for copy, of in copies.items()]
+    detail = f"runs of the set that hold what another one holds were not read: {first_names(names)}"
+    again = Finding(LedgerKind.SAME_RUN_AGAIN, detail, len(names))
+    return LeveledRuns(traces, [*failed_runs(path), again, *bundle_findings([path], inside(path)[0], {})])
+
+
+def _without_copies(path: Path) -> tuple[Sequence[Path], Mapping[str, str]]:
+    """The set's descriptions of which none is of a run that another one is of; and copies' folders, each with its like.
+
+    A copy is described alike, and its files hold the same.
     """
     if not path.exists():
         raise XspError("there is no such folder", path=path)
     descriptions = _of_sets_too(path)
     if not descriptions:
         raise XspError(f"no {DESCRIPTION} is in the folder or in folders inside it", path=path)
-    return [read_run(each, options, root=path, progress=progress) for each in descriptions]
+    if len(descriptions) == 1:
+        return descriptions, {}
+    runs = [(each, read_description(_inside(each, each.name, path))) for each in descriptions]
+    files = [
+        [*(file for file, _ in _files(each, run, path)), *(_inside(each, name, path) for name in run.graph_captures)]
+        for each, run in runs
+    ]
+    alike = iter(first_alike([file for of_run in files for file in of_run]))
+    first: dict[Hashable, Path] = {}
+    copies: dict[str, str] = {}
+    for (each, run), of_run in zip(runs, files, strict=True):
+        content = _described_alike(run), tuple(next(alike) for _ in of_run)
+        like = first.setdefault(content, each)
+        if like != each:
+            copies[_folder_name(each, path)] = _folder_name(like, path)
+    return list(first.values()), copies
+
+
+def _described_alike(run: RunDescription) -> bytes:
+    """The same for descriptions that differ in the paths of files alone."""
+    formats = [replace_field(file, path="") for file in run.files]
+    return msgspec.json.encode(replace_field(run, files=formats, graph_captures=[]))
+
+
+def _folder_name(description: Path, root: Path) -> str:
+    return readable(description.parent.relative_to(root).as_posix())
 
 
 def failed_runs(path: Path) -> list[Finding]:

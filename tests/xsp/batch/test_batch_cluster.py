@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -15,11 +17,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.batches import bytes_below, trace_of
+from tests.helpers.run_sets import merged, write_run
 from xsp.batch import cluster
+from xsp.batch.discover import discover
 from xsp.batch.unit import Outcome, Settings, Status, Unit
 from xsp.batch.version import own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+from xsp_model import bundle
 from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
@@ -224,8 +231,6 @@ def test_traces_of_a_web_server_are_read(tmp_path: Path, web: str, capsys: pytes
 
 
 def test_patterns_and_run_sets_of_s3_are_units(s3: S3) -> None:
-    from xsp.batch.discover import discover  # noqa: PLC0415
-
     for name in ("a/m/run.json", "a/mlg/run.json", "a/mlg/trace.json", "b.xsp/manifest.json", "c/x.json", "c/y.txt"):
         s3.pipe_file(f"{_BUCKET}/{name}", b"{}")
     discovered = discover([f"s3://{_BUCKET}/"], "/nowhere", ranks=None, format_name=None)
@@ -257,3 +262,83 @@ def test_a_url_that_cannot_be_reached_is_a_sentence(s3: S3, tmp_path: Path, caps
         captured = capsys.readouterr()
         assert sentence in captured.err
         assert captured.err.count("\n") == 1
+
+
+def _write_copies(folder: Path) -> None:
+    """Two jobs whose heads say their ranks, one of both; copies and gzip of ranks, traces, a bundle and a run set."""
+    for job, scales in (("one", (100, 101)), ("two", (100, 102))):
+        (folder / job).mkdir(parents=True)
+        for rank, scale in enumerate(scales):
+            head = {"distributedInfo": {"rank": rank, "world_size": 2}}
+            trace_of(scale, **head).write(folder / job / f"host-{rank}.json")
+    packed = gzip.compress((folder / "one" / "host-1.json").read_bytes())
+    for name in ("one/host-1.json.gz", "alone.json.gz"):
+        (folder / name).write_bytes(packed)
+    trace_of(200).write(folder / "b.json")
+    shutil.copyfile(folder / "b.json", folder / "c.json")
+    bundle.write(convert([folder / "b.json"], Options()), folder / "b.xsp")
+    shutil.copytree(folder / "b.xsp", folder / "c.xsp")
+    trace_of(201).write(folder / "gone.json")
+    bundle.write(convert([folder / "gone.json"], Options()), folder / "d.xsp")
+    (folder / "gone.json").unlink()
+    shutil.copytree(folder / "d.xsp", folder / "e.xsp")
+    write_run(folder / "runs" / "MLG", "MLG", trace_of(300), batch_size=1, device={"name": "GPU"})
+    write_run(folder / "runs" / "M", "M", batch_size=1, device={"name": "GPU"}, step_durations_ns=[1_000])
+    shutil.copytree(folder / "runs", folder / "runs-again")
+    bundle.write(merged(folder / "runs"), folder / "profile.xsp")
+
+
+def _discovered(where: str, *, ranks: bool | None = None) -> tuple[object, ...]:
+    """All of it, by places below where the inputs lie."""
+    discovered = discover([where], "/nowhere", ranks=ranks, format_name=None)
+
+    def below(text: str) -> str:
+        return text.replace(where, "").replace(where.rstrip("/"), "").strip("/")
+
+    units = [(unit.name, unit.job, unit.rank, [below(name) for name in unit.inputs]) for unit in discovered.units]
+    copies = {below(copy): below(of) for copy, of in discovered.copies.items()}
+    return units, copies, [below(sentence) for sentence in discovered.same_ranks]
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_copies_and_ranks_elsewhere_are_those_of_a_folder_here(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = tmp_path / "in"
+    _write_copies(folder)
+    elsewhere = f"s3://{_BUCKET}/in/"
+    if kind == "s3":
+        request.getfixturevalue("s3").put(str(folder), f"{_BUCKET}/in", recursive=True)
+    else:
+        elsewhere = f"{request.getfixturevalue('web')}/in/"
+    near = _discovered(f"{folder}/")
+    assert _discovered(elsewhere) == near
+    units, copies, same_ranks = near
+    assert units == [
+        ("b", None, None, ["b.json"]), ("d", None, None, ["d.xsp"]), ("runs", None, None, ["runs"]),
+        ("rank-0", "one", 0, ["one/host-0.json"]), ("rank-1", "one", 1, ["one/host-1.json"]),
+        ("rank-0", "two", 0, ["two/host-0.json"]), ("rank-1", "two", 1, ["two/host-1.json"]),
+    ]  # fmt: skip
+    assert copies == {
+        "alone.json.gz": "one/host-1.json", "one/host-1.json.gz": "one/host-1.json", "c.json": "b.json",
+        "b.xsp": "b.json", "c.xsp": "b.xsp", "e.xsp": "d.xsp", "runs-again": "runs", "profile.xsp": "runs/M/run.json",
+    }  # fmt: skip
+    assert len(same_ranks) == 1  # type: ignore[arg-type]
+
+
+def test_ranks_of_a_job_on_s3_are_not_numbered_where_their_files_say_them(s3: S3) -> None:
+    for rank in (1, 0):
+        content = trace_of(100, distributedInfo={"rank": rank, "world_size": 2}).to_bytes()
+        s3.pipe_file(f"{_BUCKET}/job/{1 - rank}.json", content)
+        s3.pipe_file(f"{_BUCKET}/job/{1 - rank}.json.gz", gzip.compress(content))
+    for ranks in (None, True):
+        units, _, _ = _discovered(f"s3://{_BUCKET}/job/", ranks=ranks)
+        assert units == [("rank-0", "job", 0, ["1.json"]), ("rank-1", "job", 1, ["0.json"])]
+
+
+def test_what_begins_alike_elsewhere_and_goes_on_otherwise_is_no_copy(s3: S3) -> None:
+    content = trace_of(100, **{f"padding_{n}": "x" * 1_000 for n in range(100)}).to_bytes()
+    for number in range(2):
+        s3.pipe_file(f"{_BUCKET}/in/{number}.json", content[:-1] + f',"number": {number}}}'.encode())
+    units, copies, _ = _discovered(f"s3://{_BUCKET}/in/")
+    assert (len(units), copies) == (2, {})  # type: ignore[arg-type]

@@ -168,3 +168,61 @@ def test_a_cohort_has_each_trace_once(tmp_path: Path, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert {row["name"] for table in json.loads(out) for row in table["rows"] if "name" in row} <= {"a"}
     assert "a.json.gz holds what" in err
+
+
+def _job(folder: Path, *scales: int) -> None:
+    """A job of so many ranks."""
+    folder.mkdir(parents=True)
+    for rank, scale in enumerate(scales):
+        trace_of(scale).write(folder / f"rank{rank}.json")
+
+
+def _ranks(discovered: Discovered) -> list[tuple[str | None, int | None]]:
+    return [(unit.job, unit.rank) for unit in discovered.units]
+
+
+@pytest.mark.parametrize("folders", [["all"], ["all/one", "all/two"]])
+def test_a_rank_that_two_jobs_share_is_read_for_both_and_said(tmp_path: Path, folders: list[str]) -> None:
+    _job(tmp_path / "all/one", 100, 101)
+    _job(tmp_path / "all/two", 100, 102)
+    _packed(tmp_path / "all/two/rank1.json", tmp_path / "all/two/rank1.json.gz")
+    discovered = _discover(*(tmp_path / folder for folder in folders))
+    assert _ranks(discovered) == [("one", 0), ("one", 1), ("two", 0), ("two", 1)]
+    assert _copies(discovered) == {"rank1.json.gz": "rank1.json"}
+    (sentence,) = discovered.same_ranks
+    assert sentence == (
+        f"{tmp_path}/all/two/rank0.json and {tmp_path}/all/one/rank0.json hold the same: it is read as a rank of the"
+        " job of each"
+    )
+
+
+def test_a_job_and_its_copy_or_a_part_of_it_are_one_job(tmp_path: Path) -> None:
+    _job(tmp_path / "job", 100, 101, 102)
+    for folder, count in (("copy", 3), ("part", 2)):
+        (tmp_path / folder).mkdir()
+        for rank in range(count):
+            shutil.copyfile(tmp_path / f"job/rank{rank}.json", tmp_path / folder / f"rank{rank}.json")
+    for ranks in (None, True):
+        jobs = [str(tmp_path / name) for name in ("job", "copy", "part")]
+        discovered = discover(jobs, "", ranks=ranks, format_name=None)
+        assert _ranks(discovered) == [("job", 0), ("job", 1), ("job", 2)]
+        assert len(discovered.copies) == 5
+        assert not discovered.same_ranks
+
+
+def test_ranks_with_their_bundles_are_one_job(tmp_path: Path) -> None:
+    _job(tmp_path / "job", 100, 101)
+    for rank in range(2):
+        bundle.write(convert([tmp_path / f"job/rank{rank}.json"], Options()), tmp_path / f"job/rank{rank}.xsp")
+    discovered = _discover(tmp_path / "job")
+    assert _ranks(discovered) == [("job", 0), ("job", 1)]
+    assert _copies(discovered) == {"rank0.xsp": "rank0.json", "rank1.xsp": "rank1.json"}
+    assert not discovered.same_ranks
+
+
+def test_two_equal_files_that_are_named_as_two_ranks_are_one_trace(tmp_path: Path) -> None:
+    for rank in range(2):
+        trace_of(100).write(tmp_path / f"trace_rank{rank}.json")
+    discovered = _discover(tmp_path)
+    assert _inputs(discovered) == [["trace_rank0.json"]]
+    assert _copies(discovered) == {"trace_rank1.json": "trace_rank0.json"}

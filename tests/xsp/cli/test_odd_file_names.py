@@ -51,6 +51,18 @@ def test_a_bundle_of_a_name_that_is_no_utf8_is_refused(
     assert "b\\udcff.xsp: a bundle's name, or its folder's, is not UTF-8" in capsys.readouterr().err
 
 
+def test_a_batch_into_a_folder_of_such_a_name_is_refused_before_anything_is_done(
+    odd: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / os.fsdecode(b"ob\xff")
+    assert main(["batch", str(odd.parent), "-o", str(out)]) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert "ob\\udcff: a bundle's name, or its folder's, is not UTF-8. Name it otherwise" in errors
+    assert not out.exists()
+
+
 @pytest.mark.slow
 def test_a_batch_takes_such_names_and_says_nothing_of_where_it_lies(odd: Path, tmp_path: Path) -> None:
     (odd.parent / os.fsdecode(b"cut\xff.json")).write_text('{"schemaVersion": 1, "traceEvents": [{"ph"')

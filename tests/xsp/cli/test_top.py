@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
+from tests.helpers.batches import trace_of
 from tests.helpers.report_trace import US, small_trace
 from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
+from xsp_analyze.pages.report.summary import in_one_line, summary_sentences
 from xsp_analyze.render.top import Entry, Ranking, bar, ranking_lines
+from xsp_analyze.service.answers import Answers
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 from xsp_model import bundle
 
 if TYPE_CHECKING:
@@ -100,3 +105,62 @@ def test_operators_are_ranked_by_what_they_would_gain(tmp_path: Path, capsys: py
     assert title == "Operators by device time to gain, and how much of the roof they reach"
     assert first.split()[:9] == ["50.0", "%", "mm", "100x200,", "200x300", "fp32", "24.0", "\u00b5s", "35.3"]
     assert second.split()[:7] == ["25.0", "%", "relu", "1000x50", "fp32", "12.0", "\u00b5s"]
+
+
+_SAME_RANK = (
+    "Several files say that they are the same rank, so that times summed over ranks count it more than once: rank 0 of"
+    " a.json, b.json."
+)
+
+
+@pytest.fixture(name="one_rank_twice")
+def fixture_one_rank_twice(tmp_path: Path) -> Path:
+    """Two captures of rank 0 of 2, in a folder, that are not the same."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for name, scale in (("a", 100), ("b", 200)):
+        trace_of(scale, distributedInfo={"rank": 0, "world_size": 2}).write(folder / f"{name}.json")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["top", "top -f md", "findings", "findings -f md"])
+def test_a_rank_that_several_files_are_is_said_first(
+    one_rank_twice: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), str(one_rank_twice), "--no-cache"]) == 0
+    out = capsys.readouterr().out.replace("\\", "")
+    head = " ".join(out.split())
+    total = "300 \u00b5s of device time, per step, averaged over 2 " if command.startswith("top") else ""
+    assert head.startswith(f"{total}{_SAME_RANK}")
+
+
+@pytest.mark.slow
+def test_a_report_and_a_comparison_say_first_that_a_rank_is_there_twice(
+    one_rank_twice: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = Answers(convert([one_rank_twice], Options()))
+    *parts, sentence = in_one_line(answers)
+    assert sentence == _SAME_RANK
+    assert "2 runs side by side" in parts
+    assert summary_sentences(answers)[1] == _SAME_RANK
+    job = tmp_path / "job.xsp"
+    bundle.write(answers.trace, job)
+    assert main(["compare", str(job), str(one_rank_twice / "a.json"), "--no-cache"]) == 0
+    assert capsys.readouterr().out.splitlines()[2] == f"job.xsp: {_SAME_RANK}"
+
+
+@pytest.mark.slow
+def test_a_batch_and_a_cohort_say_first_that_a_rank_is_there_twice(
+    one_rank_twice: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, out = tmp_path / "job.xsp", tmp_path / "out"
+    bundle.write(convert([one_rank_twice], Options()), job)
+    assert main(["batch", str(job), "-o", str(out), "--jobs", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"job: {_SAME_RANK}"
+    document = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert document["same_ranks"] == [f"job: {_SAME_RANK}"]
+    assert main(["cohort", str(job)]) == 0
+    assert f"job: {_SAME_RANK}" in capsys.readouterr().err
+    assert main(["cohort", str(out)]) == 0
+    assert f"job: {_SAME_RANK}" in capsys.readouterr().err

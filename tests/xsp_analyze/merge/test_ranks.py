@@ -17,6 +17,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.run_set.run_set import is_run_set, rank_sets
+from xsp_model import bundle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,3 +92,15 @@ def test_two_sets_of_one_rank_are_said(job: Path) -> None:
     profile = load([str(job)], Reading(), lambda _: None)
     assert profile.frame("runs").height == 6
     assert ledger_counts(profile)["same_rank_again"] == 2
+
+
+@pytest.mark.slow
+def test_a_profile_beside_the_ranks_that_it_is_of_is_said(job: Path) -> None:
+    bundle.write(load([str(job)], Reading(), lambda _: None), job / "job.xsp")
+    profile = load([str(job)], Reading(), lambda _: None)
+    assert profile.frame("runs").height == 4
+    assert ledger_counts(profile)["same_content_again"] == 1
+    shutil.rmtree(job / "rank-1")
+    counts = ledger_counts(load([str(job)], Reading(), lambda _: None))
+    assert counts["bundle_not_read"] == 1
+    assert "same_content_again" not in counts

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from tests.helpers.batches import trace_of
+from tests.helpers.run_sets import merged, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp_ingest.ingester import Options
 from xsp_ingest.run_set.description import json_schema
-from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run, read_run_set, read_single
-from xsp_model import XspError
+from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run, read_run_set, read_sets, read_single
+from xsp_model import XspError, bundle
+
+_BASIC: dict[str, Any] = {"batch_size": 1, "device": {"name": "GPU"}}
 
 
 def _described(**changes: object) -> dict[str, Any]:
@@ -271,3 +277,34 @@ def test_a_format_is_no_text_without_end(tmp_path: Path) -> None:
     with pytest.raises(XspError, match="length <= 100") as refusal:
         read_run(path, Options())
     assert len(str(refusal.value)) < 300
+
+
+def test_copies_of_runs_are_read_once_and_said(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    for name, scale in (("MLG", 100), ("MLG-other", 200)):
+        write_run(folder / name, "MLG", trace_of(scale), **_BASIC)
+    write_run(folder / "M", "M", None, **_BASIC, step_durations_ns=[1_000, 1_100])
+    write_run(folder / "M-other", "M", None, **_BASIC, step_durations_ns=[1_000, 1_200])
+    alone = read_run_set(folder, Options())
+    for name in ("M", "MLG"):
+        shutil.copytree(folder / name, folder / f"{name}-again")
+    unpacked = folder / "unpacked"
+    shutil.copytree(folder / "MLG", unpacked)
+    (unpacked / "trace.json").write_bytes(gzip.decompress((unpacked / "trace.json.gz").read_bytes()))
+    (unpacked / "trace.json.gz").unlink()
+    description = (unpacked / "run.json").read_text(encoding="utf-8")
+    (unpacked / "run.json").write_text(description.replace("trace.json.gz", "trace.json"), encoding="utf-8")
+    (runs,) = read_sets(folder, Options())
+    assert len(runs.traces) == len(alone) == 4
+    (again,) = (finding for finding in runs.findings if finding.count)
+    assert (again.kind, again.count) == ("same_run_again", 3)
+    assert again.detail.endswith(": M-again (as M), MLG-again (as MLG), unpacked (as MLG)")
+
+
+def test_a_profile_in_the_folder_of_its_runs_is_said(tmp_path: Path) -> None:
+    write_run(tmp_path / "MLG", "MLG", trace_of(100), **_BASIC)
+    bundle.write(merged(tmp_path), tmp_path / "profile.xsp")
+    (runs,) = read_sets(tmp_path, Options())
+    (again,) = (finding for finding in runs.findings if finding.count)
+    assert again.kind == "same_content_again"
+    assert again.detail.endswith(": profile.xsp (as trace.json.gz)")

@@ -191,10 +191,11 @@ def _open_output(output: str) -> Iterator[tuple[str, str | None]]:
 
     Nothing is held at a URL, and unfinished work is then kept where the system keeps temporary files.
     """
-    from xsp.batch.locations import is_url  # noqa: PLC0415
+    from xsp.batch.locations import absolute, is_url  # noqa: PLC0415
     from xsp.batch.work import UNIT  # noqa: PLC0415
     from xsp_model import XspError, bundle  # noqa: PLC0415
 
+    bundle.check_name(absolute(output))
     if is_url(output):
         yield output.rstrip("/"), None
         return

@@ -174,6 +174,7 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
         document = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
         members_of_batch = members(document)
         failed = sum(row["status"] == "failed" for row in document["traces"])
+        same_ranks = list(map(str, document.get("same_ranks", ())))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise XspError(
             f"the summary of the batch cannot be read ({type(error).__name__}: {error})",
@@ -182,6 +183,8 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
         ) from error
     if failed:
         note(f"{folder}: {failed} {'trace' if failed == 1 else 'traces'} failed and are not in the cohort")
+    for sentence in same_ranks:
+        note(f"{folder}: {sentence}")
     for one in members_of_batch:
         link = os.path.relpath(folder / one.report, beside) if one.report and beside else None
         yield replace(one, report=link, path=str(folder.absolute() / one.name))
@@ -192,6 +195,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
+    from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     discovered = discover(inputs, "", ranks=False, format_name=None)
@@ -201,6 +205,8 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
         progress.note(f"reading {unit.name}")
         try:
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
+            if sentence := same_ranks_sentence(trace):
+                note(f"{unit.name}: {sentence}")
             yield Member(unit.name, facts_of(trace, unit.name), path=unit.inputs[0])
         except XspError as error:
             note(f"left out: {error}")

@@ -163,20 +163,14 @@ def _runs(
 ) -> Sequence[LeveledRuns]:
     """The runs to merge: those given one by one, of a set, of the set of each rank, or of files that hold several."""
     from xsp_ingest.convert import LeveledRuns  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import (  # noqa: PLC0415
-        failed_runs,
-        rank_sets,
-        read_run_set,
-        read_single,
-    )
+    from xsp_ingest.run_set.run_set import read_sets, read_single  # noqa: PLC0415
 
     options = options_of(reading)
     if together is None:
         return [LeveledRuns([read_single(path, role, options, progress=progress) for role, path in files], ())]
     if together.is_file() or (together.is_dir() and not any(together.glob("**/run.json"))):
         return _runs_of_files(together, reading, progress)
-    sets = rank_sets(together) or [together]
-    return [LeveledRuns(read_run_set(each, options, progress=progress), failed_runs(each)) for each in sets]
+    return read_sets(together, options, progress=progress)
 
 
 def _runs_of_files(path: Path, reading: Reading, progress: Callable[[str], None]) -> Sequence[LeveledRuns]:

@@ -13,6 +13,7 @@ from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages.report import overhead, roofline, serving
 from xsp_analyze.pages.report.step_bar import has_starts
+from xsp_analyze.service.contents import same_ranks_sentence
 from xsp_analyze.service.modelled_work import roof_summary
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import apart, count, count_of, duration, quantity, share, size
@@ -55,7 +56,8 @@ def summary_sentences(answers: Answers) -> list[str]:
         roof_summary(answers),
         overhead.sentence(answers),
     )
-    return [clean(line) for line in (*lines[:3], *extra, *lines[3:]) if line]
+    first = (lines[0], same_ranks_sentence(answers.trace), *lines[1:3])
+    return [clean(line) for line in (*first, *extra, *lines[3:]) if line]
 
 
 def _what(answers: Answers) -> str:
@@ -72,7 +74,10 @@ def _what(answers: Answers) -> str:
 
 
 def in_one_line(answers: Answers) -> list[str]:
-    """What ran, on what, under what, batch size, and the step's time with its basis: the parts of one line."""
+    """What ran, on what, under what, batch size, and the step's time with its basis: the parts of one line.
+
+    Behind them, where ranks are there more than once, that they are.
+    """
     work = _kind_of_work(answers)
     runs = _runs(answers)
     frameworks = list(dict.fromkeys(_makers_spelling(str(r["framework"])) for r in runs if r["framework"]))
@@ -82,12 +87,14 @@ def in_one_line(answers: Answers) -> list[str]:
     parts += ["no device work recorded" if devices == _HOST_ALONE else devices, *frameworks]
     parts += [f"batch size{'s' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"] if batches else []
     parts += [_side_by_side(runs)] if _several_runs(answers, runs) else []
-    first, *others = (clean(part) for part in (*parts, *_step_time(answers)) if part)
+    parts += [*_step_time(answers), same_ranks_sentence(answers.trace)]
+    first, *others = (clean(part) for part in parts if part)
     return [f"{first[:1].upper()}{first[1:]}", *others]
 
 
 def _side_by_side(runs: Sequence[Mapping[str, Any]]) -> str:
-    if all(run["rank"] is not None for run in runs):
+    ranks = {run["rank"] for run in runs}
+    if None not in ranks and len(ranks) == len(runs):
         return count_of(len(runs), "rank", "ranks")
     return count_of(len(runs), "run side by side", "runs side by side")
 
