@@ -54,7 +54,7 @@ def is_wait(name: pl.Expr) -> pl.Expr:
 
 def host_waits(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
-    return (
+    rows = (
         view.trace.scan("spans")
         .filter(
             pl.col("run_id") == run,
@@ -62,10 +62,41 @@ def host_waits(view: TraceView, run: int) -> pl.DataFrame:
             pl.col("duration_ns").is_not_null(),
             pl.col("name").is_in(names_like(view.span_names, is_wait).implode()),
         )
-        .select("start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        .sort("end_ns", "start_ns")
+        .select("process_id", "name", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         .collect()
     )
+    return rows.filter(~_frees_at_once(view, run, rows)).select("start_ns", "end_ns").sort("end_ns", "start_ns")
+
+
+def _frees_at_once(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
+    """Which of the calls (process_id, name, start_ns) free memory while nothing is pending: they wait for no device.
+
+    Pending is work that the process launched before and that ends later. Where the trace tells of no launches, frees
+    are taken for waits.
+    """
+    frees = calls["name"].is_in(names_like(view.span_names, lambda name: name.str.contains(_FREES)).implode())
+    if not frees.any():
+        return frees
+    work = (
+        view.all_activities.filter(pl.col("run_id") == run)
+        .drop_nulls("call_start_ns")
+        .select("process_id", "call_start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("pending_until_ns"))
+        .sort("call_start_ns")
+        .with_columns(pl.col("pending_until_ns").cum_max().over("process_id"))
+    )
+    if work.is_empty():
+        return pl.repeat(value=False, n=calls.height, eager=True)
+    at_start = (
+        calls.select("process_id", "start_ns")
+        .with_row_index("row")
+        .sort("start_ns")
+        .join_asof(
+            work, left_on="start_ns", right_on="call_start_ns", by="process_id", strategy="backward",
+            allow_exact_matches=False, check_sortedness=False,
+        )
+        .sort("row")
+    )  # fmt: skip
+    return frees & (at_start["pending_until_ns"].fill_null(at_start["start_ns"]) <= at_start["start_ns"])
 
 
 def names_like(names: pl.Series, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
@@ -124,7 +155,7 @@ _STARTS_UP = (
 )
 """Contexts made and code unloaded (CUDA runtime and driver, HIP), and COMPILATIONS."""
 _ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRegister|StreamCreate|EventCreate)"
-"""Calls that reserve memory, streams or events: other work of the host, worth its name."""
+"""Calls that reserve memory, streams or events: other work of the host, worth its name, as are frees at once."""
 NO_THREAD = -1
 """Stands for the thread where a trace does not tell it."""
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
@@ -207,10 +238,12 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
             (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
             pl.col("span_id").alias("call"),
         )
-        .select(_COLUMNS)
+        .select(*_COLUMNS, "name")
         .collect()
     )
-    return outermost_blocks(rows)
+    at_once = _frees_at_once(view, run, rows) & (rows["cause"] == 0)
+    reserves = pl.when(at_once).then(pl.lit(3, pl.Int64)).otherwise("cause").alias("cause")
+    return outermost_blocks(rows.with_columns(reserves).select(_COLUMNS))
 
 
 def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:
