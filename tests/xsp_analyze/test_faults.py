@@ -126,6 +126,18 @@ def test_a_fault_is_an_error_where_warnings_are() -> None:
         raise ContractError("two rows of one key")
 
 
+@pytest.mark.filterwarnings("ignore::xsp_analyze.faults.FaultWarning")
+def test_a_fault_whose_text_is_no_utf_8_costs_no_more_than_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(one: Analysis, _: StepView) -> Result:
+        raise ValueError(f"a half \ud800 of a character\x1b[2J of {one.id}")
+
+    monkeypatch.setattr(xsp_analyze.catalog, "run", failing)
+    answers = Answers(small_trace(tmp_path))
+    page = render_answers(answers)
+    assert "a half" in page.encode().decode()
+    assert all(f"{fault.what}{fault}".isprintable() for fault in answers.faults)
+
+
 def test_a_bundle_that_breaks_the_rules_is_to_blame_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     damage = XspError("spans are not in order of start")
     monkeypatch.setattr(xsp_analyze.faults, "broken_bundle", lambda: damage)

@@ -384,6 +384,7 @@ def _memory(frames: StepView, *, on_device: bool) -> dict[str, Any]:
         frames.of_trace.own_runs.scan("counters")
         .with_columns(pl.col("counter").cast(pl.String))
         .filter(pl.col("counter").is_in(_PEAK_COUNTERS), pl.col("device_id").is_not_null() == on_device)
+        .filter(pl.col("value") < 1 << 63)  # beyond, it is no size of anything
         .select(pl.col("value").max())
         .collect()
     )
