@@ -21,6 +21,7 @@ from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp.cache.key import look
 from xsp.memory import ran_out
 from xsp.opening import load
+from xsp_analyze.faults import attempt, noting_faults
 from xsp_model import XspError
 from xsp_model.limits import limits
 
@@ -122,8 +123,10 @@ def _convert_and_report(unit: Unit, settings: Settings) -> Outcome:
         paths = [_here(name, folder / f"input-{n}", inputs) for n, name in enumerate(unit.inputs)]
         result = folder / "result"
         result.mkdir()
-        with _rename_in_errors(dict(zip(paths, unit.inputs, strict=True))):
+        with _rename_in_errors(dict(zip(paths, unit.inputs, strict=True))), noting_faults() as faults:
             facts = _results(unit, settings, paths, result)
+        if faults:
+            facts["faults"] = [str(fault) for fault in faults]
         _check_unchanged(seen, inputs)
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
         (result / DONE).write_bytes(record(unit, settings, inputs))
@@ -210,7 +213,8 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
-    return {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
+    shown = attempt("The glance", lambda: glance(answers), lambda _: None)
+    return {**facts_seen(answers.per_step, unit.name).to_json(), "glance": shown}
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ __all__ = [
     "bars",
     "entries",
     "facts",
+    "faults_section",
     "figure_data",
     "findings",
     "icicle",
@@ -77,6 +78,7 @@ def in_scale(column: Column, scale: Scale) -> dict[str, object]:
 Block = dict[str, Any]
 Section = dict[str, Any]
 _MAX_LISTED = 12  # entries of a list in one cell
+_MAX_FAULTS = 100
 _FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
 
 
@@ -128,6 +130,17 @@ def entries(
         "more": f"... and {count(rest)} more; {more}" if rest > 0 else None,
         "summary": summary,
     }
+
+
+def faults_section(sentences: Sequence[str]) -> list[Section]:
+    """The section on what the page is without because it failed; none where nothing did."""
+    if not sentences:
+        return []
+    means = "The rest of the page stands, without these."
+    lines = [text(f"{sentence}.") for sentence in sentences[:_MAX_FAULTS]]
+    if more := len(sentences) - _MAX_FAULTS:
+        lines += [text(f"... and {count(more)} more.")] if more > 0 else []
+    return [section("faults", "Not answered", "Not answered", means, lines)]
 
 
 def address(path: str | None) -> str | None:

@@ -243,6 +243,7 @@ def sentences(c: Comparison) -> list[str]:
     if c.same_content:
         return [clean(f"{c.before.name} and {c.after.name} hold the same: there is nothing to compare.")]
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
+    lines += [f"NOT IN THIS COMPARISON: {sentence}." for sentence in c.failed]
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
     other = [d for d in c.differences if d.kind is not DifferenceKind.WORK]
