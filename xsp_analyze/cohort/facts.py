@@ -257,6 +257,8 @@ def facts_seen(frames: StepView, name: str) -> Facts:
     trace = frames.trace
     runs = trace.frame("runs")
 
+    nothing: dict[str, Any] = {}
+
     def attempt_of(what: str, make: Callable[[], T], otherwise: T) -> T:
         return attempt(what, make, lambda _: otherwise)
 
@@ -270,10 +272,10 @@ def facts_seen(frames: StepView, name: str) -> Facts:
         spans=trace.row_count,
         speeds=attempt_of("Latencies", lambda: _speeds(table(frames, "A01"), averaged=frames.is_mean), []),
         profiled_batch_size=_profiled_batch_size(frames),
-        **attempt_of("Facts on kernels", lambda: _kernels(table(frames, "A15"), frames), {}),
-        **attempt_of("Facts on layers", lambda: _layers(table(frames, "A06"), frames), {}),
-        **attempt_of("Facts on roofs", lambda: _roof(table(frames, "A14")), {}),
-        **attempt_of("The most memory in use", lambda: _memory(frames), {}),
+        **attempt_of("Facts on kernels", lambda: _kernels(table(frames, "A15"), frames), nothing),
+        **attempt_of("Facts on layers", lambda: _layers(table(frames, "A06"), frames), nothing),
+        **attempt_of("Facts on roofs", lambda: _roof(table(frames, "A14")), nothing),
+        **attempt_of("The most memory in use", lambda: _memory(frames), nothing),
         attributed_share=attempt_of("Time in layers", lambda: _layer_share(frames), None),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
         utilisation=attempt_of("Utilisation", lambda: utilisation(frames), Utilisation()),
