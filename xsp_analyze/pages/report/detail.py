@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["blocks_of_layers", "devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 
 _MAX_NODES = 6000
+_MAX_NAMES = 600_000  # characters of the names of nodes
 _MAX_COLUMNS = 300
 _MAX_LAYERS = 3_000
 _MAX_IN_ORDER = 100  # layers shown in order of execution at first; of more, the longest come first
@@ -51,11 +52,11 @@ def time_by_path(answers: Answers) -> Section:
     )
     tree = time_tree(answers.per_step.of_trace)
     chart = (
-        {**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}
+        blocks.cut_names({**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}, _MAX_NAMES)
         if tree.time_ns[0]
-        else blocks.missing("The trace holds no device work, so there is no device time to divide.")
+        else [blocks.missing("The trace holds no device work, so there is no device time to divide.")]
     )
-    return blocks.section("tree", "Tree", "Device time by path", means, [chart])
+    return blocks.section("tree", "Tree", "Device time by path", means, chart)
 
 
 def layers(answers: Answers) -> Section:
@@ -240,7 +241,8 @@ def modules(answers: Answers) -> Section | None:
     weight = "device_sum_ns" if rows["device_sum_ns"].is_not_null().any() else "host_ns"
     kept, left_out = cut_rows(result, weight, _MAX_LAYERS)
     table = blocks.table(kept, bar=weight, tree=True, left_out=left_out)
-    return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(answer), table])
+    drawn = [each for block in module_icicle(answer) for each in blocks.cut_names(block, _MAX_NAMES)]
+    return blocks.section("modules", "Modules", "Module tree", means, [*drawn, table])
 
 
 # The section in which equal layers are folded: blocks, their positions, and the single layers.

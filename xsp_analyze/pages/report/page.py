@@ -40,6 +40,7 @@ __all__ = ["every_analysis", "render", "render_answers", "timeline"]
 # The whole run over time, opened at the median step: the section of the trace viewer.
 
 _TITLE = ("timeline", "Timeline", "The run over time")
+_MAX_NAMES = 1_200_000  # characters of the timeline
 
 
 def timeline(answers: Answers) -> Section:
@@ -50,7 +51,8 @@ def timeline(answers: Answers) -> Section:
             *_TITLE, "When each piece of work ran.", [blocks.missing("The trace holds no timed work.")]
         )
     title = clean(answers.summary.runs[0]["source_path"] or "trace")
-    return blocks.section(*_TITLE, _means(answers, viewed_trace.median), [viewer(viewed_trace, title)])
+    drawn = blocks.cut_names(viewer(viewed_trace, title), _MAX_NAMES)
+    return blocks.section(*_TITLE, _means(answers, viewed_trace.median), drawn)
 
 
 def _means(answers: Answers, step: MedianStep | None) -> str:
