@@ -115,3 +115,14 @@ class Lanes:
     def time(self, place: Ints) -> Ints:
         """What time each place is."""
         return np.asarray(self.times[place % max(len(self.times), 1)], dtype=np.int64)
+
+    def coverage_before(self, union: tuple[Ints, Ints], place: Ints) -> Ints:
+        """How much time of a union of places lies before each place; of its own lane and of all lanes before that."""
+        start, end = union
+        if not len(start):
+            return np.zeros(len(place), dtype=np.int64)
+        total = np.concatenate(([0], np.cumsum(self.time(end) - self.time(start))))
+        index = np.searchsorted(start, place, side="right")
+        last = np.maximum(index - 1, 0)
+        inside = np.where(index > 0, self.time(np.minimum(place, end[last])) - self.time(start[last]), 0)
+        return np.asarray(total[last] + inside, dtype=np.int64)

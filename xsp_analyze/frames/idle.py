@@ -52,12 +52,6 @@ class IdleTime:
     cause: Ints
     call: Ints
 
-    def within(self, begin: int, until: int) -> tuple[Ints, Ints, Ints]:
-        """The part of it in a window: lengths in ns, causes and calls."""
-        rows = slice(np.searchsorted(self.end, begin, side="right"), np.searchsorted(self.start, until, side="left"))
-        length = np.minimum(self.end[rows], until) - np.maximum(self.start[rows], begin)
-        return length, self.cause[rows], self.call[rows]
-
 
 @dataclass(frozen=True)
 class RunIdle:
