@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from xsp_analyze.core import Analysis, run
-from xsp_analyze.faults import fault_of
+from xsp_analyze.faults import FaultError, fault_of, note_fault
 from xsp_model import XspError
 from xsp_model.closest import closest
 
@@ -150,8 +150,14 @@ def _load(identity: str) -> Analysis:
 
 
 def outcome(view: StepView, identifier: str) -> Result | XspError:
-    """What the analysis of that id answers, or why the trace cannot tell it; worked out once for the view."""
-    return view.once(_outcome, find(identifier).id)
+    """What the analysis of that id answers, or why the trace cannot tell it; worked out once for the view.
+
+    A fault is noted each time: whatever is made without the answer says so (`noting_faults`).
+    """
+    answer = view.once(_outcome, find(identifier).id)
+    if isinstance(answer, FaultError):
+        note_fault(answer)
+    return answer
 
 
 def result(view: StepView, identifier: str) -> Result:

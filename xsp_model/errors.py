@@ -18,9 +18,9 @@ class XspError(Exception):
     """What happened, in which file, and what to do: one line; the command prints it and exits with 2."""
 
     def __init__(self, what: str, *, path: Path | str | None = None, advice: str = "") -> None:
-        self.what = what
+        self.what = clean(what)
         self.path = path
-        self.advice = advice
+        self.advice = clean(advice)
         super().__init__(str(self))
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ __all__ = [
     "FARTHEST_NS",
     "LATEST_NS",
     "MAX_TOTAL_NS",
+    "Lanes",
     "coverage_before",
     "gaps",
     "intersection",
@@ -85,3 +87,42 @@ def coverage_before(union: tuple[Ints, Ints], time: Ints) -> Ints:
     last = np.maximum(index - 1, 0)
     inside = np.where(index > 0, np.minimum(time, end[last]) - start[last], 0)
     return np.asarray(total[last] + inside, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Many lines of time as one line of whole numbers, one behind the other: what is done to one is done to all.
+
+    A number tells of a lane and which of the distinct times it is, so that none is too large. Numbers order as times of
+    a lane do, and intervals of two lanes never meet; how long one is only the times tell.
+    """
+
+    times: Ints
+
+    @classmethod
+    def of(cls, *times: Ints) -> Lanes:
+        """Lanes on which these times can be placed."""
+        return cls(np.unique(np.concatenate(times)))
+
+    def place(self, lane: Ints, time: Ints) -> Ints:
+        """Where each time of a lane (from 0) is."""
+        return np.asarray(lane * len(self.times) + np.searchsorted(self.times, time), dtype=np.int64)
+
+    def lane(self, place: Ints) -> Ints:
+        """Whose each place is."""
+        return np.asarray(place // max(len(self.times), 1), dtype=np.int64)
+
+    def time(self, place: Ints) -> Ints:
+        """What time each place is."""
+        return np.asarray(self.times[place % max(len(self.times), 1)], dtype=np.int64)
+
+    def coverage_before(self, union: tuple[Ints, Ints], place: Ints) -> Ints:
+        """How much time of a union of places lies before each place; of its own lane and of all lanes before that."""
+        start, end = union
+        if not len(start):
+            return np.zeros(len(place), dtype=np.int64)
+        total = np.concatenate(([0], np.cumsum(self.time(end) - self.time(start))))
+        index = np.searchsorted(start, place, side="right")
+        last = np.maximum(index - 1, 0)
+        inside = np.where(index > 0, self.time(np.minimum(place, end[last])) - self.time(start[last]), 0)
+        return np.asarray(total[last] + inside, dtype=np.int64)

@@ -14,6 +14,7 @@ from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
 from xsp.opening import expand, load
 from xsp_analyze.catalog import all_analyses, result
+from xsp_analyze.faults import FaultError, noting_faults
 from xsp_analyze.findings import advise
 from xsp_analyze.findings.recording import recordings
 from xsp_analyze.render.findings import documents
@@ -54,7 +55,9 @@ class Answers:
         }
         others = {name: value for name, value in arguments.items() if name not in Page.__dataclass_fields__}
         if tool == "info":
-            return self._info(**others)
+            with noting_faults() as faults:
+                held = self._info(**others)
+            return {**held, **_failures(faults)}
         page = Page(
             **{name: int(value) for name, value in arguments.items() if name not in others}
         )  # 20.0 is an integer
@@ -175,12 +178,19 @@ class Answers:
 
     def _page_of(self, key: object, find_all: Callable[[], _Kept], page: Page) -> _Answer:
         if key not in self._kept:
-            self._kept[key] = find_all()
+            with noting_faults() as faults:
+                head, rows = find_all()
+            self._kept[key] = {**head, **_failures(faults)}, rows
             if len(self._kept) > _KEPT_ANSWERS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         head, rows = self._kept[key]
         return {**head, **one_page(rows, page)}
+
+
+def _failures(faults: Sequence[FaultError]) -> _Answer:
+    """What an answer is without because it failed, in sentences."""
+    return {"failed": plain_sentences(map(str, faults))} if faults else {}
 
 
 def _state(one: Named) -> _State:

@@ -12,6 +12,7 @@ import polars as pl
 from xsp.api.overview import Info, info_of
 from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, result
+from xsp_analyze.faults import noting_faults
 from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
@@ -138,7 +139,9 @@ class OpenTrace:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
         from xsp_analyze.findings import advise  # noqa: PLC0415
 
-        return Findings(advise(StepView.of(self.trace, serving_phase=serving_phase)))
+        with noting_faults() as faults:
+            advice = advise(StepView.of(self.trace, serving_phase=serving_phase))
+        return Findings(advice, [str(fault) for fault in faults])
 
     @fault_sentence()
     def compare(
@@ -249,16 +252,20 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class Findings(Sequence["Advice"]):
-    """What is worth doing next: what promises most first, doubts about the numbers last."""
+    """What is worth doing next: what promises most first, doubts about the numbers last.
+
+    `failed` says, each in a sentence, what rules could not look at.
+    """
 
     advice: Sequence[Advice]
+    failed: Sequence[str] = ()
 
     @overload
     def __getitem__(self, index: int) -> Advice: ...
     @overload
     def __getitem__(self, index: slice) -> Findings: ...
     def __getitem__(self, index: int | slice) -> Advice | Findings:
-        return Findings(self.advice[index]) if isinstance(index, slice) else self.advice[index]
+        return Findings(self.advice[index], self.failed) if isinstance(index, slice) else self.advice[index]
 
     def __len__(self) -> int:
         return len(self.advice)
@@ -281,13 +288,13 @@ class Findings(Sequence["Advice"]):
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
     def __str__(self) -> str:
-        return as_text(self.advice)
+        return as_text(self.advice, failed=self.failed)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         if not self.advice:
-            return html.paragraph(as_text(()))
+            return html.paragraph(str(self))
         rows = [
             (
                 one.rule.title,
@@ -298,4 +305,5 @@ class Findings(Sequence["Advice"]):
             for one in self.advice
         ]
         columns = [(heading, "", False, 0) for heading in ("finding", "gain", "what was found", "what to do")]
-        return html.table(of_rows("", columns, rows))
+        failed = "".join(html.paragraph(f"{sentence}.") for sentence in self.failed)
+        return failed + html.table(of_rows("", columns, rows))

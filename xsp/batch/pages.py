@@ -8,6 +8,7 @@ from xsp.batch.job_tables import local_tables
 from xsp.batch.locations import join_path
 from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import from_json
+from xsp_analyze.faults import FaultError, note_fault
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.cohort.page import render
 from xsp_analyze.render.findings import gain
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.pages.blocks import Block, Section
 
-__all__ = ["index_page", "job_pages", "members"]
+__all__ = ["index_page", "job_pages", "members", "note_faults"]
 
 _MAX_LISTED = 200
 
@@ -30,12 +31,27 @@ def members(document: Mapping[str, Any]) -> list[Member]:
     return [Member(row["name"], from_json(row["facts"]), row["report"]) for row in good]
 
 
+def note_faults(document: Mapping[str, Any]) -> None:
+    """Notes what traces and ranks of a batch are without because it failed, each with its name."""
+    for sentence in _faults(document):
+        note_fault(FaultError(sentence))
+
+
+def _faults(document: Mapping[str, Any]) -> list[str]:
+    return [sentence for row in _everything(document) for sentence in faults_of(row)]
+
+
+def faults_of(row: Mapping[str, Any]) -> list[str]:
+    """In sentences what a row of the summary is without."""
+    return [f"{row['name']}: {fault}" for fault in row["faults"]]
+
+
 def index_page(document: Mapping[str, Any]) -> str:
     """The index: what failed first, then jobs, then all models."""
     models = members(document)
     bad = [row for row in _everything(document) if row["status"] == "failed"]
     title = _title(len(models), len(document["jobs"]))
-    doubts = [*_failures_section(bad), *_faults_section(document), *_same_ranks_section(document)]
+    doubts = [*_failures_section(bad), *blocks.faults_section(_faults(document)), *_same_ranks_section(document)]
     return render(
         group_by_system(models),
         title=title,
@@ -55,10 +71,11 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
     from xsp_analyze.render import json_text  # noqa: PLC0415
 
     good = [row["name"] for row in rows if row["status"] == "ok"]
+    in_part = [sentence for row in rows for sentence in faults_of(row)]
     failed = [row["reason"] or row["name"] for row in rows if row["status"] != "ok"]
     with local_tables(join_path(output, "jobs", name), good) as folder:
         job = open_job(folder, name, only=good)
-        return {"index.html": render_job(job, failed), "ranks.json": json_text.render_many(tables(job))}
+        return {"index.html": render_job(job, failed, in_part), "ranks.json": json_text.render_many(tables(job))}
 
 
 def _title(traces: int, jobs: int) -> str:
@@ -76,15 +93,6 @@ def _failures_section(bad: Sequence[Mapping[str, Any]]) -> list[Section]:
     entries = [(row["name"], None, row["reason"] or "") for row in bad]
     means = "These could not be read; the rest of this page is without them."
     return [blocks.section("failed", "Failed", f"Failed: {count(len(bad))}", means, [_entries_block(entries)])]
-
-
-def _faults_section(document: Mapping[str, Any]) -> list[Section]:
-    entries = [(row["name"], row["report"], fault) for row in document["traces"] for fault in row["not_in_report"]]
-    if not entries:
-        return []
-    means = "XSP itself is at fault that these parts of reports are missing; everything else in the reports holds."
-    title = "Missing from reports"
-    return [blocks.section("not-in-report", title, title, means, [_entries_block(entries)])]
 
 
 def _same_ranks_section(document: Mapping[str, Any]) -> list[Section]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xsp.batch.locations import from_batch, join_path, put_file
 from xsp.batch.unit import Kind, Status
-from xsp.batch.work import BUNDLE, NOT_IN_REPORT, REPORT, SAME_RANKS, location_of
+from xsp.batch.work import BUNDLE, REPORT, SAME_RANKS, location_of
 from xsp_model.plain_text import clean, readable
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ def _row(outcome: Outcome, settings: Settings) -> dict[str, Any]:
     location = location_of(unit, settings.output)[len(settings.output.rstrip("/")) + 1 :]
     done = outcome.status in _OK
     facts = dict(outcome.facts) if outcome.facts is not None else None
-    faults = facts.pop(NOT_IN_REPORT, []) if facts else []
+    faults = facts.pop("faults", []) if facts else []
     return {
         "name": unit.name,
         "inputs": [from_batch(name, settings.output) for name in unit.inputs],
         "status": "ok" if done else str(outcome.status),
         "reason": _private(outcome.reason, unit.inputs, settings) or None,
         "report": f"{location}/{REPORT}" if done and settings.reports and unit.kind is Kind.TRACE else None,
-        NOT_IN_REPORT: [_private(fault, unit.inputs, settings) for fault in faults],
+        "faults": [_private(fault, unit.inputs, settings) for fault in faults],
         "bundle": f"{location}/{BUNDLE}" if done else None,
         "rank": unit.rank,
         "facts": facts,

@@ -37,9 +37,8 @@ def lines(document: Mapping[str, Any], spent: Mapping[str, Any], width: int | No
         yield _job(job)
     bad = [row for row in (*document["traces"], *_ranks(document)) if row["status"] == "failed"]
     yield from (f"failed: {row['reason']}" for row in bad)
-    yield from (
-        f"not in the report of {row['name']}: {fault}" for row in document["traces"] for fault in row["not_in_report"]
-    )
+    in_part = (*document["traces"], *_ranks(document))
+    yield from (f"failed in part: {row['name']}: {fault}" for row in in_part for fault in row["faults"])
     if unknown := len(document["left_out"]):
         first = document["left_out"][0]
         files = "file" if unknown == 1 else "files"

@@ -21,6 +21,7 @@ from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp.cache.key import look
 from xsp.memory import ran_out
 from xsp.opening import load
+from xsp_analyze.faults import attempt, noting_faults
 from xsp_model import XspError
 from xsp_model.limits import limits
 
@@ -35,7 +36,6 @@ __all__ = [
     "BUNDLE",
     "FACTS",
     "JOBS",
-    "NOT_IN_REPORT",
     "REPORT",
     "SAME_RANKS",
     "TRACES",
@@ -46,10 +46,8 @@ __all__ = [
 
 TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
-NOT_IN_REPORT = "not_in_report"
-"""Among the facts of a unit: a sentence for each part of its report that failed by a fault of XSP."""
 SAME_RANKS = "same_ranks"
-"""Likewise, a sentence where several files of the trace say that they are one rank."""
+"""In what is remembered beside facts, a sentence where several files of the trace say that they are one rank."""
 _KIB = 1024
 _DISK_FULL = 28  # ENOSPC
 
@@ -137,8 +135,10 @@ def _convert_and_report(unit: Unit, settings: Settings) -> Outcome:
         paths = [_here(name, folder / f"input-{n}", inputs) for n, name in enumerate(unit.inputs)]
         result = folder / "result"
         result.mkdir()
-        with _rename_in_errors(dict(zip(paths, unit.inputs, strict=True))):
+        with _rename_in_errors(dict(zip(paths, unit.inputs, strict=True))), noting_faults() as faults:
             facts = _results(unit, settings, paths, result)
+        if faults:
+            facts["faults"] = [str(fault) for fault in faults]
         _check_unchanged(seen, inputs)
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
         (result / DONE).write_bytes(record(unit, settings, inputs))
@@ -226,9 +226,8 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")
-    facts = {**facts_seen(answers.per_step, unit.name).to_json(), "glance": glance(answers)}
-    faults = list(dict.fromkeys(map(str, answers.faults)))
-    return {**facts, NOT_IN_REPORT: faults} if faults else facts
+    shown = attempt("The glance", lambda: glance(answers), lambda _: None)
+    return {**facts_seen(answers.per_step, unit.name).to_json(), "glance": shown}
 
 
 def _rank(unit: Unit, trace: Trace, result: Path) -> dict[str, Any]:

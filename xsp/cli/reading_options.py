@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
@@ -11,27 +11,31 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.complete import format_names
+from xsp.cli.output import note
 from xsp.cli.reading_help import PANEL, HelpReading
 from xsp.reading import Option, defaults, option_types, options, reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["reads_input"]
+__all__ = ["IN_PART", "reads_input"]
 
 _T = TypeVar("_T")
+IN_PART = 4
+"""The exit status where some of what was asked for is answered, and some not."""
 _COMPLETED = {"format": format_names}  # what a shell offers after Tab
 _CACHE = "cache"
 _HELP = inspect.Parameter("help_reading", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpReading)
 
 
 def reads_input(
-    *, only: Iterable[str] = (), without: Iterable[str] = (), also: Iterable[str] = ()
-) -> Callable[[Callable[..., _T]], Callable[..., _T]]:
+    *, only: Iterable[str] = (), without: Iterable[str] = (), also: Iterable[str] = (), answers: bool = True
+) -> Callable[[Callable[..., _T]], Callable[..., _T | int]]:
     """Gives a command the options of `Reading` in place of its parameter `reading`, which gets what they say.
 
     `only` these of them, or all `without` some, and `also` some that few commands have. A command with a parameter
-    `cache` gets the options of the cache as well.
+    `cache` gets the options of the cache as well. Where an answer is without something because that failed, it is said
+    and the exit status tells it; not of a command that leaves what it `answers` to other processes.
     """
     names = [
         name
@@ -41,17 +45,18 @@ def reads_input(
     types = option_types()
     reading = [_parameter(name, options()[name], types[name]) for name in names]
 
-    def decorate(command: Callable[..., _T]) -> Callable[..., _T]:
+    def decorate(command: Callable[..., _T]) -> Callable[..., _T | int]:
         signature = inspect.signature(command, eval_str=True)
         own = [p for p in signature.parameters.values() if p.name not in {"reading", _CACHE}]
         keeps = _CACHE in signature.parameters
 
         @wraps(command)
-        def run(**arguments: Any) -> _T:  # noqa: ANN401 (options of any type)
+        def run(**arguments: Any) -> _T | int:  # noqa: ANN401 (options of any type)
             del arguments[_HELP.name]  # which has acted
             cache = {_CACHE: _cache(**{p.name: arguments.pop(p.name) for p in _CACHE_PARAMETERS})} if keeps else {}
             values = {name: arguments.pop(name) for name in names}
-            return command(**arguments, **cache, reading=reading_of(values))
+            call = partial(command, **arguments, **cache, reading=reading_of(values))
+            return _tell_faults(call) if answers else call()
 
         parameters = [*own, _HELP, *reading, *(_CACHE_PARAMETERS if keeps else ())]
         described: Any = run
@@ -60,6 +65,26 @@ def reads_input(
         return run
 
     return decorate
+
+
+def _tell_faults(command: Callable[[], _T]) -> _T | int:
+    """What the command returns; IN_PART where its answer is without something that failed, which it tells on stderr."""
+    from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_model import XspError  # noqa: PLC0415
+
+    with noting_faults() as faults:
+        try:
+            status = command()
+        except XspError as error:
+            _tell([fault for fault in faults if str(fault) != str(error)])
+            raise
+    _tell(faults)
+    return status or IN_PART if faults else status
+
+
+def _tell(faults: Iterable[Exception]) -> None:
+    for fault in faults:
+        note(f"error: {fault}")
 
 
 def _parameter(name: str, option: Option, kind: Any) -> inspect.Parameter:  # noqa: ANN401 (of any type)

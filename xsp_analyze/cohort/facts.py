@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ import polars as pl
 from xsp_analyze.catalog import table
 from xsp_analyze.classification import KernelClass, class_of_operator, operator_type
 from xsp_analyze.cohort.quality import Measure, accuracies_of, outputs_of
+from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import device_time
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
@@ -24,7 +25,7 @@ from xsp_model import Attribution, Level
 from xsp_model.tree import outermost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_model import Trace
 
@@ -41,6 +42,7 @@ __all__ = [
     "utilisation",
 ]
 
+T = TypeVar("T")
 CLASSES: tuple[str, ...] = tuple(str(c) for c in KernelClass)
 """What time is divided into, as Fathom divides that of TensorFlow; see docs/kernel-classes.md."""
 
@@ -251,9 +253,15 @@ def facts_of(trace: Trace, name: str) -> Facts:
 
 
 def facts_seen(frames: StepView, name: str) -> Facts:
-    """The facts of a trace that is seen over its default steps already."""
+    """The facts of a trace that is seen over its default steps already; what fails is unknown, and noted."""
     trace = frames.trace
     runs = trace.frame("runs")
+
+    nothing: dict[str, Any] = {}
+
+    def attempt_of(what: str, make: Callable[[], T], otherwise: T) -> T:
+        return attempt(what, make, lambda _: otherwise)
+
     return Facts(
         model=_one(runs["model"]) or name,
         system=_system(frames),
@@ -262,19 +270,19 @@ def facts_seen(frames: StepView, name: str) -> Facts:
         levels=list(trace.levels),
         runs=runs.height,
         spans=trace.row_count,
-        speeds=_speeds(table(frames, "A01"), averaged=frames.is_mean),
+        speeds=attempt_of("Latencies", lambda: _speeds(table(frames, "A01"), averaged=frames.is_mean), []),
         profiled_batch_size=_profiled_batch_size(frames),
-        **_kernels(table(frames, "A15"), frames),
-        **_layers(table(frames, "A06"), frames),
-        **_roof(table(frames, "A14")),
-        **_memory(frames, on_device=not frames.of_trace.all_activities.is_empty()),
-        attributed_share=_layer_share(frames),
+        **attempt_of("Facts on kernels", lambda: _kernels(table(frames, "A15"), frames), nothing),
+        **attempt_of("Facts on layers", lambda: _layers(table(frames, "A06"), frames), nothing),
+        **attempt_of("Facts on roofs", lambda: _roof(table(frames, "A14")), nothing),
+        **attempt_of("The most memory in use", lambda: _memory(frames), nothing),
+        attributed_share=attempt_of("Time in layers", lambda: _layer_share(frames), None),
         warnings=trace.frame("ledger").filter(pl.col("severity") != "info").height,
-        utilisation=utilisation(frames),
-        mix=operator_mix(frames),
-        load_test=load_test(trace),
-        accuracies=accuracies_of(frames),
-        tensors=outputs_of(frames),
+        utilisation=attempt_of("Utilisation", lambda: utilisation(frames), Utilisation()),
+        mix=attempt_of("The mix of operators", lambda: operator_mix(frames), Mix()),
+        load_test=attempt_of("The load test", lambda: load_test(trace), None),
+        accuracies=attempt_of("Accuracies", lambda: accuracies_of(frames), []),
+        tensors=attempt_of("Outputs", lambda: outputs_of(frames), []),
     )
 
 
@@ -378,12 +386,14 @@ def _by_modelled_flop(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(modelled_flop.fill_null(0.0), descending=True, maintain_order=True)
 
 
-def _memory(frames: StepView, *, on_device: bool) -> dict[str, Any]:
+def _memory(frames: StepView) -> dict[str, Any]:
     """The most memory in use at once: of a device where one worked, else of the host."""
+    on_device = not frames.of_trace.all_activities.is_empty()
     rows = (
         frames.of_trace.own_runs.scan("counters")
         .with_columns(pl.col("counter").cast(pl.String))
         .filter(pl.col("counter").is_in(_PEAK_COUNTERS), pl.col("device_id").is_not_null() == on_device)
+        .filter(pl.col("value") < 1 << 63)  # beyond, it is no size of anything
         .select(pl.col("value").max())
         .collect()
     )

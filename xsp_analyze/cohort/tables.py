@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 from xsp_analyze.cohort.facts import CLASSES
 from xsp_analyze.cohort.quality import NO_PRICES, final, time_to
 from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_analyze.faults import attempt
 from xsp_analyze.frames.outputs import by_name, distance, input_match
 from xsp_model import XspError
 from xsp_model.schema import TABLES
@@ -314,11 +316,19 @@ _TOP_OF = {  # measure -> whether more is first
 
 def tables(systems: Sequence[System], prices: Prices = NO_PRICES, target: Target | None = None) -> list[Result]:
     """Every table that the cohort has rows for, the one over all models first."""
+    priced = systems, prices, target
     every = (
-        models(systems, prices, target), top(systems, prices, target), load_tests(systems),
-        accuracies(systems, prices, target), outputs(systems), groups(systems), similarity(systems), across(systems),
-    )  # fmt: skip
-    return [each for n, each in enumerate(every) if n == 0 or each.table.height]
+        ("models and systems", partial(models, *priced)),
+        ("the first by each measure", partial(top, *priced)),
+        ("load tests", partial(load_tests, systems)),
+        ("accuracies", partial(accuracies, *priced)),
+        ("outputs", partial(outputs, systems)),
+        ("time by class of kernels", partial(groups, systems)),
+        ("similarity", partial(similarity, systems)),
+        ("models across systems", partial(across, systems)),
+    )
+    made = [attempt(f"The table of {what}", make, lambda _: None) for what, make in every]
+    return [each for n, each in enumerate(made) if each is not None and (n == 0 or each.table.height)]
 
 
 def models(systems: Sequence[System], prices: Prices = NO_PRICES, target: Target | None = None) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,28 +20,30 @@ from xsp_analyze.compare.level_rows import (
     operator_rows,
     regrouped_rows,
 )
-from xsp_analyze.compare.parts import explain_difference, leading, with_locations
-from xsp_analyze.compare.results import results
+from xsp_analyze.compare.parts import Explained, explain_difference, leading, with_locations
+from xsp_analyze.compare.results import Results, results
 from xsp_analyze.compare.rows import Assumed, conclude_all, in_order, moves
-from xsp_analyze.compare.side import DifferenceKind, Side, check_common, differences, pair_layers, same_content
+from xsp_analyze.compare.side import DifferenceKind, Pairs, Side, check_common, differences, pair_layers, same_content
 from xsp_analyze.compare.significance import RUN_NOISE
+from xsp_analyze.faults import attempt, fault_of, noting_faults
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.frames.operators.operator_work import operator_work
+from xsp_analyze.frames.outputs import InputMatch
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
 from xsp_model import XspError
 from xsp_model.devices import peaks_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.compare.level_rows import Change
     from xsp_analyze.compare.parts import Waterfall
-    from xsp_analyze.compare.results import Results
     from xsp_analyze.compare.rows import ClassMoves, Move, Row
-    from xsp_analyze.compare.side import Difference, Pairs
+    from xsp_analyze.compare.side import Difference
+    from xsp_analyze.faults import FaultError
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["MIN_MATCH", "Bound", "Comparison", "Expected", "compare", "expect_from_peaks"]
@@ -157,6 +160,7 @@ class Comparison:
     same_content: bool
     expected: Expected | None  # by the devices' peaks, where the sides ran on different ones
     results: Results  # accuracies and outputs, where runs recorded them
+    failed: Sequence[str] = ()  # what it is without for a fault of ours, in sentences
 
     @property
     def comparable(self) -> bool:
@@ -213,35 +217,66 @@ def compare(
     """The comparison of two sides, each of one or more captures of the same work.
 
     XspError where a side is taken by steps and the other whole, where times per input are asked for and a batch size
-    is unknown, or where the two have nothing in common.
+    is unknown, or where the two have nothing in common. A part that fails is left out, and `failed` says why.
     """
-    one, two = _sides(before, after, names, per_input=per_input)
+    with noting_faults() as faults, fault_of(f"The comparison of {names[0]} and {names[1]}"):
+        sides = _sides(before, after, names, per_input=per_input)
+        made = _compare(*sides, faults, per_input=per_input, run_noise=run_noise)
+    return replace(made, failed=[str(fault) for fault in faults])
+
+
+def _compare(
+    one: Side, two: Side, faults: Sequence[FaultError], *, per_input: bool, run_noise: float | None
+) -> Comparison:
+    """The comparison, of which what fails goes to `faults`."""
     one.check_steps(two)
     differ = differences(one.facts, two.facts, per_input=per_input)
     alike = not any(d.kind is DifferenceKind.SYSTEM for d in differ)
     frameworks = [side.facts.framework for side in (one, two)]
     same_framework = None in frameworks or frameworks[0].casefold() == frameworks[1].casefold()  # type: ignore[union-attr]
-    pairs = pair_layers(one.layers[0].labels, two.layers[0].labels, same_framework=same_framework)
+    pairs = attempt(
+        "The pairing of layers",
+        lambda: pair_layers(one.layers[0].labels, two.layers[0].labels, same_framework=same_framework),
+        lambda _: Pairs([], None, "nothing"),
+    )
     on_device = one.has_kernels and two.has_kernels
     basis = "device" if on_device else "host"
     assumed = Assumed(RUN_NOISE[basis] if run_noise is None else run_noise, alike)
-    layers, judged = layer_rows(one, two, pairs, assumed)
-    changed, regrouped, kernel_match = _changes(one, two, pairs) if on_device else ([], 0, None)
-    partner = kernel_partners(one, two, changed) if on_device else {}
-    moved, classes = _moves_of(one, two, partner) if on_device else ({}, [])
-    operators = operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
-    check_common(one, two, pairs, operators)
+    layers, noise = attempt("The rows of layers", lambda: _layers(one, two, pairs, assumed), lambda _: ([], (None, "")))
+    changed: list[Change] = []
+    regrouped, kernel_match = 0, None
+    partner: Mapping[str, str] = {}
+    moved: Mapping[str, Mapping[str, Move]] = {}
+    classes: Sequence[ClassMoves] = []
+    if on_device:
+        changed, regrouped, kernel_match = attempt(
+            "The changes of kernels", lambda: _changes(one, two, pairs), lambda _: ([], 0, None)
+        )
+        partner = attempt("Replaced kernels", lambda: kernel_partners(one, two, changed), lambda _: {})
+        moved, classes = attempt("Time that moved", lambda: _moves_of(one, two, partner), lambda _: ({}, []))
+    operators = _attempt_rows(
+        "operators", lambda: operator_rows(one, two, assumed, moved.get("operator", {}), on_device=on_device)
+    )
+    if not faults:  # else what they have in common may be what is missing
+        check_common(one, two, pairs, operators)
+    of_types = partial(layer_type_rows, one, two, assumed, moved.get("layer_type", {}), same_framework=same_framework)
+    of_kernels = partial(kernel_rows, one, two, changed, partner, assumed, moved.get("kernel", {}))
     rows = conclude_all(
         [
-            *layer_type_rows(one, two, assumed, moved.get("layer_type", {}), same_framework=same_framework),
+            *_attempt_rows("types of layers", of_types),
             *operators,
-            *kernel_class_rows(one, two, assumed),
+            *_attempt_rows("classes of kernels", partial(kernel_class_rows, one, two, assumed)),
             *layers,
-            *kernel_rows(one, two, changed, partner, assumed, moved.get("kernel", {})),
+            *_attempt_rows("kernels", of_kernels),
         ]
     )
-    blocks = conclude_all(block_rows(one, two, pairs, assumed))  # sums of rows of layers: corrected among themselves
-    falls = explain_difference(one, two, pairs, on_device=on_device)
+    # Sums of rows of layers: corrected among themselves.
+    blocks = conclude_all(_attempt_rows("blocks of layers", partial(block_rows, one, two, pairs, assumed)))
+    falls = attempt(
+        "What the difference is made of",
+        lambda: explain_difference(one, two, pairs, on_device=on_device),
+        lambda _: Explained([], {}),
+    )
     return Comparison(
         one,
         two,
@@ -256,13 +291,22 @@ def compare(
         pairs,
         basis,
         classes,
-        judged.run_noise,
-        judged.run_noise_source,
+        *noise,
         per_input,
         same_content(one, two),
-        expect_from_peaks(one, two) if on_device else None,
-        results(one, two),
+        attempt("What peaks let expect", lambda: expect_from_peaks(one, two) if on_device else None, lambda _: None),
+        attempt("Accuracy and outputs", lambda: results(one, two), lambda _: Results([], [], [], InputMatch.UNKNOWN)),
     )
+
+
+def _layers(one: Side, two: Side, pairs: Pairs, assumed: Assumed) -> tuple[list[Row], tuple[float | None, str]]:
+    """Their rows, and the noise between captures that was taken with where it is from."""
+    rows, judged = layer_rows(one, two, pairs, assumed)
+    return rows, (judged.run_noise, judged.run_noise_source)
+
+
+def _attempt_rows(what: str, make: Callable[[], list[Row]]) -> list[Row]:
+    return attempt(f"The rows of {what}", make, lambda _: [])
 
 
 def _sides(

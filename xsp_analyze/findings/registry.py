@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from xsp_analyze.faults import attempt
 from xsp_analyze.findings import computing, confidence, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from xsp_analyze.findings.advice import Observation, Rule
     from xsp_analyze.trace.step_view import StepView
@@ -109,11 +111,15 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
-    like traces of graphs' capture.
+    like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
     """
     facts = Facts(frames, captures)
     advice = _without_explained(
-        [_advice(rule, _for_framework(rule, one, facts), facts) for rule, one in _observations(facts)]
+        [
+            one
+            for rule in RULES
+            for one in attempt(f"The rule {rule.id} ({rule.title})", partial(_advice_of, rule, facts), lambda _: [])
+        ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
@@ -125,11 +131,11 @@ def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observ
     return replace(observation, do=elsewhere) if elsewhere else observation
 
 
-def _observations(facts: Facts) -> Iterator[tuple[Rule, Observation]]:
-    for rule in RULES:
-        if all(holds(facts.frames.of_trace, need) for need in rule.needs):
-            for observation in rule.find(facts):
-                yield rule, observation
+def _advice_of(rule: Rule, facts: Facts) -> list[Advice]:
+    """What the rule finds; nothing where the trace does not hold what it needs."""
+    if not all(holds(facts.frames.of_trace, need) for need in rule.needs):
+        return []
+    return [_advice(rule, _for_framework(rule, one, facts), facts) for one in rule.find(facts)]
 
 
 def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:

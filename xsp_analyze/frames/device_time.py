@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lcm
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
+from xsp_analyze.frames.group_ids import group_ids, groups, numbers_by_appearance
+from xsp_analyze.frames.idle import CAUSES, DEVICE, IdleTime, idle_by_device
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.serving_steps import with_state
 from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
 from xsp_model import Kind
-from xsp_model.intervals import coverage_before, intersection, merge
+from xsp_model.intervals import Lanes, intersection, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.frames.idle import IdleTime
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.arrays import Bools, Floats, Ints
 
@@ -36,7 +36,6 @@ __all__ = [
     "class_time",
     "device_time",
     "device_windows",
-    "measures_in",
     "serving_time",
     "utilisation",
     "window_parts",
@@ -56,29 +55,30 @@ MEASURES = (
     "exposed_communication_ns",
     "exposed_memory_ns",
 )
-"""What `measures_in` measures."""
+"""What `_measures_in` measures."""
 _COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]
 _COMPUTE, _COMMUNICATION, _MEMORY = range(3)
-_NONE = np.empty(0, dtype=np.int64)
 
 
-def measures_in(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """MEASURES in ns for each window (begin_ns, end_ns, step) of a device from all its work, in order of start.
+def _measures_in(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """MEASURES in ns for each window (lane, begin_ns, end_ns, step) of a device from all its work.
 
-    Each is the length of a union of intervals within the window. `compute` is every kernel (or graph) that is not
-    communication, `memory` copies and memsets. What is exposed runs while nothing earlier in that order does, so that
-    busy = compute + exposed communication + exposed memory. `active` is from the first start to the last end of work;
-    `earlier` the part of busy in which no work of the window's own step ran; 0 where the window is of no step.
+    A lane is a device, counted from 0; work is in order of lane and start. Each measure is the length of a union of
+    intervals within the window. `compute` is every kernel (or graph) that is not communication, `memory` copies and
+    memsets. What is exposed runs while nothing earlier in that order does, so that busy = compute + exposed
+    communication + exposed memory. `active` is from the first start to the last end of work; `earlier` the part of busy
+    in which no work of the window's own step ran; 0 where the window is of no step.
     """
-    start, end = work["start_ns"].to_numpy(), (work["start_ns"] + work["duration_ns"]).to_numpy()
-    begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    line, start, end, begin, until = _on_one_line(work, windows)
     unions = _unions(start, end, _categories(work))
-    lengths = {name: coverage_before(u, until) - coverage_before(u, begin) for name, u in unions.items()}
-    own = _own_busy(work, start, end, windows)
+    lengths = {
+        name: line.coverage_before(union, until) - line.coverage_before(union, begin) for name, union in unions.items()
+    }
+    own = _own_busy(work, windows)
     busy = lengths["working"] + lengths["memory"] - lengths["hidden"]
     columns = {
-        "window_ns": until - begin,
-        "active_ns": _active(start, end, begin, until),
+        "window_ns": (windows["end_ns"] - windows["begin_ns"]).to_numpy(),
+        "active_ns": _active(line, start, end, begin, until),
         "busy_ns": busy,
         "earlier_ns": np.where(own < 0, 0, busy - own),
         "compute_ns": lengths["compute"],
@@ -89,6 +89,16 @@ def measures_in(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
         "exposed_memory_ns": lengths["memory"] - lengths["hidden"],
     }
     return pl.DataFrame({name: columns[name] for name in MEASURES}, schema=dict.fromkeys(MEASURES, pl.Int64))
+
+
+def _on_one_line(work: pl.DataFrame, windows: pl.DataFrame) -> tuple[Lanes, Ints, Ints, Ints, Ints]:
+    """Where work starts and ends, and windows begin and end, all devices one behind the other."""
+    start, end = work["start_ns"].to_numpy(), (work["start_ns"] + work["duration_ns"]).to_numpy()
+    begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    line = Lanes.of(start, end, begin, until)
+    of_work, of_windows = work["lane"].to_numpy(), windows["lane"].to_numpy()
+    worked = line.place(of_work, start), line.place(of_work, end)
+    return line, *worked, line.place(of_windows, begin), line.place(of_windows, until)
 
 
 def _unions(start: Ints, end: Ints, category: Ints) -> dict[str, tuple[Ints, Ints]]:
@@ -115,26 +125,33 @@ def _union(start: Ints, end: Ints, mask: Bools) -> tuple[Ints, Ints]:
     return merge(start[mask], end[mask])
 
 
-def _active(start: Ints, end: Ints, begin: Ints, until: Ints) -> Ints:
+def _active(line: Lanes, start: Ints, end: Ints, begin: Ints, until: Ints) -> Ints:
     """From the first start to the last end of work in each window; work of no length counts as a point."""
     reach = np.maximum.accumulate(end)
     first = np.minimum(np.searchsorted(reach, begin, side="right"), np.searchsorted(start, begin, side="left"))
     last = np.searchsorted(start, until, side="right")
     some = first < last
-    from_ns = np.maximum(start[np.minimum(first, len(start) - 1)], begin)
-    to_ns = np.minimum(reach[np.maximum(last - 1, 0)], until)
-    return np.where(some, np.maximum(to_ns - from_ns, 0), 0)
+    from_place = np.maximum(start[np.minimum(first, len(start) - 1)], begin)
+    to_place = np.minimum(reach[np.maximum(last - 1, 0)], until)
+    return np.where(some & (from_place < to_place), line.time(to_place) - line.time(from_place), 0)
 
 
-def _own_busy(work: pl.DataFrame, start: Ints, end: Ints, windows: pl.DataFrame) -> Ints:
+def _own_busy(work: pl.DataFrame, windows: pl.DataFrame) -> Ints:
     """Time of each window in which work of its own step ran; -1 where it is of no step."""
-    own = np.full(windows.height, -1, dtype=np.int64)
-    rows = dict(work.with_row_index("row").group_by("step").agg("row").iter_rows()) if work.height else {}
-    for at, (step, begin, until) in enumerate(windows.select("step", "begin_ns", "end_ns").iter_rows()):
-        if step is not None:
-            of_step = np.asarray(rows.get(step, _NONE), dtype=np.int64)
-            first, last = merge(np.maximum(start[of_step], begin), np.minimum(end[of_step], until))
-            own[at] = int((last - first).sum())
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("work_end_ns")
+    numbered = windows.select("lane", "step", "begin_ns", "end_ns").with_row_index("window")
+    inside = (
+        work.lazy()
+        .select("lane", "step", "start_ns", end)
+        .join(numbered.lazy(), on=["lane", "step"])
+        .select("window", pl.max_horizontal("start_ns", "begin_ns"), pl.min_horizontal("work_end_ns", "end_ns"))
+        .collect()
+    )
+    window, start, until = (inside.to_series(at).cast(pl.Int64).to_numpy() for at in range(3))
+    line = Lanes.of(start, until)
+    first, last = merge(line.place(window, start), line.place(window, until))
+    own = np.where(windows["step"].is_null().to_numpy(), -1, 0)
+    np.add.at(own, line.lane(first), line.time(last) - line.time(first))
     return own
 
 
@@ -189,18 +206,26 @@ def utilisation(frames: StepView) -> Utilisation:
 
 def device_time(frames: StepView) -> DeviceTime:
     """The account of every device that worked in the runs that kernels are taken from."""
-    windows = device_windows(frames)
-    work = frames.of_trace.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
+    windows, devices = _with_lanes(device_windows(frames))
+    keys = windows.select(*DEVICE, "step")
+    work = _in_lanes(frames.of_trace.all_activities.select(*DEVICE, *_WORK), devices)
     idle, begun = frames.of_trace.once(idle_by_device), _first_work(frames)
-    pieces = [
-        _of_device(work[key], idle[key], rows, begun.get(key[0]))
-        for key, rows in windows.group_by(DEVICE, maintain_order=True)
-    ]
-    keys = [*DEVICE, "step"]
-    schema = {**windows.select(keys).schema, **dict.fromkeys((*MEASURES, *CAUSES), pl.Int64())}
-    parts = pl.concat([pl.DataFrame(schema=schema), *(p.parts for p in pieces)])
-    calls = pl.concat([pl.DataFrame(schema={**windows.select(keys).schema, **_CALLS}), *(p.calls for p in pieces)])
-    return _answer(frames, parts, _idle_by_name(frames, calls))
+    by_device = [_with_start_up(idle[key], begun.get(key[0])) for key in devices.select(DEVICE).iter_rows()]
+    causes, calls = _idle(by_device, windows)
+    parts = keys.hstack(_measures_in(work, windows)).hstack(causes)
+    return _answer(frames, parts, _idle_by_name(frames, keys[calls["window"]].hstack(calls.drop("window"))))
+
+
+def _with_lanes(windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The windows by device, each with the number of its device, its lane; and the devices in that order."""
+    lane, first = numbers_by_appearance(*group_ids(windows.select(DEVICE)))
+    devices = windows.select(DEVICE)[first].with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int64))
+    return windows.with_columns(pl.Series("lane", lane)).sort("lane", maintain_order=True), devices
+
+
+def _in_lanes(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
+    """Work of these devices by lane, and in each as it stood: in order of start."""
+    return work.join(devices, on=DEVICE, nulls_equal=True, maintain_order="left").sort("lane", maintain_order=True)
 
 
 def _first_work(frames: StepView) -> Mapping[object, int]:
@@ -259,36 +284,41 @@ def device_windows(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _of_device(work: pl.DataFrame, idle: IdleTime, windows: pl.DataFrame, begun_ns: int | None) -> DeviceTime:
-    keys = windows.select(*DEVICE, "step")
-    causes, calls = _idle(idle, windows, begun_ns)
-    return DeviceTime(
-        keys.hstack(measures_in(work, windows)).hstack(causes), keys[calls["window"]].hstack(calls.drop("window"))
-    )
-
-
-def _idle(idle: IdleTime, windows: pl.DataFrame, begun_ns: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
-    extents = windows.select("begin_ns", "end_ns").iter_rows()
-    parts = [_with_start_up(idle, begin, until, begun_ns) for begin, until in extents]
-    length, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    window = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+    none = [np.empty(0, dtype=np.int64)]  # where no device worked
+    start, end, cause, call = (
+        np.concatenate([*none, *(getattr(one, each) for one in idle)]) for each in ("start", "end", "cause", "call")
+    )
+    lane = np.repeat(np.arange(len(idle)), [len(one.start) for one in idle])
+    of, begin, until = (windows[each].to_numpy() for each in ("lane", "begin_ns", "end_ns"))
+    line = Lanes.of(start, end, begin, until)
+    first = np.searchsorted(line.place(lane, end), line.place(of, begin), side="right")
+    number = np.maximum(np.searchsorted(line.place(lane, start), line.place(of, until)) - first, 0)
+    window = np.repeat(np.arange(len(number)), number)
+    rows = np.arange(len(window)) - np.repeat(np.cumsum(number) - number - first, number)
+    length = np.minimum(end[rows], until[window]) - np.maximum(start[rows], begin[window])
     sums = np.zeros((windows.height, len(CAUSES)), dtype=np.int64)
-    np.add.at(sums, (window, cause), length)
-    stretches = pl.DataFrame({"window": window, "cause": cause, "call": call, "idle_ns": length})
+    np.add.at(sums, (window, cause[rows]), length)
+    stretches = pl.DataFrame({"window": window, "cause": cause[rows], "call": call[rows], "idle_ns": length})
     calls = stretches.group_by("window", "cause", "call", maintain_order=True).agg(
         pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("gap_count")
     )
     return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
 
 
-def _with_start_up(idle: IdleTime, begin: int, until: int, begun_ns: int | None) -> tuple[Ints, Ints, Ints]:
-    """`IdleTime.within`, the cause of what is before the first work start-up."""
-    if begun_ns is None or begun_ns <= begin:
-        return idle.within(begin, until)
-    length, cause, call = idle.within(begin, min(begun_ns, until))
-    early = (length, np.full_like(cause, CAUSES.index("idle_initialisation_ns")), call)
-    return tuple(map(np.concatenate, zip(early, idle.within(min(begun_ns, until), until), strict=True)))  # type: ignore[return-value]
+def _with_start_up(idle: IdleTime, begun_ns: int | None) -> IdleTime:
+    """The idle time, what is before the first work parted from the rest and start-up by its cause."""
+    if begun_ns is None:
+        return idle
+    early = int(np.searchsorted(idle.start, begun_ns))
+    if early and idle.end[early - 1] > begun_ns:
+        start, end = np.insert(idle.start, early, begun_ns), np.insert(idle.end, early - 1, begun_ns)
+        cause, call = (np.insert(column, early, column[early - 1]) for column in (idle.cause, idle.call))
+    else:
+        start, end, cause, call = idle.start, idle.end, idle.cause.copy(), idle.call
+    cause[:early] = CAUSES.index("idle_initialisation_ns")
+    return IdleTime(start, end, cause, call)
 
 
 def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
@@ -322,14 +352,22 @@ def class_time(frames: StepView) -> pl.DataFrame:
     that part run side by side it is shared out evenly among them. So the times of a window add up to its busy time, and
     those of a part to what B03 has: compute, exposed communication, exposed copies and memsets.
     """
-    windows = device_windows(frames)
-    work = frames.of_trace.all_activities.select(*DEVICE, "kind", "kernel_class", "start_ns", "duration_ns")
-    by_device = work.partition_by(DEVICE, as_dict=True, include_key=False)
-    schema = {**windows.select(*DEVICE, "step").schema, **_SCHEMA}
-    pieces = [
-        _class_time_of_device(by_device[key], rows) for key, rows in windows.group_by(DEVICE, maintain_order=True)
-    ]
-    return pl.concat([pl.DataFrame(schema=schema), *pieces])
+    windows, devices = _with_lanes(device_windows(frames))
+    columns = (*DEVICE, "kind", "kernel_class", "start_ns", "duration_ns")
+    work = _in_lanes(frames.of_trace.all_activities.select(columns), devices)
+    line, start, end, begin, until = _on_one_line(work, windows)
+    keys = windows.select("lane", *DEVICE, "step").with_row_index("window")
+    pieces = [keys.head(0).with_columns(pl.lit(None, t).alias(n) for n, t in _SCHEMA.items())]
+    for segment, time in _times_in_windows(_segments(work, start, end), line, begin, until):
+        at = np.flatnonzero(time)
+        pieces.append(
+            keys[at].with_columns(
+                pl.lit(segment.part, pl.Int64).alias("part"),
+                pl.lit(segment.kernel_class).alias("kernel_class"),
+                pl.Series("time_ns", time[at]),
+            )
+        )
+    return pl.concat(pieces).sort("lane", "part", "kernel_class", "window").drop("lane", "window")
 
 
 _PARTS = ("compute", "communication", "memory", "idle")
@@ -383,44 +421,24 @@ def _mean_classes(frames: StepView, keys: list[str]) -> pl.DataFrame:
     )
 
 
-def _class_time_of_device(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one device's windows."""
-    keys = windows.select(*DEVICE, "step")
-    begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
-    rows = []
-    for segment, time in _times_in_windows(_segments(work), begin, until):
-        at = np.flatnonzero(time)
-        rows.append(
-            keys[at].with_columns(
-                pl.lit(segment.part, pl.Int64).alias("part"),
-                pl.lit(segment.kernel_class).alias("kernel_class"),
-                pl.Series("time_ns", time[at]),
-            )
-        )
-    return pl.concat([keys.head(0).with_columns(pl.lit(None, t).alias(n) for n, t in _SCHEMA.items()), *rows])
+def _segments(work: pl.DataFrame, start: Ints, end: Ints) -> list[_Segment]:
+    """When work of each part and class ran."""
+    kinds = work.select(pl.Series("part", _categories(work)), pl.col("kernel_class").cast(pl.String))
+    distinct, order, bounds = groups(kinds, ("part", "kernel_class"))
+    return [
+        _Segment(part, name, merge(start[order[first:last]], end[order[first:last]]))
+        for (part, name), (first, last) in zip(distinct.iter_rows(), pairwise(bounds.tolist()), strict=True)
+    ]
 
 
-def _segments(work: pl.DataFrame) -> list[_Segment]:
-    """What ran of each part and class."""
-    is_copy = pl.col("kind").cast(pl.String).is_in(_COPIES)
-    part = pl.when(is_copy).then(MEMORY).when(IS_COMMUNICATION).then(COMMUNICATION).otherwise(COMPUTE)
-    rows = work.with_columns(part.cast(pl.Int64).alias("part"), pl.col("kernel_class").cast(pl.String))
-    groups = rows.sort("part", "kernel_class", maintain_order=True).group_by(
-        "part", "kernel_class", maintain_order=True
-    )
-    return [_segment(part, name, rows_of) for (part, name), rows_of in groups]
-
-
-def _segment(part: object, name: object, work: pl.DataFrame) -> _Segment:
-    start = work["start_ns"].to_numpy()
-    return _Segment(int(str(part)), str(name), merge(start, start + work["duration_ns"].to_numpy()))
-
-
-def _times_in_windows(segments: list[_Segment], begin: Ints, until: Ints) -> Iterator[tuple[_Segment, Floats]]:
+def _times_in_windows(
+    segments: list[_Segment], line: Lanes, begin: Ints, until: Ints
+) -> Iterator[tuple[_Segment, Floats]]:
     """Each segment with its time in every window."""
     edges = np.unique(np.concatenate([begin, until, *(edge for s in segments for edge in s.union)]))
     first, last = np.searchsorted(edges, begin), np.searchsorted(edges, until)
-    length = np.diff(edges)
+    lane = line.lane(edges[:-1])
+    length = np.where(line.lane(edges[1:]) == lane, np.diff(line.time(edges)), 0)
     taken = np.zeros(len(length), dtype=bool)
     for part in (COMPUTE, COMMUNICATION, MEMORY):
         of_part = [s for s in segments if s.part == part]
@@ -428,12 +446,22 @@ def _times_in_windows(segments: list[_Segment], begin: Ints, until: Ints) -> Ite
         beside = np.zeros(len(length), dtype=np.int64)
         for mask in running:
             beside += mask
-        common = lcm(*np.unique(beside[beside > 0]).tolist())  # so that even shares are integers, and sums exact
-        share = np.where(taken, 0, length * (common // np.maximum(beside, 1)))
+        common = _common_multiples(lane, beside)  # so that even shares are integers, and sums exact
+        share = np.where(taken, 0, length * (common[lane] // np.maximum(beside, 1)))
         for segment, mask in zip(of_part, running, strict=True):
             before = np.concatenate(([0], np.cumsum(np.where(mask, share, 0))))
-            yield segment, (before[last] - before[first]) / common
+            yield segment, (before[last] - before[first]) / common[line.lane(begin)]
         taken |= beside > 0
+
+
+def _common_multiples(lane: Ints, beside: Ints) -> Ints:
+    """Of each lane the least number that as many as ever run beside one another in it divide."""
+    common = np.ones(int(lane.max(initial=-1)) + 1, dtype=np.int64)
+    numbers = pl.DataFrame({"lane": lane, "beside": beside}).filter(pl.col("beside") > 1).unique()
+    for number in numbers["beside"].unique().to_list():
+        lanes = numbers.filter(pl.col("beside") == number)["lane"].to_numpy()
+        common[lanes] = np.lcm(common[lanes], number)
+    return common
 
 
 def _runs(union: tuple[Ints, Ints], edges: Ints) -> Bools:

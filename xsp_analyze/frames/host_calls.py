@@ -11,6 +11,7 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, run_starts, running_max, sort_by
 from xsp_model import Kind, Level
+from xsp_model.intervals import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ __all__ = [
     "STREAM",
     "SYNC_CALLS",
     "Blocks",
+    "HostCalls",
     "host_blocks",
     "host_waits",
     "is_wait",
@@ -139,6 +141,7 @@ def _pending(launch: Ints, end: Ints) -> Ints:
 
 BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
 """What a call can explain idle time by: it waits for a device, starts something up, fetches input, or reserves."""
+_SYNC, _INITIALISATION = 0, 1
 INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
 COMPILATIONS = (
@@ -190,6 +193,117 @@ class Blocks:
         index = np.searchsorted(self.start, time, side="right") - 1
         inside = (index >= 0) & (time < self.end[np.maximum(index, 0)])
         return np.where(inside, index, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCalls:
+    """Calls that explain idle time, for threads to look theirs up: `own` by thread, `holding` of whatever thread.
+
+    `holding` are those that hold up the whole process, wherever they are made. At each moment the first that covers it
+    explains it, of a thread's own and of others alike; `_first` and `_second` are when each of them is the first, and
+    the first but for one: a thread is in no more than one, so that of all others the first is among these two.
+    """
+
+    own: Blocks
+    own_thread: Ints
+    own_edges: Ints
+    _threads: Ints
+    _own_starts: Ints  # places
+    _own_lanes: Lanes
+    _edges: Ints  # places
+    _edge_lanes: Lanes
+    holding: Blocks
+    _holding_thread: Ints
+    _first: Blocks
+    _second: Blocks
+    edges_of_others: Ints
+    loading: Blocks
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> HostCalls:
+        """Those of the rows, see `host_blocks`."""
+        thread, own = _own_blocks(rows)
+        threads = np.unique(thread)
+        lane = np.searchsorted(threads, thread)
+        starts = Lanes.of(own.start)
+        edges = Lanes.of(own.start, own.end)
+        places = np.unique(np.concatenate((edges.place(lane, own.start), edges.place(lane, own.end))))
+        holds = np.flatnonzero(np.isin(own.cause, (_SYNC, _INITIALISATION)))
+        order = holds[np.lexsort((-own.end[holds], own.start[holds]))]
+        holding = Blocks(own.start[order], own.end[order], own.cause[order], own.call[order])
+        first, second = _two_layers(holding)
+        of_others = np.unique(np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)]))
+        loading = Blocks.of(rows.filter(pl.col("cause") == _INITIALISATION))
+        return cls(
+            own, thread, edges.time(places), threads, starts.place(lane, own.start), starts, places, edges,
+            holding, thread[order], first, second, of_others, loading,
+        )  # fmt: skip
+
+    def _lane(self, thread: Ints) -> Ints:
+        """The place of each thread among those with calls; -1: it has none."""
+        at = np.minimum(np.searchsorted(self._threads, thread), max(len(self._threads) - 1, 0))
+        return np.where(self._threads[at] == thread, at, -1) if len(self._threads) else np.full(len(thread), -1)
+
+    def own_at(self, thread: Ints, time: Ints) -> Ints:
+        """For each thread and time the call of it (of `own`) that it is in, -1 where it is in none."""
+        lane = self._lane(thread)
+        if not len(self.own.start):
+            return lane
+        count = len(self._own_lanes.times)
+        last = np.searchsorted(self._own_lanes.times, time, side="right") - 1
+        at = np.searchsorted(self._own_starts, lane * count + last, side="right") - 1
+        inside = (lane >= 0) & (at >= 0) & (self.own_thread[at] == thread) & (time < self.own.end[at])
+        return np.where(inside, at, -1)
+
+    def own_edges_within(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """Of `own_edges` the first that lies within each stretch of a thread, and the first behind them."""
+        lane, count = self._lane(thread), len(self._edge_lanes.times)
+        times = self._edge_lanes.times
+        first = np.searchsorted(self._edges, lane * count + np.searchsorted(times, start, side="right"))
+        until = np.searchsorted(self._edges, lane * count + np.searchsorted(times, end))
+        return np.where(lane < 0, 0, first), np.where(lane < 0, 0, until)
+
+    def others_at(self, thread: Ints, time: Ints) -> Ints:
+        """For each thread and time the call of another thread (of `holding`) that explains it, -1 where none does."""
+        first, second = self._first.at(time), self._second.at(time)
+        call = np.where(first >= 0, self._first.call[first], -1) if len(self._first.call) else first
+        other = np.where(second >= 0, self._second.call[second], -1) if len(self._second.call) else second
+        is_own = (call >= 0) & (self._holding_thread[call] == thread) if len(self._holding_thread) else call >= 0
+        return np.where(is_own, other, call)
+
+
+def _own_blocks(rows: pl.DataFrame) -> tuple[Ints, Blocks]:
+    """The calls by thread and start, where two of one number of thread overlap the one that began first; and whose."""
+    ordered = rows.sort("thread_id", "start_ns", -pl.col("end_ns"))
+    columns = ("thread_id", "start_ns", "end_ns", "cause", "call")
+    thread, start, end, cause, call = (ordered[c].to_numpy() for c in columns)
+    if not len(start):
+        return thread, Blocks(start, end, cause, call)
+    starts = run_starts(thread)
+    reach = np.roll(running_max(end, starts), 1)
+    reach[starts] = start[starts]
+    start = np.maximum(start, reach)
+    keep = start < end
+    return thread[keep], Blocks(start[keep], end[keep], cause[keep], call[keep])
+
+
+def _two_layers(blocks: Blocks) -> tuple[Blocks, Blocks]:
+    """When each of the blocks, which stand by start, is the first, and the second, that covers a moment.
+
+    In place of the call is which of the blocks it is.
+    """
+    number = np.arange(len(blocks.start))
+    layers = []
+    start, end = blocks.start, blocks.end
+    for _ in range(2):
+        reach = np.concatenate((start[:1], np.maximum.accumulate(end)[:-1]))
+        own = np.maximum(start, reach)
+        keep = own < end
+        layers.append(Blocks(own[keep], end[keep], blocks.cause[number[keep]], number[keep]))
+        end = np.minimum(end, reach)
+        behind = start < end
+        start, end, number = start[behind], end[behind], number[behind]
+    return layers[0], layers[1]
 
 
 def host_blocks(view: TraceView, run: int) -> pl.DataFrame:

@@ -8,25 +8,26 @@ calls of one kind; a step that recompiles counts there, which a trimmed mean lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, NO_THREAD, Blocks, host_blocks
-from xsp_model.intervals import coverage_before, gaps, intersection, merge, union_length
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, NO_THREAD, Blocks, HostCalls, host_blocks
+from xsp_model.intervals import Lanes, coverage_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.arrays import Bools, Ints
 
     Intervals = tuple[Ints, Ints]
 
-__all__ = ["CAUSES", "DEVICE", "IdleTime", "Intervals", "RunIdle", "idle_by_device", "idle_of_run", "idle_time"]
+__all__ = ["CAUSES", "DEVICE", "IdleTime", "Intervals", "RunIdle", "idle_by_device", "idle_of_run"]
 
 DEVICE = ("run_id", "device_id")
 _WORK = ("process_id", "start_ns", "duration_ns", "call_start_ns", "call_end_ns", "call_thread_id", "parent_id")
@@ -36,6 +37,8 @@ CAUSES = (*_BLOCKED, "idle_launch_ns", "idle_unknown_ns")
 """What idle time divides into; see B03's columns. The first are those of BLOCK_CAUSES."""
 
 _SYNC, _INITIALISATION, _INPUT, _HOST, _LAUNCH, _UNKNOWN = range(len(CAUSES))
+_PROCESSES = pl.List(pl.Int64)
+_LANES = {"device_id": pl.Int64, "lane": pl.Int64}
 _NEVER = np.iinfo(np.int64).max
 _LOADING_NS = 1_000_000  # a launch takes microseconds; beside an idle device one of milliseconds loads code
 
@@ -48,12 +51,6 @@ class IdleTime:
     end: Ints
     cause: Ints
     call: Ints
-
-    def within(self, begin: int, until: int) -> tuple[Ints, Ints, Ints]:
-        """The part of it in a window: lengths in ns, causes and calls."""
-        rows = slice(np.searchsorted(self.end, begin, side="right"), np.searchsorted(self.start, until, side="left"))
-        length = np.minimum(self.end[rows], until) - np.maximum(self.start[rows], begin)
-        return length, self.cause[rows], self.call[rows]
 
 
 @dataclass(frozen=True)
@@ -97,15 +94,33 @@ class RunIdle:
 
 
 def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]:
-    """All the idle time of each device that worked, by run and device, over the extent of its run; see `idle_time`."""
+    """All the idle time of each device that worked, by run and device, over the extent of its run; see `idle_times`.
+
+    Devices of the same processes wait for the same calls of the host: they are looked at together.
+    """
     extents = {run: (begin, end) for run, begin, end in view.extents.iter_rows()}
-    work = view.all_activities.select(*DEVICE, *_WORK).partition_by(DEVICE, as_dict=True, include_key=False)
-    idle = {}
-    for (run, device), rows in work.items():
+    rows = view.all_activities.select(*DEVICE, *_WORK)
+    alike = (
+        rows.group_by(DEVICE, maintain_order=True)
+        .agg(pl.col("process_id").unique().sort(nulls_last=True))
+        .group_by("run_id", "process_id", maintain_order=True)
+        .agg("device_id")
+    )
+    by_run = rows.partition_by("run_id", as_dict=True)
+    idle: dict[tuple[int, int | None], IdleTime] = {}
+    for run, processes, devices in alike.iter_rows():
         if run in extents:
-            processes = pl.col("process_id").is_in(rows["process_id"].unique().implode(), nulls_equal=True)
-            idle[run, device] = idle_time(rows, view.once(host_blocks, run).filter(processes), extents[run])
-    return idle
+            numbers = pl.DataFrame({"device_id": devices, "lane": range(len(devices))}, schema_overrides=_LANES)
+            work = (
+                by_run[run,]
+                .join(numbers, on="device_id", nulls_equal=True, maintain_order="left")
+                .sort("lane", "start_ns", maintain_order=True)
+            )
+            of_processes = pl.col("process_id").is_in(pl.Series([processes], dtype=_PROCESSES), nulls_equal=True)
+            calls = view.once(host_blocks, run).filter(of_processes)
+            times = idle_times(work, HostCalls.of(calls), extents[run])
+            idle |= {(run, device): time for device, time in zip(devices, times, strict=True)}
+    return {key: idle[key] for key in rows.select(DEVICE).unique(maintain_order=True).iter_rows() if key in idle}
 
 
 def idle_of_run(view: TraceView, run: int, windows: pl.DataFrame) -> RunIdle:
@@ -124,131 +139,193 @@ def _gaps_within(start: Ints, end: Ints, bounds: tuple[int, int]) -> Intervals:
     return gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds)))
 
 
-def idle_time(work: pl.DataFrame, blocks: pl.DataFrame, extent: tuple[int, int]) -> IdleTime:
-    """The idle time of a device over the extent of its run, by cause.
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """Stretches without work: whose, from when to when, when and on which thread what ends each was launched.
 
-    `work` is all its work in order of start, with call_start_ns and call_thread_id (of the launch; null: unknown);
-    `blocks` the calls of its processes that explain idle time, see `host_blocks`. Until the next launch, what
-    the launching thread was in explains a gap, else what another thread was in (but not input, which is fetched ahead);
-    else the host did other work. From the launch on it is the launch, what that loads (of over a millisecond), or the
-    call that it was made in, if that blocks. A gap after which nothing was launched is the host's.
+    `row` is the first work that ends it; -1: none does. `launch` is `_NEVER` where it is unknown.
     """
-    start = work["start_ns"].to_numpy()
+
+    lane: Ints
+    left: Ints
+    right: Ints
+    launch: Ints
+    thread: Ints
+    row: Ints
+
+
+def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) -> list[IdleTime]:
+    """The idle time of each device (a lane, from 0) over the extent of its run, by cause.
+
+    `work` is all their work by lane and start, with call_start_ns and call_thread_id (of the launch; null: unknown);
+    `calls` those of their processes that explain idle time. Until the next launch, what the launching thread was in
+    explains a gap, else what another thread was in (but not input, which is fetched ahead); else the host did other
+    work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
+    if that blocks. A gap after which nothing was launched is the host's.
+    """
+    gaps = _gaps_of(work, extent)
+    launched = np.clip(gaps.launch, gaps.left, gaps.right)
+    known, unknown = (np.flatnonzero(mask) for mask in (gaps.launch != _NEVER, gaps.launch == _NEVER))
+    before = _pieces(gaps.left, launched, known, _HOST)
+    inside, after = _within_launch(launched, gaps, known, calls)
+    after = _by_loading(after, calls.loading)
+    parts = [
+        _pieces(gaps.left, gaps.right, unknown, _UNKNOWN),
+        _by_calls(before, gaps.thread[before.gap], calls),
+        inside,
+        *_long_calls(after, work, gaps.row[after.gap]),
+    ]
+    return _by_lane(_concat(parts), gaps.lane, int(work["lane"].max() or 0) + 1)  # type: ignore[arg-type]
+
+
+def _gaps_of(work: pl.DataFrame, extent: tuple[int, int]) -> _Gaps:
+    lane, start = work["lane"].to_numpy(), work["start_ns"].to_numpy()
     end = start + work["duration_ns"].to_numpy()
-    left, right = _gaps_within(start, end, extent)
-    launch, thread, row = _next_launches(work, start, right, extent[1])
-    has_launch = launch != _NEVER
-    launched = np.clip(launch, left, right)
-    unknown = _pieces(left[~has_launch], right[~has_launch], _UNKNOWN)
-    parts, loading = [unknown], Blocks.of(blocks.filter(pl.col("cause") == _INITIALISATION))
-    for number in np.unique(thread[has_launch]).tolist():
-        rows = has_launch & (thread == number)
-        own, others = _split(blocks, number)
-        parts.append(_with_causes(_pieces(left[rows], launched[rows], _HOST), (own, others)))
-        inside, after = _within_launch(launched[rows], right[rows], own)
-        parts.extend((inside, *_long_calls(_with_causes(after, (loading,)), work, row[rows], right[rows])))
-    return _in_order(parts)
+    lanes = np.arange(int(lane.max(initial=-1)) + 1)
+    line = Lanes.of(start, end, np.asarray(extent))
+    bounds = [line.place(lanes, np.full(len(lanes), bound)) for bound in extent]
+    left, right = gaps(
+        np.concatenate((line.place(lane, start), *bounds)), np.concatenate((line.place(lane, end), *bounds))
+    )
+    own = line.lane(left) == line.lane(right)  # else it lies between two lanes
+    left, right = left[own], right[own]
+    return _with_launches(work, line, left, right, extent[1])
 
 
-def _next_launches(work: pl.DataFrame, start: Ints, right: Ints, last: int) -> tuple[Ints, Ints, Ints]:
-    """When what ends each gap was launched (of several the first), on which thread, its row; `_NEVER` where unknown.
+def _with_launches(work: pl.DataFrame, line: Lanes, left: Ints, right: Ints, last: int) -> _Gaps:
+    """The gaps with when what ends each was launched (of several the first), on which thread, and its row.
 
-    The gap at the end of a run has no launch to wait for: the host had until its end, if launches are known at all.
+    The gap at the end of a run has no launch to wait for: the host had until its end, if launches are known at all,
+    on the thread that launched most.
     """
+    lane, start = work["lane"].to_numpy(), work["start_ns"].to_numpy()
     call = work["call_start_ns"].fill_null(_NEVER).to_numpy()
     thread = work["call_thread_id"].fill_null(NO_THREAD).to_numpy()
-    if not len(start):
-        return np.full(len(right), _NEVER), np.full(len(right), NO_THREAD), np.full(len(right), -1)
-    together = run_starts(start)  # work stands in order of start
+    own = line.lane(right)
+    place = line.place(lane, start)
+    together = run_starts(place)  # work stands in order of lane and start
     lengths = np.diff(np.append(together, len(start)))
     first = np.lexsort((call, np.repeat(np.arange(len(together)), lengths)))[together]
-    at = np.searchsorted(start[together], right)
-    final = at >= len(together)
-    row = first[np.minimum(at, len(together) - 1)]
-    launched = np.where(final, last if (call != _NEVER).any() else _NEVER, call[row])
-    return launched, np.where(final, _mode(thread[call != _NEVER]), thread[row]), np.where(final, -1, row)
+    at = np.searchsorted(place[together], right)
+    row = first[np.minimum(at, len(together) - 1)] if len(first) else np.full(len(right), -1)
+    final = (at >= len(together)) | (lane[row] != own)
+    launches, most = _launching_threads(lane, thread, call != _NEVER, int(lane.max(initial=-1)) + 1)
+    return _Gaps(
+        own,
+        line.time(left),
+        line.time(right),
+        np.where(final, np.where(launches[own], last, _NEVER), call[row]),
+        np.where(final, most[own], thread[row]),
+        np.where(final, -1, row),
+    )
 
 
-def _mode(threads: Ints) -> int:
-    values, count = np.unique(threads, return_counts=True)
-    return int(values[count.argmax()]) if len(values) else NO_THREAD
+def _launching_threads(lane: Ints, thread: Ints, known: Bools, count: int) -> tuple[Bools, Ints]:
+    """Of each lane whether launches are known, and the thread of most of them; of several the lowest."""
+    most = np.full(count, NO_THREAD)
+    counts = pl.DataFrame({"lane": lane[known], "thread": thread[known]}).group_by("lane", "thread").len()
+    first = counts.sort("lane", -pl.col("len").cast(pl.Int64), "thread").group_by("lane", maintain_order=True).first()
+    most[first["lane"].to_numpy()] = first["thread"].to_numpy()
+    launches = np.zeros(count, dtype=np.bool_)
+    launches[first["lane"].to_numpy()] = True
+    return launches, most
 
 
-def _split(blocks: pl.DataFrame, thread: int) -> tuple[Blocks, Blocks]:
-    """The calls of the thread, and of other threads those that hold up the whole process."""
-    own = pl.col("thread_id") == thread
-    holds_up = pl.col("cause").is_in([_SYNC, _INITIALISATION])
-    return Blocks.of(blocks.filter(own)), Blocks.of(blocks.filter(~own, holds_up))
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """Parts of gaps, each with its cause and call, and which gap it is of."""
+
+    start: Ints
+    end: Ints
+    cause: Ints
+    call: Ints
+    gap: Ints
+
+    def of(self, rows: Ints | Bools) -> _Pieces:
+        return _Pieces(self.start[rows], self.end[rows], self.cause[rows], self.call[rows], self.gap[rows])
+
+    def explained(self, blocks: Blocks, at: Ints) -> _Pieces:
+        """These, each that lies in the block at this place (-1: in none) given to it."""
+        inside = at >= 0
+        cause, call = self.cause.copy(), self.call.copy()
+        cause[inside], call[inside] = blocks.cause[at[inside]], blocks.call[at[inside]]
+        return replace(self, cause=cause, call=call)
+
+    def cut(self, edges: Ints, first: Ints, until: Ints) -> tuple[_Pieces, Ints]:
+        """These divided, each at the edges from its `first` until, all of which lie within it; and which each is of."""
+        number = until - first + 1
+        of = np.repeat(np.arange(len(number)), number)
+        nth = np.arange(len(of)) - np.repeat(np.cumsum(number) - number, number)
+        parts = self.of(of)
+        behind, before = nth > 0, nth < (number - 1)[of]
+        parts.start[behind] = edges[(first[of] + nth - 1)[behind]]
+        parts.end[before] = edges[(first[of] + nth)[before]]
+        return parts, of
 
 
-_Pieces = tuple["Ints", "Ints", "Ints", "Ints"]  # start, end, cause, call
+def _pieces(start: Ints, end: Ints, gap: Ints, cause: int) -> _Pieces:
+    """What lies between the two times of each of these gaps, where that is anything."""
+    gap = gap[start[gap] < end[gap]]
+    return _Pieces(start[gap], end[gap], np.full(len(gap), cause), np.full(len(gap), -1), gap)
 
 
-def _pieces(start: Ints, end: Ints, cause: int) -> _Pieces:
-    keep = start < end
-    count = int(keep.sum())
-    return start[keep], end[keep], np.full(count, cause), np.full(count, -1)
+def _concat(parts: Sequence[_Pieces]) -> _Pieces:
+    return _Pieces(*(np.concatenate([getattr(part, one) for part in parts]) for one in _Pieces.__slots__))
 
 
-def _within_launch(launched: Ints, right: Ints, own: Blocks) -> tuple[_Pieces, _Pieces]:
+def _within_launch(launched: Ints, gaps: _Gaps, known: Ints, calls: HostCalls) -> tuple[_Pieces, _Pieces]:
     """Idle time from launches on: in a call that blocks and launched itself (a pageable copy), and the rest."""
-    at = own.at(launched)
+    at = np.full(len(launched), -1)
+    at[known] = calls.own_at(gaps.thread[known], launched[known])
     blocks = np.flatnonzero(at >= 0)
     until = launched.copy()
-    until[blocks] = np.minimum(right[blocks], own.end[at[blocks]])
-    start, end, _, _ = _pieces(launched, until, _LAUNCH)
-    row = at[launched < until]
-    return (start, end, own.cause[row], own.call[row]), _pieces(until, right, _LAUNCH)
+    until[blocks] = np.minimum(gaps.right[blocks], calls.own.end[at[blocks]])
+    inside = _pieces(launched, until, known, _LAUNCH)
+    return inside.explained(calls.own, at[inside.gap]), _pieces(until, gaps.right, known, _LAUNCH)
 
 
-def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints, right: Ints) -> tuple[_Pieces, _Pieces]:
+def _by_calls(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
+    """The pieces, cut where calls begin and end, and given to that of their thread, else to that of another one."""
+    parts, of = pieces.cut(calls.own_edges, *calls.own_edges_within(thread, pieces.start, pieces.end))
+    thread = thread[of]
+    edges = calls.edges_of_others
+    cut, of = parts.cut(edges, np.searchsorted(edges, parts.start, side="right"), np.searchsorted(edges, parts.end))
+    other = calls.others_at(thread[of], cut.start)
+    first = run_starts(of, other)  # where the call is the same as before, its thread's own edge was none
+    end = cut.end[np.append(first[1:], len(of)) - 1] if len(first) else cut.end
+    cut, thread, other = replace(cut.of(first), end=end), thread[of[first]], other[first]
+    return cut.explained(calls.holding, other).explained(calls.own, calls.own_at(thread, cut.start))
+
+
+def _by_loading(pieces: _Pieces, loading: Blocks) -> _Pieces:
+    edges = np.unique(np.concatenate((loading.start, loading.end)))
+    first = np.searchsorted(edges, pieces.start, side="right")
+    parts, _ = pieces.cut(edges, first, np.searchsorted(edges, pieces.end))
+    return parts.explained(loading, loading.at(parts.start))
+
+
+def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces, _Pieces]:
     """The pieces parted: those within launch calls of over a millisecond, which load what they launch, and the rest.
 
-    `row` is the work (of `work`) that ends the gap which ends at `right`; -1: none does.
+    `row` is the work that ends the gap of each; -1: none does.
     """
-    start, end, cause, call = pieces
-    at = row[np.argsort(right)][np.minimum(np.searchsorted(np.sort(right), end), max(len(right) - 1, 0))]
-    lasts = (work["call_end_ns"] - work["call_start_ns"]).fill_null(0).to_numpy()[at]
-    until = np.minimum(work["call_end_ns"].fill_null(0).to_numpy()[at], end)
-    loads = (cause == _LAUNCH) & (at >= 0) & (lasts > _LOADING_NS) & (until > start)
-    span = work["parent_id"].fill_null(-1).to_numpy()[at]
-    loading = (start[loads], until[loads], np.full(int(loads.sum()), _INITIALISATION), span[loads])
-    start = np.where(loads, until, start)
-    rest = start < end
-    return loading, (start[rest], end[rest], cause[rest], call[rest])
+    lasts = (work["call_end_ns"] - work["call_start_ns"]).fill_null(0).to_numpy()[row]
+    until = np.minimum(work["call_end_ns"].fill_null(0).to_numpy()[row], pieces.end)
+    loads = (pieces.cause == _LAUNCH) & (row >= 0) & (lasts > _LOADING_NS) & (until > pieces.start)
+    span = work["parent_id"].fill_null(-1).to_numpy()[row]
+    loading = replace(
+        pieces.of(loads), end=until[loads], cause=np.full(int(loads.sum()), _INITIALISATION), call=span[loads]
+    )
+    rest = replace(pieces, start=np.where(loads, until, pieces.start))
+    return loading, rest.of(rest.start < rest.end)
 
 
-def _with_causes(pieces: _Pieces, by: tuple[Blocks, ...]) -> _Pieces:
-    """The pieces, cut where calls begin and end and given to those they lie in; the first of `by` goes first."""
-    touched = np.zeros(len(pieces[0]), dtype=np.bool_)
-    for blocks in by:
-        union = (blocks.start, blocks.end)
-        touched |= coverage_before(union, pieces[1]) > coverage_before(union, pieces[0])
-    rest = tuple(column[~touched] for column in pieces)
-    start, end, cause, call = _cut(tuple(column[touched] for column in pieces), by)
-    for blocks in reversed(by):
-        at = blocks.at(start)
-        inside = at >= 0
-        cause[inside], call[inside] = blocks.cause[at[inside]], blocks.call[at[inside]]
-    return tuple(np.concatenate(pair) for pair in zip(rest, (start, end, cause, call), strict=True))  # type: ignore[return-value]
-
-
-def _cut(pieces: tuple[Ints, ...], by: tuple[Blocks, ...]) -> _Pieces:
-    """The pieces, which are disjoint, divided at every begin and end of a call."""
-    start, end, cause, call = pieces
-    order = np.argsort(start, kind="stable")
-    start, end, cause, call = start[order], end[order], cause[order], call[order]
-    edges = np.unique(np.concatenate((start, end, *(b.start for b in by), *(b.end for b in by))))
-    at = np.searchsorted(start, edges[:-1], side="right") - 1
-    inside = (at >= 0) & (edges[:-1] < end[np.maximum(at, 0)]) if len(start) else np.zeros(len(at), dtype=np.bool_)
-    row = at[inside]
-    return edges[:-1][inside], edges[1:][inside], cause[row], call[row]
-
-
-def _in_order(parts: list[_Pieces]) -> IdleTime:
-    start, end, cause, call = (np.concatenate([part[i] for part in parts]) for i in range(4))
-    order = np.argsort(start, kind="stable")
-    return IdleTime(start[order], end[order], cause[order], call[order])
+def _by_lane(pieces: _Pieces, lane: Ints, count: int) -> list[IdleTime]:
+    of = lane[pieces.gap]
+    order = np.lexsort((pieces.start, of))
+    parts = [column[order] for column in (pieces.start, pieces.end, pieces.cause, pieces.call)]
+    bounds = np.searchsorted(of[order], np.arange(count + 1))
+    return [IdleTime(*(column[first:last] for column in parts)) for first, last in pairwise(bounds.tolist())]
 
 
 def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from xsp_analyze.text.names import cut_to_room
 from xsp_analyze.text.shown import clean, heading, unknown_columns
 from xsp_analyze.text.units import Scale, count, duration, scale_of, scales_of
 
@@ -19,8 +20,10 @@ __all__ = [
     "Section",
     "address",
     "bars",
+    "cut_names",
     "entries",
     "facts",
+    "faults_section",
     "figure_data",
     "findings",
     "icicle",
@@ -77,6 +80,8 @@ def in_scale(column: Column, scale: Scale) -> dict[str, object]:
 Block = dict[str, Any]
 Section = dict[str, Any]
 _MAX_LISTED = 12  # entries of a list in one cell
+_MAX_FAULTS = 100
+_MAX_TEXT = 200_000  # characters of a column of a table
 _FRACTION_DIGITS = 3  # of a mean's nanoseconds: more would only make the page larger
 
 
@@ -130,9 +135,30 @@ def entries(
     }
 
 
+def faults_section(sentences: Sequence[str]) -> list[Section]:
+    """The section on what the page is without because it failed; none where nothing did."""
+    if not sentences:
+        return []
+    means = "The rest of the page stands, without these."
+    lines = [text(f"{sentence}.") for sentence in sentences[:_MAX_FAULTS]]
+    if more := len(sentences) - _MAX_FAULTS:
+        lines += [text(f"... and {count(more)} more.")] if more > 0 else []
+    return [section("faults", "Not answered", "Not answered", means, lines)]
+
+
 def address(path: str | None) -> str | None:
     """The path of a file beside the page or below it, as a link."""
     return quote(path) if path else None
+
+
+def cut_names(block: Block, room: int) -> list[Block]:
+    """The block with its names as far as a page has room for them, and a sentence where they are cut."""
+    names, kept = cut_to_room(block["names"], room)
+    return [block] if kept is None else [{**block, "names": names}, text(_cut_sentence(kept))]
+
+
+def _cut_sentence(kept: int) -> str:
+    return f"Names of more than {count(kept)} characters are without their middle; xsp analyze writes them whole."
 
 
 def icicle(tree: TimeTree) -> Block:
@@ -172,14 +198,16 @@ def table(
     the file beside the page that each of its rows leads to.
     """
     unknown = {c.name for c in unknown_columns(result)}
+    cut: list[int] = []
     shown = [c for c in result.columns if c.name not in unknown and c.name not in leave_out]
+    values = [_values(c, result, cut) for c in shown]
     return {
         "type": "tree" if tree else "table",
         "name": result.analysis.title,
         "link": name,
-        "left_out": left_out,
+        "left_out": " ".join(filter(None, (left_out, _cut_sentence(min(cut)) if cut else None))) or None,
         "columns": _columns(shown, result, links or {}),
-        "values": [_values(c, result) for c in shown],
+        "values": values,
         "sort": sorted_by,
         "bar": bar,
         "unknown": [heading(c) for c in result.columns if c.name in unknown and c.name not in leave_out],
@@ -203,15 +231,25 @@ def _columns(
     ]  # fmt: skip
 
 
-def _values(column: Column, result: Result) -> list[object] | dict[str, object]:
+def _values(column: Column, result: Result, cut: list[int]) -> list[object] | dict[str, object]:
+    """The column as the page has it; where its texts are cut, how many characters they keep goes to `cut`."""
     values = result.table[column.name].to_list()
     if values and isinstance(next((v for v in values if v is not None), None), list):
-        return [None if v is None else _list_as_text(column, v) for v in values]
+        return list(_with_room([None if v is None else _list_as_text(column, v) for v in values], cut))
     if column.unit == "ns":
         return [v if v is None or isinstance(v, int) else _short(v) for v in values]
     if values and all(isinstance(v, str) or v is None for v in values):
-        return _pack_texts([None if v is None else clean(v) for v in values])
+        return _pack_texts(_with_room([None if v is None else clean(v) for v in values], cut))
     return [clean(v) if isinstance(v, str) else v for v in values]
+
+
+def _with_room(texts: Sequence[str | None], cut: list[int]) -> Sequence[str | None]:
+    short, kept = cut_to_room([each for each in texts if each is not None], _MAX_TEXT)
+    if kept is None:
+        return texts
+    cut.append(kept)
+    rest = iter(short)
+    return [None if each is None else next(rest) for each in texts]
 
 
 def _pack_texts(values: Sequence[str | None]) -> list[object] | dict[str, object]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_analyze.core import Analysis, Column, Result, Role
+from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_analyze.ranks.job import Job
     from xsp_analyze.trace.step_view import StepView
@@ -189,17 +191,19 @@ _BY_BLOCK = (
 
 def tables(job: Job) -> list[Result]:
     """The tables that the job has rows for: by rank, by step, by collective, by kernel, of experts by block."""
-    rows = (
-        _result("R01", "ranks", _BY_RANK, job.by_rank()),
-        _result("R02", "steps over ranks", _BY_STEP, job.by_step()),
-        _result("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective()),
-        _result("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel()),
-        _result("R05", "experts over ranks", _BY_BLOCK, experts_by_block(job)),
+    every = (
+        ("R01", "ranks", _BY_RANK, job.by_rank),
+        ("R02", "steps over ranks", _BY_STEP, job.by_step),
+        ("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective),
+        ("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel),
+        ("R05", "experts over ranks", _BY_BLOCK, partial(experts_by_block, job)),
     )
-    return [each for each in rows if each.table.height]
+    made = (attempt(f"{one[0]} ({one[1]})", partial(_result, *one), lambda _: None) for one in every)
+    return [each for each in made if each is not None and each.table.height]
 
 
-def _result(identity: str, title: str, columns: Sequence[Column], frame: pl.DataFrame) -> Result:
+def _result(identity: str, title: str, columns: Sequence[Column], make: Callable[[], pl.DataFrame]) -> Result:
+    frame = make()
     ledger = pl.DataFrame(schema=pl.Schema(TABLES["ledger"].schema))
     return Result(
         Analysis(identity, title, (), columns, _of_job), frame.select(c.name for c in columns), columns, lambda: ledger

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_analyze.catalog import outcome
-from xsp_analyze.faults import FaultError, fault_of
+from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.service.contents import Summary, summarise
@@ -16,15 +16,14 @@ from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from xsp_analyze.core import Result
+    from xsp_analyze.faults import FaultError
     from xsp_analyze.findings import Advice
     from xsp_model import Trace
 
 __all__ = ["Answers"]
-
-T = TypeVar("T")
 
 
 class Answers:
@@ -37,19 +36,29 @@ class Answers:
         self.trace = trace
         self.per_step = StepView.of(trace, serving_phase=serving_phase)
         self.all_steps = StepView(self.per_step.of_trace, "all")
-        self.faults: list[FaultError] = []  # of what was asked for, in its order
 
     @cached_property
     def summary(self) -> Summary:
         """Counts and extents."""
         return summarise(self.trace)
 
-    @cached_property
+    @property
     def advice(self) -> Sequence[Advice]:
         """What rules found, the most promising first, doubts about the numbers last."""
+        return self._advice_and_faults[0]
+
+    @property
+    def faults_of_advice(self) -> Sequence[FaultError]:
+        """What the rules could not be told because it failed."""
+        return self._advice_and_faults[1]
+
+    @cached_property
+    def _advice_and_faults(self) -> tuple[Sequence[Advice], Sequence[FaultError]]:
         from xsp_analyze.findings import advise  # noqa: PLC0415 (`xsp top` asks for none)
 
-        return self.attempt("What is worth doing next", lambda: advise(self.per_step), lambda _: ())
+        with noting_faults() as faults:
+            advice = attempt("What is worth doing next", lambda: advise(self.per_step), lambda _: [])
+        return advice, faults
 
     @property
     def is_leveled(self) -> bool:
@@ -92,18 +101,7 @@ class Answers:
     def of(self, identity: str, *, all_steps: bool = False) -> Result | str:
         """The analysis's result, or one sentence on why there is none."""
         answer = outcome(self.all_steps if all_steps else self.per_step, identity)
-        if isinstance(answer, FaultError) and answer not in self.faults:
-            self.faults.append(answer)
         return f"{answer.what}." if isinstance(answer, XspError) else answer
-
-    def attempt(self, what: str, make: Callable[[], T], otherwise: Callable[[FaultError], T]) -> T:
-        """What `make` gives; where that fails for a reason that nobody foresaw, what `otherwise` makes of the fault."""
-        try:
-            with fault_of(what):
-                return make()
-        except FaultError as fault:
-            self.faults.append(fault)
-            return otherwise(fault)
 
     def advice_on(self, identity: str) -> str:
         """How to get an answer where the analysis has none, as far as it says; else nothing."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.catalog import all_analyses
-from xsp_analyze.core import run
+from xsp_analyze.catalog import all_analyses, result
 from xsp_analyze.schema import no_table
 from xsp_analyze.sql.query_limits import QueryLimits, within
 from xsp_analyze.trace.step_view import StepView
@@ -128,7 +127,7 @@ def query(
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}
     analyses = [one for one in all_analyses() if one.id.lower() in identifiers]
     frames = StepView.of(trace, steps, serving_phase)
-    tables |= {one.id: _plain(run(one, frames).table.lazy()) for one in analyses}
+    tables |= {one.id: _plain(result(frames, one.id).table.lazy()) for one in analyses}
     try:
         return within(limits, lambda: _answer(tables, text))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

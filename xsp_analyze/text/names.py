@@ -14,7 +14,7 @@ from xsp_analyze.text.units import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["bare", "cut", "fit_names", "number_alike", "short_call", "spelled_call", "tell_apart"]
+__all__ = ["bare", "cut", "cut_to_room", "fit_names", "number_alike", "short_call", "spelled_call", "tell_apart"]
 
 _CPP = re.compile(r"[<(]")
 _NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")
@@ -23,6 +23,7 @@ _LAST_TOKEN = re.compile(r"\w*$")
 _CONTEXT = 8  # most characters of the word in which two names part that stand before that place
 _MAX_HEAD = 24
 _GAP = "…"
+_MIN_KEPT = 16  # characters of a text that is cut for want of room
 
 
 def fit_names(names: Sequence[str], width: int) -> list[str]:
@@ -54,6 +55,26 @@ def cut(text: str, width: int) -> str:
         return text
     tail = set_cell_size(text[::-1], width // 3).rstrip()[::-1]  # half a wide character becomes a blank
     return f"{set_cell_size(text, width - cell_len(tail) - 1)}{_GAP}{tail}"
+
+
+def cut_to_room(texts: Sequence[str], room: int) -> tuple[list[str], int | None]:
+    """The texts, the longest without their middle where all of them, equal ones once, have more than `room` characters.
+
+    And how many characters those keep that are cut; None where none is.
+    """
+    distinct = dict.fromkeys(texts)
+    left, kept = room, None
+    for number, length in enumerate(sorted(map(len, distinct))):
+        share = max(left // (len(distinct) - number), _MIN_KEPT)
+        if length > share:
+            kept = share
+            break
+        left -= length
+    if kept is None:
+        return list(texts), None
+    tail = kept // 3
+    short = {text: text if len(text) <= kept else f"{text[: kept - tail - 1]}{_GAP}{text[-tail:]}" for text in distinct}
+    return [short[text] for text in texts], kept
 
 
 def bare(name: str) -> str:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
+from tests.helpers.hand import Hand
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile
 from xsp_analyze.analyses.recipes.gpu_use import merged_stretches, time_inside
 from xsp_analyze.analyses.recipes.sums_and_paces import base_name
@@ -22,6 +24,8 @@ from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import polars as pl
 
     from xsp_analyze.core import Analysis
 
@@ -53,6 +57,23 @@ def test_profiling_overhead_is_no_gap(tmp_path: Path) -> None:
     file.overhead(790 * _MS, 5000 * _MS)  # goes on after the last operation
     file.kernel(800 * _MS, 810 * _MS)
     assert _rows(file, tmp_path, find("gpu_gaps"), "duration_ns") == []
+
+
+@pytest.mark.parametrize(
+    ("identity", "counter"),
+    [("cuda_gpu_time_util_map", "capture_duration_ns"), ("gpu_gaps", "cuda_profiling_overhead_ns")],
+)
+def test_a_duration_beyond_64_bits_is_none(identity: str, counter: str) -> None:
+    def table(*counters: dict[str, object]) -> pl.DataFrame:
+        hand = Hand()
+        hand.run(0)
+        for start in (10, 700 * _MS):
+            hand.work("gemm", start, 10, grid=1)
+        hand.extra["counters"] = list(counters)
+        return run(find(identity), StepView.of(hand.build())).table
+
+    long = {"run_id": 0, "counter": counter, "device_id": 0, "unit": "ns", "time_ns": 15, "value": 2.0**63}
+    assert_frame_equal(table(long), table())
 
 
 def test_neighbouring_chunks_of_low_use_are_one_stretch(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.cohort_members import member
+from tests.helpers.hand import Hand
 from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.cohort import tables
@@ -142,6 +143,15 @@ def test_memory_is_the_devices_where_one_worked(tmp_path: Path) -> None:
         kineto.memory(4_000 + size, size, allocated=size, reserved=size)
     facts = facts_of(_trace(kineto, tmp_path), "m")
     assert (facts.peak_memory_bytes, facts.peak_memory_place) == (512, "device")
+
+
+def test_a_sample_beyond_64_bits_is_no_peak_of_memory() -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.step(0, 0, 10)
+    shared = {"run_id": 0, "counter": "allocated_bytes", "unit": "byte"}
+    hand.extra["counters"] = [{**shared, "time_ns": at, "value": value} for at, value in ((1, 64.0), (2, 2.0**63))]
+    assert facts_of(hand.build(), "m").peak_memory_bytes == 64
 
 
 def test_modelled_work_is_that_of_products_where_there_are_any() -> None:

@@ -81,6 +81,7 @@ def test_samples_alone_give_a_curve_without_owners() -> None:
     hand.module("Linear_0", 0, 100, 0)
     shared = {"run_id": 0, "counter": "allocated_bytes", "device_id": 0, "unit": "byte"}
     hand.extra["counters"] = [{**shared, "time_ns": 0, "value": 5.0}, {**shared, "time_ns": 9, "value": 8.0}]
+    hand.extra["counters"] += [{**shared, "time_ns": 5, "value": 2.0**63}]  # no size of anything
     answers = Answers(hand.build())
     (curve,) = _blocks(answers, "memory")
     assert (curve["allocated"], curve["kinds"], curve["peak"]) == ([5, 8], [], 1)

@@ -86,6 +86,14 @@ def test_a_snapshot_keeps_addresses_the_users_lines_and_the_largest_free_block(t
     assert ("largest_free_block_bytes", 0, 2_000, 70.0) in _counters(trace)
 
 
+def test_segments_of_devices_that_64_bits_do_not_number_are_no_devices(tmp_path: Path) -> None:
+    segments = [
+        {"device": 2**64 - 1, "total_size": 150, "active_size": 50, "blocks": [{"size": 9, "state": "inactive"}]}
+    ]
+    trace = _trace(tmp_path, {"segments": segments, "device_traces": [[_entry("alloc", 100, 1_001)]]})
+    assert {device for _, device, _, _ in _counters(trace)} == {0}
+
+
 def test_a_timeline_keeps_its_categories(tmp_path: Path) -> None:
     # 512 bytes of weights are there before; 64 become an activation in the moment in which they come.
     events = [[-1, 1, 512, 0], [2_000, 2, 64, 3], [2_000, 3, -64, 3], [2_000, 3, 64, 4], [5_000, 4, -64, 4]]

@@ -16,7 +16,7 @@ from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase
 from xsp.cli.complete import analysis_ids
 from xsp.cli.output import in_color, note, print_bytes
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
+from xsp.cli.reading_options import IN_PART, reads_input
 from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["analyze"]
 
 _ROWS_ON_SCREEN = 30
-_IN_PART = 4
-"""The exit status where some of what was asked for is answered, and some not."""
 _TEXT_IN_PIPE = 120
 
 
@@ -123,7 +121,7 @@ def analyze(
         content = _stream(results, output_format, _screen(0 if all_rows else rows), csv_raw=csv_raw)
         print_bytes(content, styled=output_format is Formats.TABLE)
     _say(failures)
-    return _IN_PART if failures else 0
+    return IN_PART if failures else 0
 
 
 def _find(ids: Sequence[str]) -> list[Analysis]:
@@ -184,8 +182,12 @@ def _run_all(frames: StepView, progress: Progress) -> tuple[list[Result], list[X
 
 
 def _say(failures: Sequence[XspError]) -> None:
+    """Why analyses are not answered that a trace cannot answer: of faults `reads_input` tells."""
+    from xsp_analyze.faults import FaultError  # noqa: PLC0415
+
     for error in failures:
-        note(f"error: {error}")
+        if not isinstance(error, FaultError):
+            note(f"error: {error}")
 
 
 def _screen(rows: int | None) -> Screen:

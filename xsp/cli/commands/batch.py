@@ -106,6 +106,7 @@ def batch(
     from xsp.batch import summary  # noqa: PLC0415 (--help must not wait for polars)
     from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp.batch.fork_server import begin, end  # noqa: PLC0415
+    from xsp.batch.pages import note_faults  # noqa: PLC0415
     from xsp.batch.unit import Settings  # noqa: PLC0415
     from xsp.batch.version import own_version  # noqa: PLC0415
 
@@ -125,6 +126,7 @@ def batch(
         traces, left_out = _split_unknown(discovered, outcomes)
         document = summary.summary(traces, left_out, discovered, settings)
         spent = summary.costs(traces, time.perf_counter() - began, scheduler or f"{_jobs(jobs)} processes")
+        note_faults(document)
         summary.write(document, spent, traces, settings)
     _print(document, spent, output_format, output)
     return _SOME_FAILED if spent["counts"]["failed"] else 0

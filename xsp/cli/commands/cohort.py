@@ -90,6 +90,7 @@ def cohort(
         read_target,
     )
     from xsp_analyze.cohort.tables import tables  # noqa: PLC0415
+    from xsp_analyze.faults import noting_faults  # noqa: PLC0415
 
     sources: list[str | Path] = [*inputs, *reading.files, *([prices] if prices else [])]
     if output_format is not None:
@@ -100,11 +101,15 @@ def cohort(
     aimed = read_target(target) if target else None
     beside = output.absolute().parent if output is not None and output_format is None else None
     with Progress() as progress:
-        systems = group_by_system(_members(inputs, reading, cache, beside, progress))
+        with noting_faults() as faults:
+            systems = group_by_system(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
+            from xsp_analyze.pages import blocks  # noqa: PLC0415
             from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
 
-            write_file(output, render(systems, title=_title(inputs), prices=price_list, target=aimed).encode())
+            unknown = blocks.faults_section(list(map(str, faults)))
+            page = render(systems, title=_title(inputs), prices=price_list, target=aimed, before=unknown)
+            write_file(output, page.encode())
             note(f"{output}: {len(systems)} rows")
             return
         results = tables(systems, price_list, aimed)
@@ -167,7 +172,7 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
     """The traces that a batch did, from its summary; how many had failed is said on stderr."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from xsp.batch.pages import members  # noqa: PLC0415
+    from xsp.batch.pages import members, note_faults  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     try:
@@ -185,6 +190,7 @@ def _of_batch(folder: Path, beside: Path | None) -> Iterator[Member]:
         note(f"{folder}: {failed} {'trace' if failed == 1 else 'traces'} failed and are not in the cohort")
     for sentence in same_ranks:
         note(f"{folder}: {sentence}")
+    note_faults(document)
     for one in members_of_batch:
         link = os.path.relpath(folder / one.report, beside) if one.report and beside else None
         yield replace(one, report=link, path=str(folder.absolute() / one.name))
@@ -195,6 +201,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
+    from xsp_analyze.faults import FaultError, fault_of, note_fault, noting_faults  # noqa: PLC0415
     from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
@@ -207,7 +214,11 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
             if sentence := same_ranks_sentence(trace):
                 note(f"{unit.name}: {sentence}")
-            yield Member(unit.name, facts_of(trace, unit.name), path=unit.inputs[0])
+            with noting_faults(unit.name), fault_of("The trace"):
+                facts = facts_of(trace, unit.name)
+            yield Member(unit.name, facts, path=unit.inputs[0])
+        except FaultError as fault:
+            note_fault(FaultError(f"{unit.name}: {fault}"))
         except XspError as error:
             note(f"left out: {error}")
 

@@ -57,16 +57,21 @@ def findings(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         captures = [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)]
-        from xsp_analyze.findings import advise  # noqa: PLC0415 (--help must not wait for polars)
+        from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
+        from xsp_analyze.findings import advise  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
         from xsp_analyze.text.shown import clean  # noqa: PLC0415
         from xsp_analyze.trace.step_view import StepView  # noqa: PLC0415
 
-        advice = advise(StepView.of(trace, serving_phase=serving_phase), captures=captures)
+        with noting_faults() as faults:
+            advice = advise(StepView.of(trace, serving_phase=serving_phase), captures=captures)
     advice = advice[:top] if top else advice
-    write = {FindingFormats.JSON: as_json, FindingFormats.MD: as_markdown}.get(output_format)
-    text = write(advice) if write else as_text(advice, _width())
+    failed = [str(fault) for fault in faults] if output is not None else []  # else stderr says it beside the answer
+    if output_format is FindingFormats.JSON:
+        text = as_json(advice)
+    else:
+        text = as_markdown(advice, failed) if output_format is FindingFormats.MD else as_text(advice, _width(), failed)
     if output_format is not FindingFormats.JSON and (sentence := same_ranks_sentence(trace)):
         text = f"{textwrap.fill(clean(sentence), _width())}\n\n{text}"
     if output is None:

@@ -18,7 +18,7 @@ __all__ = ["mcp"]
 _SKILL = Path(__file__).resolve().parents[2] / "agents" / "skill" / "SKILL.md"
 
 
-@reads_input()
+@reads_input(answers=False)
 def mcp(
     inputs: Annotated[
         list[str] | None,

@@ -33,16 +33,12 @@ def report(
 
     Examples: `xsp report trace.json.gz`, `xsp report 'rank*.json.gz' -o job.html`.
     """
-    from xsp_analyze.pages.report.page import render_answers  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.pages.report.page import render  # noqa: PLC0415 (--help must not wait for polars)
 
     check_output(output, [*inputs, *reading.files])
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         progress.note("writing the report")
-        answers = Answers(trace, serving_phase)
-        page = render_answers(answers)
+        page = render(trace, serving_phase)
         write_file(output, page.encode())
     note(f"{output}: {len(page) / 1e6:.1f} MB")
-    for fault in dict.fromkeys(map(str, answers.faults)):
-        note(f"not in the report: {fault}")

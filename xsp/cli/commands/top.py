@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.text import Text
 
+    from xsp_analyze.faults import FaultError
     from xsp_analyze.render.top import Entry, Ranking
     from xsp_analyze.service.answers import Answers
 
@@ -33,6 +34,7 @@ _LAYER = ("layer_index", "layer_type")
 _KERNEL = ("kind", "kernel_label", "count")
 _OPERATOR = ("operator", "shapes", "dtypes", "roof_share")
 _TIME_OF_LAYERS = {"A02": "latency_ns", "A11": "kernel_duration_ns"}
+_BY_LATENCY = "layers_by_latency"
 _MAX_CALL = 200  # characters; what the screen has no room for is cut
 
 
@@ -62,33 +64,36 @@ def top(
 
     Examples: `xsp top trace.json.gz`, `xsp top job.xsp -n 25`.
     """
-    from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.faults import attempt, noting_faults  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415
     from xsp_analyze.service.answers import Answers  # noqa: PLC0415
     from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
     from xsp_analyze.service.modelled_work import roof_summary  # noqa: PLC0415
     from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
-    with Progress() as progress:
+    with Progress() as progress, noting_faults() as faults:
         answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase)
         progress.note("ranking")
-        rankings = list(_rankings(answers))
-        how_far = roof_summary(answers)
-        sentences = [line for line in (_head(answers, rankings), same_ranks_sentence(answers.trace), how_far) if line]
-        about = _about(answers, how_far)
+        rankings = attempt("The ranking", lambda: list(_rankings(answers)), lambda _: [])
+        how_far = attempt("How far it is from its roofs", lambda: roof_summary(answers), lambda _: None)
+        about = _about(answers, how_far, faults)
+        head = _head(answers, rankings, faults)
+        lead = [line for line in (head, same_ranks_sentence(answers.trace), how_far) if line]
     if output_format is not TopFormats.TEXT:
+        sentences = [*lead, *(f"{fault}." for fault in faults)]
         text = _in_format(output_format, rankings, count, about, sentences, csv_raw=csv_raw)
         print_bytes(text.encode(errors="backslashreplace"))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    for sentence in sentences:
+    for sentence in lead:
         print_styled(textwrap.fill(clean(sentence), width))
     full = max((r.largest_share for r in rankings), default=1.0)
     for ranking in rankings:
         print_styled("\n" + _terminal_text(ranking_lines(ranking, count, width, full), width))
 
 
-def _about(answers: Answers, how_far: str | None) -> dict[str, object]:
-    """What is said once of all rankings, for programs."""
+def _about(answers: Answers, how_far: str | None, faults: Sequence[FaultError]) -> dict[str, object]:
+    """What is said once of all rankings, for programs; `failed` where they are without something."""
     answers_about = [one for one in map(answers.of, ("A11", "A10", "A02")) if not isinstance(one, str)]
     return {
         "basis": answers.basis,
@@ -96,6 +101,7 @@ def _about(answers: Answers, how_far: str | None) -> dict[str, object]:
         "in_short": how_far,
         "provenance": dict(answers_about[0].provenance) if answers_about else {},
         "ledger": answers_about[0].ledger.to_dicts() if answers_about else [],
+        **({"failed": [str(fault) for fault in faults]} if faults else {}),
     }
 
 
@@ -117,16 +123,20 @@ def _in_format(
     return as_json(rankings, count, about)
 
 
-def _head(answers: Answers, rankings: list[Ranking]) -> str:
+def _head(answers: Answers, rankings: list[Ranking], faults: Sequence[FaultError]) -> str:
     """What times are of, in one line."""
     from xsp_analyze.text.units import duration  # noqa: PLC0415
 
+    if not rankings and faults:
+        return "Nothing to rank: what would tell it failed."
     if not rankings and answers.summary.attributed:
         return "Nothing to rank: the trace says of no device work how long it took."
     if not rankings:
         return f"Nothing to rank: the trace holds neither layers with a latency nor device work ({answers.basis})."
     total_ns = rankings[0].whole_ns
-    what = "of device time" if answers.summary.attributed else "in layers on the host (no device work was recorded)"
+    what = "of device time"
+    if rankings[0].identity == _BY_LATENCY:
+        what = "in layers" if answers.summary.attributed else "in layers on the host (no device work was recorded)"
     return f"{duration(total_ns)} {what}, {answers.basis}"
 
 
@@ -141,7 +151,7 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
         layers = _table(answers, "A02")
         if layers is not None and layers["latency_ns"].sum():
             entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
-            yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries), None, "layers_by_latency")
+            yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries), None, _BY_LATENCY)
         return
     total_ns = float(kernels["duration_ns"].sum() or 0)
     layers = _table(answers, "A11")

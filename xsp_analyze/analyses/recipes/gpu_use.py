@@ -11,6 +11,7 @@ import polars as pl
 from xsp_analyze.analyses.nsys.sources import WORK_KINDS, on_source_clock
 from xsp_analyze.analyses.nsys.statistics import integer
 from xsp_analyze.core import Column, Role, analysis
+from xsp_model.intervals import FARTHEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,8 @@ def _operations(view: TraceView) -> pl.LazyFrame:
 
 
 def _overhead(view: TraceView, work: pl.LazyFrame) -> pl.LazyFrame:
-    counters = view.kernel_runs.scan("counters").filter(pl.col("counter").cast(pl.String) == _OVERHEAD)
+    is_duration = (pl.col("counter").cast(pl.String) == _OVERHEAD) & (pl.col("value") < FARTHEST_NS)
+    counters = view.kernel_runs.scan("counters").filter(is_duration)
     stamped = on_source_clock(view, counters, ("time_ns",)).select(
         "run_id",
         "device_id",

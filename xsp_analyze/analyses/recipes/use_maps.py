@@ -17,6 +17,7 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Analysis, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.host_ranges import library_calls
 from xsp_model import Kind
+from xsp_model.intervals import FARTHEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,6 +61,7 @@ def _sessions(view: TraceView) -> Mapping[int, _Session]:
     """The capture of each run; where the file does not say how long it was, up to the last end of a span."""
     runs = view.timed_runs.table.select("run_id", "clock_origin_ns", "epoch_ns")
     durations = view.timed_runs.scan("counters").filter(pl.col("counter").cast(pl.String) == "capture_duration_ns")
+    durations = durations.filter(pl.col("value") < FARTHEST_NS)
     recorded = dict(durations.select("run_id", pl.col("value").cast(pl.Int64)).collect().iter_rows())
     ends = view.timed_runs.scan("spans").group_by("run_id").agg(
         (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,6 +12,7 @@ from xsp_analyze.cohort import tables
 from xsp_analyze.cohort.facts import CLASSES
 from xsp_analyze.cohort.quality import NO_PRICES
 from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
+from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.pages.tones import tone
@@ -206,41 +208,64 @@ def render(
     after: Sequence[Section] = (),
 ) -> str:
     """The page; sections that the cohort has nothing for are left out. `before` and `after` come around its own."""
-    sections = [*before, *(_cohort(systems, prices, target) if systems else []), *after]
+    with noting_faults() as faults:
+        own = _cohort(systems, prices, target) if systems else []
+        short = attempt("The summary", lambda: _short(systems, prices), lambda fault: [f"{fault}."])
     data = {
         "kind": "XSP cohort: models and systems side by side",
         "title": title,
-        "short": _short(systems, prices),
-        "sections": sections,
+        "short": short,
+        "sections": [*before, *blocks.faults_section(list(map(str, faults))), *own, *after],
         "footer": f"{program_and_version()} {_FOOTER}",
     }
     return page_by_script(data, ["cohort.js"], ["cohort.css"])
 
 
 def _cohort(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:
-    models = tables.models(systems, prices, target)
+    """The sections; one that fails is left out, and noted."""
+    makers: tuple[tuple[str, Callable[[], list[Section]]], ...] = (
+        ("models", partial(_models, systems, prices, target)),
+        ("the first by each measure", partial(_first, systems, prices, target)),
+        ("load tests", partial(_load_tests, systems)),
+        ("accuracy and outputs", partial(_results, systems, prices, target)),
+        ("measures beside each other", partial(multiples, systems)),
+        ("classes and similarity", partial(_alike, systems)),
+        ("models across systems", partial(_across, systems)),
+    )
+    return [each for what, make in makers for each in attempt(f"The section on {what}", make, lambda _: [])]
+
+
+def _models(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:
     links = {"model": [s.member.report for s in systems][:_MAX_ROWS]}
-    rows = blocks.table(_cut(models), name="models", left_out=_omitted_rows(len(systems)), links=links)
-    sections = [blocks.section("models", "Models", "Models and systems", _MODELS, [rows])]
+    models = _cut(tables.models(systems, prices, target))
+    rows = blocks.table(models, name="models", left_out=_omitted_rows(len(systems)), links=links)
+    return [blocks.section("models", "Models", "Models and systems", _MODELS, [rows])]
+
+
+def _first(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:
     first = tables.top(systems, prices, target)
-    if first.table.height:
-        means = "The first models by each measure that at least two of them have."
-        sections.append(
-            blocks.section("top", "First by each measure", "First by each measure", means, [_tops(first, models)])
-        )
+    if first.table.is_empty():
+        return []
+    means = "The first models by each measure that at least two of them have."
+    drawn = [_tops(first, tables.models(systems, prices, target))]
+    return [blocks.section("top", "First by each measure", "First by each measure", means, drawn)]
+
+
+def _load_tests(systems: Sequence[System]) -> list[Section]:
     tests = tables.load_tests(systems)
-    if tests.table.height:
-        rows = blocks.table(_cut(tests), name="load_tests", left_out=_omitted_rows(tests.table.height))
-        sections.append(blocks.section("load_tests", "Load tests", "MLPerf LoadGen tests", _LOAD_TESTS, [rows]))
-    sections += _results(systems, prices, target)
-    sections += multiples(systems)
-    sections += _alike(systems)
+    if tests.table.is_empty():
+        return []
+    rows = blocks.table(_cut(tests), name="load_tests", left_out=_omitted_rows(tests.table.height))
+    return [blocks.section("load_tests", "Load tests", "MLPerf LoadGen tests", _LOAD_TESTS, [rows])]
+
+
+def _across(systems: Sequence[System]) -> list[Section]:
     across = tables.across(systems)
-    if across.table.height:
-        rows = blocks.table(_cut(across), name="systems", left_out=_omitted_rows(across.table.height))
-        title = "One model across systems and frameworks"
-        sections.append(blocks.section("systems", "Across systems", title, _ACROSS, [rows]))
-    return sections
+    if across.table.is_empty():
+        return []
+    rows = blocks.table(_cut(across), name="systems", left_out=_omitted_rows(across.table.height))
+    title = "One model across systems and frameworks"
+    return [blocks.section("systems", "Across systems", title, _ACROSS, [rows])]
 
 
 def _results(systems: Sequence[System], prices: Prices, target: Target | None) -> list[Section]:

@@ -94,6 +94,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
     return {
         "comparable": c.comparable,
         "same_content": c.same_content,
+        "failed": list(c.failed),
         "reasons": list(c.reasons),
         "differences": [_with_document_keys(asdict(d), kind="sort") for d in c.differences],
         "before": {"name": c.before.name, **asdict(c.before.facts)},

@@ -244,6 +244,7 @@ def sentences(c: Comparison) -> list[str]:
     if c.same_content:
         return [clean(f"{c.before.name} and {c.after.name} hold the same: there is nothing to compare.")]
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
+    lines += [f"NOT IN THIS COMPARISON: {sentence}." for sentence in c.failed]
     doubts = ((side, _same_ranks_sentence(side)) for side in (c.before, c.after))
     lines += [f"{side.name}: {doubt}" for side, doubt in doubts if doubt]
     if not c.comparable:

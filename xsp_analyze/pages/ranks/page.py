@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.core import Result
+from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.rank_time import CALL
 from xsp_analyze.pages import blocks
@@ -51,21 +52,33 @@ _MEANS = {
 }
 
 
-def render(job: Job, failed: Sequence[str] = ()) -> str:
-    """The page as HTML; `failed` are the sentences on ranks that could not be read."""
-    sections = [_failed_ranks_section(failed)] if failed else []
-    for each in tables(job):
-        identity, title = each.analysis.id, each.analysis.title.capitalize()
-        figure = [beside(heat_map(job.by_rank_and_step()), mean_steps(job.by_rank()))] if identity == "R01" else []
-        sections.append(blocks.section(identity, title, title, _MEANS[identity], [*figure, _table(each)]))
+def render(job: Job, failed: Sequence[str] = (), in_part: Sequence[str] = ()) -> str:
+    """The page as HTML; `failed` are the sentences on ranks that could not be read, `in_part` on what ranks lack."""
+    with noting_faults() as faults:
+        sections = [_section_of(job, each) for each in tables(job)]
+        short = attempt("What stands out", lambda: findings(job), lambda fault: [f"{fault}."])
+    unanswered = blocks.faults_section([*in_part, *map(str, faults)])
     data = {
         "kind": "XSP job: its ranks side by side",
         "title": f"Job {job.name}",
-        "short": findings(job),
-        "sections": sections,
+        "short": short,
+        "sections": [*([_failed_ranks_section(failed)] if failed else []), *unanswered, *sections],
         "footer": f"{program_and_version()} {_FOOTER}",
     }
     return page_by_script(data, ("ranks.js",), ("ranks.css",))
+
+
+def _section_of(job: Job, each: Result) -> Section:
+    identity, title = each.analysis.id, each.analysis.title.capitalize()
+    drawn = [_table(each)]
+    if identity == "R01":
+        figure = attempt("The figure of ranks", lambda: [_figure(job)], lambda fault: [blocks.text(f"{fault}.")])
+        drawn = [*figure, *drawn]
+    return blocks.section(identity, title, title, _MEANS[identity], drawn)
+
+
+def _figure(job: Job) -> Block:
+    return beside(heat_map(job.by_rank_and_step()), mean_steps(job.by_rank()))
 
 
 def _table(result: Result) -> Block:

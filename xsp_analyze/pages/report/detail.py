@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["blocks_of_layers", "devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 
 _MAX_NODES = 6000
+_MAX_NAMES = 600_000  # characters of the names of nodes
 _MAX_COLUMNS = 300
 _MAX_LAYERS = 3_000
 _MAX_PARTS = 6_000  # of all layers together
@@ -49,15 +50,15 @@ def time_by_path(answers: Answers) -> Section:
         " Work of the backward pass stands under the layer it belongs to." + answers.source_runs_sentence(kernels="all")
     )
     result = answers.of("B41")
-    drawn = blocks.missing(result) if isinstance(result, str) else _icicle(result)
-    return blocks.section("tree", "Tree", "Device time by path", means, [drawn])
+    drawn = [blocks.missing(result)] if isinstance(result, str) else _icicle(result)
+    return blocks.section("tree", "Tree", "Device time by path", means, drawn)
 
 
-def _icicle(result: Result) -> Block:
+def _icicle(result: Result) -> list[Block]:
     tree = tree_of(result)
     if not tree.time_ns[0]:
-        return blocks.missing("The trace holds no device work, so there is no device time to divide.")
-    return {**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}
+        return [blocks.missing("The trace holds no device work, so there is no device time to divide.")]
+    return blocks.cut_names({**blocks.icicle(prune(tree, _MAX_NODES)), "link": "tree"}, _MAX_NAMES)
 
 
 def layers(answers: Answers) -> Section:
@@ -260,7 +261,8 @@ def modules(answers: Answers) -> Section | None:
     weight = "device_sum_ns" if rows["device_sum_ns"].is_not_null().any() else "host_ns"
     kept, left_out = cut_rows(result, weight, _MAX_LAYERS)
     table = blocks.table(kept, bar=weight, tree=True, left_out=left_out)
-    return blocks.section("modules", "Modules", "Module tree", means, [*module_icicle(answer), table])
+    drawn = [each for block in module_icicle(answer) for each in blocks.cut_names(block, _MAX_NAMES)]
+    return blocks.section("modules", "Modules", "Module tree", means, [*drawn, table])
 
 
 # The section in which equal layers are folded: blocks, their positions, and the single layers.

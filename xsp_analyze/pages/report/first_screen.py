@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.catalog import all_analyses
+from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import coverage
 from xsp_analyze.pages import blocks
@@ -145,10 +146,13 @@ _FIRST_STEPS = 5
 
 
 def next_steps(answers: Answers) -> Section | None:
-    """The five most promising findings, the others behind a button, then doubts about the numbers; None without any."""
+    """The five most promising findings, the others behind a button, then doubts about the numbers; None without any.
+
+    What rules could not look at because it failed is said first.
+    """
     gains = gains_of(answers)
     doubts = [_item(one) for one in answers.advice if one.rule.on_trust]
-    drawn: list[Block] = []
+    drawn: list[Block] = [blocks.text(f"{fault}.") for fault in answers.faults_of_advice]
     if gains:
         drawn += [{"type": "advice", "items": gains, "first": _FIRST_STEPS}]
     if doubts:
@@ -198,13 +202,13 @@ _FIRST = 3
 
 def first_screen(answers: Answers, targets: Collection[str]) -> dict[str, Any]:
     """What its script draws; `targets` are the ids of sections and analyses on the page, which links may lead to."""
-    bar = answers.attempt("The bar of a step", partial(step_bar, answers), lambda _: None)
-    numbers = answers.attempt("The key numbers", partial(tiles, answers), lambda _: [])
+    bar = attempt("The bar of a step", partial(step_bar, answers), lambda _: None)
+    numbers = attempt("The key numbers", partial(tiles, answers), lambda _: [])
     gains = gains_of(answers)
     shown = {tile["id"] for tile in numbers} | ({"bar"} if bar else set())
-    about = answers.attempt("Doubts", lambda: doubts(answers, answers.advice, shown), lambda _: {})
+    about = attempt("Doubts", lambda: doubts(answers, answers.advice, shown), lambda _: {})
     return {
-        "line": answers.attempt("The first line", partial(in_one_line, answers), lambda fault: [str(fault)]),
+        "line": attempt("The first line", partial(in_one_line, answers), lambda fault: [str(fault)]),
         "bar": bar and {**bar, "parts": _without_dead_links(bar["parts"], targets), "doubts": about.get("bar", [])},
         "tiles": [{**tile, "doubts": about.get(tile["id"], [])} for tile in _without_dead_links(numbers, targets)],
         "findings": gains[:_FIRST],

@@ -97,7 +97,8 @@ def samples_in_use(trace: Trace) -> pl.DataFrame:
     samples = (
         trace.frame("counters")
         .filter(pl.col("unit").cast(pl.String) == "byte")
-        .with_columns(pl.col("counter").cast(pl.String), pl.col("value").cast(pl.Int64))
+        .with_columns(pl.col("counter").cast(pl.String), pl.col("value").cast(pl.Int64, strict=False))
+        .drop_nulls("value")  # of more than 64 bits
     )
     rank = pl.col("counter").replace_strict({name: i for i, name in enumerate(_IN_USE)}, default=None)
     ranked = samples.with_columns(rank.alias("rank")).drop_nulls("rank")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.analyses.kernels import kernel_information
 from xsp_analyze.catalog import all_analyses
+from xsp_analyze.faults import attempt, fault_of
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.needs import holds
@@ -39,6 +40,7 @@ __all__ = ["every_analysis", "render", "render_answers", "timeline"]
 # The whole run over time, opened at the median step: the section of the trace viewer.
 
 _TITLE = ("timeline", "Timeline", "The run over time")
+_MAX_NAMES = 1_200_000  # characters of the timeline
 
 
 def timeline(answers: Answers) -> Section:
@@ -49,7 +51,8 @@ def timeline(answers: Answers) -> Section:
             *_TITLE, "When each piece of work ran.", [blocks.missing("The trace holds no timed work.")]
         )
     title = clean(answers.summary.runs[0]["source_path"] or "trace")
-    return blocks.section(*_TITLE, _means(answers, viewed_trace.median), [viewer(viewed_trace, title)])
+    drawn = blocks.cut_names(viewer(viewed_trace, title), _MAX_NAMES)
+    return blocks.section(*_TITLE, _means(answers, viewed_trace.median), drawn)
 
 
 def _means(answers: Answers, step: MedianStep | None) -> str:
@@ -76,7 +79,7 @@ _MEANS = (
 def every_analysis(answers: Answers) -> Section:
     """One entry an analysis; those that the trace cannot answer say why."""
     items = [
-        answers.attempt(f"{one.id} ({one.title})", partial(_entry, answers, one), partial(_missing, one))
+        attempt(f"{one.id} ({one.title})", partial(_entry, answers, one), partial(_missing, one))
         for one in all_analyses()
         if _OURS.fullmatch(one.id)
     ]
@@ -157,10 +160,11 @@ def render(trace: Trace, serving_phase: str | None = None) -> str:
     return render_answers(Answers(trace, serving_phase))
 
 
+@fault_of("The report")
 def render_answers(answers: Answers) -> str:
     """The page of what is being asked of a trace; the answers stay known to whoever asks more."""
     sections = [
-        answers.attempt(f"The section {label!r}", partial(section, answers), partial(_not_made, identity, label))
+        attempt(f"The section {label!r}", partial(section, answers), partial(_not_made, identity, label))
         for identity, label, section in _SECTIONS
     ]
     shown, missing = split_sections(answers, sections)
@@ -168,7 +172,7 @@ def render_answers(answers: Answers) -> str:
         "kind": "XSP report: where the time went",
         "title": _title(answers),
         "first": first_screen(answers, ids_of(shown)),
-        "short": answers.attempt("The summary", partial(summary.summary_sentences, answers), lambda _: []),
+        "short": attempt("The summary", partial(summary.summary_sentences, answers), lambda _: []),
         "measured": facts_measured(answers),
         "sections": shown,
         "missing": missing,

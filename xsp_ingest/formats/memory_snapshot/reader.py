@@ -141,7 +141,7 @@ def read_snapshot(path: Path, *, keep_private: bool = False) -> Snapshot:
         Finding(LedgerKind.UNUSABLE_MEMORY_EVENT, "events of the allocator without a time or a size", unusable),
         Finding(LedgerKind.OUT_OF_MEMORY, count=failed),
     ]
-    return Snapshot(moments, _largest_free(segments), findings)
+    return Snapshot(moments, _largest_free([s for s in segments if _is_integer(s.device)]), findings)
 
 
 def _largest_free(segments: list[_Segment]) -> dict[int, int]:
