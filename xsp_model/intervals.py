@@ -101,28 +101,28 @@ class Lanes:
 
     @classmethod
     def of(cls, *times: Ints) -> Lanes:
-        """Lanes on which these times can be placed."""
+        """Lanes on which these times have a position."""
         return cls(np.unique(np.concatenate(times)))
 
-    def place(self, lane: Ints, time: Ints) -> Ints:
-        """Where each time of a lane (from 0) is."""
+    def at(self, lane: Ints, time: Ints) -> Ints:
+        """The position of each time of a lane (from 0)."""
         return np.asarray(lane * len(self.times) + np.searchsorted(self.times, time), dtype=np.int64)
 
-    def lane(self, place: Ints) -> Ints:
-        """Whose each place is."""
-        return np.asarray(place // max(len(self.times), 1), dtype=np.int64)
+    def lane(self, position: Ints) -> Ints:
+        """Whose each position is."""
+        return np.asarray(position // max(len(self.times), 1), dtype=np.int64)
 
-    def time(self, place: Ints) -> Ints:
-        """What time each place is."""
-        return np.asarray(self.times[place % max(len(self.times), 1)], dtype=np.int64)
+    def time(self, position: Ints) -> Ints:
+        """What time each position is."""
+        return np.asarray(self.times[position % max(len(self.times), 1)], dtype=np.int64)
 
-    def coverage_before(self, union: tuple[Ints, Ints], place: Ints) -> Ints:
-        """How much time of a union of places lies before each place; of its own lane and of all lanes before that."""
+    def coverage_before(self, union: tuple[Ints, Ints], position: Ints) -> Ints:
+        """How much time of a union lies before each position; of its own lane and of all lanes before that."""
         start, end = union
         if not len(start):
-            return np.zeros(len(place), dtype=np.int64)
+            return np.zeros(len(position), dtype=np.int64)
         total = np.concatenate(([0], np.cumsum(self.time(end) - self.time(start))))
-        index = np.searchsorted(start, place, side="right")
+        index = np.searchsorted(start, position, side="right")
         last = np.maximum(index - 1, 0)
-        inside = np.where(index > 0, self.time(np.minimum(place, end[last])) - self.time(start[last]), 0)
+        inside = np.where(index > 0, self.time(np.minimum(position, end[last])) - self.time(start[last]), 0)
         return np.asarray(total[last] + inside, dtype=np.int64)

@@ -178,8 +178,8 @@ def test_a_command_says_what_failed_and_answers_the_rest(
     if command[0] == "figure":
         pytest.importorskip("matplotlib")
     small_trace(tmp_path)
-    places = {"trace": tmp_path / "small.json", "out": tmp_path / "out"}
-    assert main([*(part.format_map(places) for part in command), "--no-cache"]) == status
+    paths = {"trace": tmp_path / "small.json", "out": tmp_path / "out"}
+    assert main([*(part.format_map(paths) for part in command), "--no-cache"]) == status
     output = capsys.readouterr()
     assert _FAULT.search(output.err), output.err
     assert "Traceback" not in output.err
@@ -218,7 +218,7 @@ def test_a_rule_that_fails_costs_that_rule(
     before = capsys.readouterr().out
     assert "few-steps" in before
     monkeypatch.setattr(xsp_analyze.findings.registry, "RULES", _rules_of_which_one_fails())
-    target = tmp_path / "found"
+    target = tmp_path / "findings"
     assert main(ask) == 4
     output = capsys.readouterr()
     assert "error: The rule few-steps (" in output.err
@@ -238,11 +238,11 @@ def test_findings_in_python_for_agents_and_in_a_report_say_what_rules_could_not_
 ) -> None:
     trace = small_trace(tmp_path)
     monkeypatch.setattr(xsp_analyze.findings.registry, "RULES", _rules_of_which_one_fails())
-    found = OpenTrace(trace).findings()
-    assert len(found) >= 1
-    assert ["The rule few-steps" in sentence for sentence in found.failed] == [True]
-    assert str(found).startswith("The rule few-steps")
-    assert "no such sum" in found._repr_html_()
+    findings = OpenTrace(trace).findings()
+    assert len(findings) >= 1
+    assert ["The rule few-steps" in sentence for sentence in findings.failed] == [True]
+    assert str(findings).startswith("The rule few-steps")
+    assert "no such sum" in findings._repr_html_()
     agent = AgentsAnswers(Service(name_inputs([str(tmp_path / "small.json")])))
     for _ in range(2):  # the second from what is kept
         answer: Any = agent.answer("findings", {})

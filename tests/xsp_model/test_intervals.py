@@ -98,13 +98,13 @@ _ON_LANES = st.lists(
 def test_what_is_done_to_lanes_one_behind_the_other_is_done_to_each_by_itself(rows: list[tuple[int, int, int]]) -> None:
     lane, start, length = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
     line = intervals.Lanes.of(start, start + length)
-    union = intervals.merge(line.place(lane, start), line.place(lane, start + length))
+    union = intervals.merge(line.at(lane, start), line.at(lane, start + length))
     for number in range(4):
         own = line.lane(union[0]) == number
         alone = intervals.merge(start[lane == number], (start + length)[lane == number])
         assert line.time(union[0][own]).tolist() == alone[0].tolist()
         assert line.time(union[1][own]).tolist() == alone[1].tolist()
         if len(alone[0]):
-            ends = line.place(np.array([number] * 2), np.array([alone[0][0], alone[1][-1]]))
+            ends = line.at(np.array([number] * 2), np.array([alone[0][0], alone[1][-1]]))
             covered = line.coverage_before(union, ends)
             assert int(covered[1]) - int(covered[0]) == sum((alone[1] - alone[0]).tolist())

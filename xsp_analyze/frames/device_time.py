@@ -97,8 +97,8 @@ def _on_one_line(work: pl.DataFrame, windows: pl.DataFrame) -> tuple[Lanes, Ints
     begin, until = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
     line = Lanes.of(start, end, begin, until)
     of_work, of_windows = work["lane"].to_numpy(), windows["lane"].to_numpy()
-    worked = line.place(of_work, start), line.place(of_work, end)
-    return line, *worked, line.place(of_windows, begin), line.place(of_windows, until)
+    worked = line.at(of_work, start), line.at(of_work, end)
+    return line, *worked, line.at(of_windows, begin), line.at(of_windows, until)
 
 
 def _unions(start: Ints, end: Ints, category: Ints) -> dict[str, tuple[Ints, Ints]]:
@@ -131,9 +131,9 @@ def _active(line: Lanes, start: Ints, end: Ints, begin: Ints, until: Ints) -> In
     first = np.minimum(np.searchsorted(reach, begin, side="right"), np.searchsorted(start, begin, side="left"))
     last = np.searchsorted(start, until, side="right")
     some = first < last
-    from_place = np.maximum(start[np.minimum(first, len(start) - 1)], begin)
-    to_place = np.minimum(reach[np.maximum(last - 1, 0)], until)
-    return np.where(some & (from_place < to_place), line.time(to_place) - line.time(from_place), 0)
+    active_from = np.maximum(start[np.minimum(first, len(start) - 1)], begin)
+    active_to = np.minimum(reach[np.maximum(last - 1, 0)], until)
+    return np.where(some & (active_from < active_to), line.time(active_to) - line.time(active_from), 0)
 
 
 def _own_busy(work: pl.DataFrame, windows: pl.DataFrame) -> Ints:
@@ -149,7 +149,7 @@ def _own_busy(work: pl.DataFrame, windows: pl.DataFrame) -> Ints:
     )
     window, start, until = (inside.to_series(at).cast(pl.Int64).to_numpy() for at in range(3))
     line = Lanes.of(start, until)
-    first, last = merge(line.place(window, start), line.place(window, until))
+    first, last = merge(line.at(window, start), line.at(window, until))
     own = np.where(windows["step"].is_null().to_numpy(), -1, 0)
     np.add.at(own, line.lane(first), line.time(last) - line.time(first))
     return own
@@ -293,8 +293,8 @@ def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame
     lane = np.repeat(np.arange(len(idle)), [len(one.start) for one in idle])
     of, begin, until = (windows[each].to_numpy() for each in ("lane", "begin_ns", "end_ns"))
     line = Lanes.of(start, end, begin, until)
-    first = np.searchsorted(line.place(lane, end), line.place(of, begin), side="right")
-    number = np.maximum(np.searchsorted(line.place(lane, start), line.place(of, until)) - first, 0)
+    first = np.searchsorted(line.at(lane, end), line.at(of, begin), side="right")
+    number = np.maximum(np.searchsorted(line.at(lane, start), line.at(of, until)) - first, 0)
     window = np.repeat(np.arange(len(number)), number)
     rows = np.arange(len(window)) - np.repeat(np.cumsum(number) - number - first, number)
     length = np.minimum(end[rows], until[window]) - np.maximum(start[rows], begin[window])

@@ -208,9 +208,9 @@ class HostCalls:
     own_thread: Ints
     own_edges: Ints
     _threads: Ints
-    _own_starts: Ints  # places
+    _own_starts: Ints  # positions
     _own_lanes: Lanes
-    _edges: Ints  # places
+    _edges: Ints  # positions
     _edge_lanes: Lanes
     holding: Blocks
     _holding_thread: Ints
@@ -227,7 +227,7 @@ class HostCalls:
         lane = np.searchsorted(threads, thread)
         starts = Lanes.of(own.start)
         edges = Lanes.of(own.start, own.end)
-        places = np.unique(np.concatenate((edges.place(lane, own.start), edges.place(lane, own.end))))
+        positions = np.unique(np.concatenate((edges.at(lane, own.start), edges.at(lane, own.end))))
         holds = np.flatnonzero(np.isin(own.cause, (_SYNC, _INITIALISATION)))
         order = holds[np.lexsort((-own.end[holds], own.start[holds]))]
         holding = Blocks(own.start[order], own.end[order], own.cause[order], own.call[order])
@@ -235,7 +235,7 @@ class HostCalls:
         of_others = np.unique(np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)]))
         loading = Blocks.of(rows.filter(pl.col("cause") == _INITIALISATION))
         return cls(
-            own, thread, edges.time(places), threads, starts.place(lane, own.start), starts, places, edges,
+            own, thread, edges.time(positions), threads, starts.at(lane, own.start), starts, positions, edges,
             holding, thread[order], first, second, of_others, loading,
         )  # fmt: skip
 

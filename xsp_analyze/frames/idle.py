@@ -165,12 +165,12 @@ def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) ->
     """
     gaps = _gaps_of(work, extent)
     launched = np.clip(gaps.launch, gaps.left, gaps.right)
-    known, unknown = (np.flatnonzero(mask) for mask in (gaps.launch != _NEVER, gaps.launch == _NEVER))
-    before = _pieces(gaps.left, launched, known, _HOST)
-    inside, after = _within_launch(launched, gaps, known, calls)
+    with_launch, without = (np.flatnonzero(mask) for mask in (gaps.launch != _NEVER, gaps.launch == _NEVER))
+    before = _pieces(gaps.left, launched, with_launch, _HOST)
+    inside, after = _within_launch(launched, gaps, with_launch, calls)
     after = _by_loading(after, calls.loading)
     parts = [
-        _pieces(gaps.left, gaps.right, unknown, _UNKNOWN),
+        _pieces(gaps.left, gaps.right, without, _UNKNOWN),
         _by_calls(before, gaps.thread[before.gap], calls),
         inside,
         *_long_calls(after, work, gaps.row[after.gap]),
@@ -183,10 +183,8 @@ def _gaps_of(work: pl.DataFrame, extent: tuple[int, int]) -> _Gaps:
     end = start + work["duration_ns"].to_numpy()
     lanes = np.arange(int(lane.max(initial=-1)) + 1)
     line = Lanes.of(start, end, np.asarray(extent))
-    bounds = [line.place(lanes, np.full(len(lanes), bound)) for bound in extent]
-    left, right = gaps(
-        np.concatenate((line.place(lane, start), *bounds)), np.concatenate((line.place(lane, end), *bounds))
-    )
+    bounds = [line.at(lanes, np.full(len(lanes), bound)) for bound in extent]
+    left, right = gaps(np.concatenate((line.at(lane, start), *bounds)), np.concatenate((line.at(lane, end), *bounds)))
     own = line.lane(left) == line.lane(right)  # else it lies between two lanes
     left, right = left[own], right[own]
     return _with_launches(work, line, left, right, extent[1])
@@ -202,33 +200,33 @@ def _with_launches(work: pl.DataFrame, line: Lanes, left: Ints, right: Ints, las
     call = work["call_start_ns"].fill_null(_NEVER).to_numpy()
     thread = work["call_thread_id"].fill_null(NO_THREAD).to_numpy()
     own = line.lane(right)
-    place = line.place(lane, start)
-    together = run_starts(place)  # work stands in order of lane and start
+    position = line.at(lane, start)
+    together = run_starts(position)  # work stands in order of lane and start
     lengths = np.diff(np.append(together, len(start)))
     first = np.lexsort((call, np.repeat(np.arange(len(together)), lengths)))[together]
-    at = np.searchsorted(place[together], right)
+    at = np.searchsorted(position[together], right)
     row = first[np.minimum(at, len(together) - 1)] if len(first) else np.full(len(right), -1)
     final = (at >= len(together)) | (lane[row] != own)
-    launches, most = _launching_threads(lane, thread, call != _NEVER, int(lane.max(initial=-1)) + 1)
+    launches, main_thread = _launching_threads(lane, thread, call != _NEVER, int(lane.max(initial=-1)) + 1)
     return _Gaps(
         own,
         line.time(left),
         line.time(right),
         np.where(final, np.where(launches[own], last, _NEVER), call[row]),
-        np.where(final, most[own], thread[row]),
+        np.where(final, main_thread[own], thread[row]),
         np.where(final, -1, row),
     )
 
 
-def _launching_threads(lane: Ints, thread: Ints, known: Bools, count: int) -> tuple[Bools, Ints]:
+def _launching_threads(lane: Ints, thread: Ints, with_launch: Bools, count: int) -> tuple[Bools, Ints]:
     """Of each lane whether launches are known, and the thread of most of them; of several the lowest."""
-    most = np.full(count, NO_THREAD)
-    counts = pl.DataFrame({"lane": lane[known], "thread": thread[known]}).group_by("lane", "thread").len()
+    main_thread = np.full(count, NO_THREAD)
+    counts = pl.DataFrame({"lane": lane[with_launch], "thread": thread[with_launch]}).group_by("lane", "thread").len()
     first = counts.sort("lane", -pl.col("len").cast(pl.Int64), "thread").group_by("lane", maintain_order=True).first()
-    most[first["lane"].to_numpy()] = first["thread"].to_numpy()
+    main_thread[first["lane"].to_numpy()] = first["thread"].to_numpy()
     launches = np.zeros(count, dtype=np.bool_)
     launches[first["lane"].to_numpy()] = True
-    return launches, most
+    return launches, main_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +242,8 @@ class _Pieces:
     def of(self, rows: Ints | Bools) -> _Pieces:
         return _Pieces(self.start[rows], self.end[rows], self.cause[rows], self.call[rows], self.gap[rows])
 
-    def explained(self, blocks: Blocks, at: Ints) -> _Pieces:
-        """These, each that lies in the block at this place (-1: in none) given to it."""
+    def give_to(self, blocks: Blocks, at: Ints) -> _Pieces:
+        """These, each that lies in the block at this position (-1: in none) given to it."""
         inside = at >= 0
         cause, call = self.cause.copy(), self.call.copy()
         cause[inside], call[inside] = blocks.cause[at[inside]], blocks.call[at[inside]]
@@ -273,15 +271,15 @@ def _concat(parts: Sequence[_Pieces]) -> _Pieces:
     return _Pieces(*(np.concatenate([getattr(part, one) for part in parts]) for one in _Pieces.__slots__))
 
 
-def _within_launch(launched: Ints, gaps: _Gaps, known: Ints, calls: HostCalls) -> tuple[_Pieces, _Pieces]:
+def _within_launch(launched: Ints, gaps: _Gaps, with_launch: Ints, calls: HostCalls) -> tuple[_Pieces, _Pieces]:
     """Idle time from launches on: in a call that blocks and launched itself (a pageable copy), and the rest."""
     at = np.full(len(launched), -1)
-    at[known] = calls.own_at(gaps.thread[known], launched[known])
+    at[with_launch] = calls.own_at(gaps.thread[with_launch], launched[with_launch])
     blocks = np.flatnonzero(at >= 0)
     until = launched.copy()
     until[blocks] = np.minimum(gaps.right[blocks], calls.own.end[at[blocks]])
-    inside = _pieces(launched, until, known, _LAUNCH)
-    return inside.explained(calls.own, at[inside.gap]), _pieces(until, gaps.right, known, _LAUNCH)
+    inside = _pieces(launched, until, with_launch, _LAUNCH)
+    return inside.give_to(calls.own, at[inside.gap]), _pieces(until, gaps.right, with_launch, _LAUNCH)
 
 
 def _by_calls(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
@@ -294,14 +292,14 @@ def _by_calls(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
     first = run_starts(of, other)  # where the call is the same as before, its thread's own edge was none
     end = cut.end[np.append(first[1:], len(of)) - 1] if len(first) else cut.end
     cut, thread, other = replace(cut.of(first), end=end), thread[of[first]], other[first]
-    return cut.explained(calls.holding, other).explained(calls.own, calls.own_at(thread, cut.start))
+    return cut.give_to(calls.holding, other).give_to(calls.own, calls.own_at(thread, cut.start))
 
 
 def _by_loading(pieces: _Pieces, loading: Blocks) -> _Pieces:
     edges = np.unique(np.concatenate((loading.start, loading.end)))
     first = np.searchsorted(edges, pieces.start, side="right")
     parts, _ = pieces.cut(edges, first, np.searchsorted(edges, pieces.end))
-    return parts.explained(loading, loading.at(parts.start))
+    return parts.give_to(loading, loading.at(parts.start))
 
 
 def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces, _Pieces]:

@@ -138,6 +138,18 @@ def test_waiting_calls_are_found_by_name(tmp_path: Path) -> None:
     assert rows == [(30, 30, 7), (10, 10, THREAD)]
 
 
+def test_copies_that_two_calls_launched_stand_in_order_of_the_calls(tmp_path: Path) -> None:
+    file = NsightFile()
+    for start in range(0, 64_000, 1_000):
+        link = file.correlation()
+        file.call(start, start + 90, "cudaMemcpy_v3020", correlation=link)
+        file.call(start + 10, start + 80, "cuMemcpyDtoH_v2", correlation=link)
+        file.call(start + 20, start + 70, "cudaMemcpy", correlation=link)
+        file.memcpy(start + 100, start + 103, 2, size=8, correlation=link)
+    rows = _rows(file, tmp_path, find("cuda_memcpy_sync"), "call_name")
+    assert rows == [("cudaMemcpy_v3020",), ("cudaMemcpy",)] * 64
+
+
 def test_copies_at_one_start_on_one_stream_are_a_row_each(tmp_path: Path) -> None:
     file = NsightFile()
     for _ in range(2):

@@ -36,5 +36,5 @@ def test_a_moment_is_of_the_threads_own_call_or_of_the_first_of_others_that_hold
             mine = [row["call"] for row in open_then if row["thread_id"] == thread]
             theirs = [row for row in open_then if row["thread_id"] != thread and row["cause"] < 2]
             assert (looked_up.own.call[own[time]] if own[time] >= 0 else None) == (mine[0] if mine else None)
-            found = looked_up.holding.start[other[time]] if other[time] >= 0 else None
-            assert found == (theirs[0]["start_ns"] if theirs else None)
+            other_start = looked_up.holding.start[other[time]] if other[time] >= 0 else None
+            assert other_start == (theirs[0]["start_ns"] if theirs else None)

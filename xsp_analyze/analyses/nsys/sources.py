@@ -141,7 +141,7 @@ def launches(view: TraceView, work: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("start_ns").alias("call_start_ns"),
         (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).alias("call_end_ns"),
     )
-    return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left")
+    return work.drop("thread_id").join(calls, on=_LAUNCH, how="inner", maintain_order="left_right")
 
 
 def _numbers(ranges_of: pl.DataFrame) -> pl.Series:

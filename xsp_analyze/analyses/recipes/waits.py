@@ -23,7 +23,7 @@ def _work_of_calls(view: TraceView, work: pl.LazyFrame, calls: pl.Expr) -> pl.La
     launched = launches(view, work).filter(calls)
     stamped = on_source_clock(view, launched, ("start_ns",))
     nothing = pl.lit(None, dtype=pl.Int64).alias("green_context_id")
-    return stamped.with_columns(nothing).sort(-pl.col("duration_ns"), "run_id", "start_ns", "span_id")
+    return stamped.with_columns(nothing).sort(-pl.col("duration_ns"), "run_id", "start_ns", "span_id", "call_id")
 
 
 def _synchronous(function: str) -> pl.Expr:

@@ -188,18 +188,20 @@ def _devices(answers: Answers) -> str:
     runs = summary.view.kernel_runs if summary.view.is_leveled else summary.view.timed_runs
     described = {r["run_id"]: r["device_name"] for r in summary.runs}
     names: dict[str, int] = {}
+    key = ("run_id", "device_id")
+    sources = answers.trace.frame("devices").drop_nulls("peak_source").unique(key, keep="first", maintain_order=True)
+    source_of = {(run, device): source for run, device, source in sources.select(*key, "peak_source").iter_rows()}
     for device in (d for d in summary.devices if d["run_id"] in runs):
-        name = device["name"] or described.get(device["run_id"]) or _assumed_product(answers, device)
+        source = source_of.get((device["run_id"], device["device_id"]), "")
+        name = device["name"] or described.get(device["run_id"]) or _assumed_product(str(source))
         names[name] = names.get(name, 0) + 1
     listed = [_several(name, number) for name, number in names.items()]
     return " and ".join(listed) or _HOST_ALONE
 
 
-def _assumed_product(answers: Answers, device: Mapping[str, Any]) -> str:
-    """What a device without a name is taken for where its peaks are known: whose data sheet they are from."""
-    own = (pl.col("run_id") == device["run_id"]) & pl.col("device_id").eq_missing(pl.lit(device["device_id"]))
-    sources = answers.trace.frame("devices").filter(own)["peak_source"].drop_nulls()
-    product, sheet, _ = str(sources[0] if len(sources) else "").partition(" data sheet")
+def _assumed_product(source: str) -> str:
+    """What a device without a name is taken for where its peaks, of this source, are known: whose data sheet it is."""
+    product, sheet, _ = source.partition(" data sheet")
     return f"a device without a name, taken for {product}" if sheet else ""
 
 
