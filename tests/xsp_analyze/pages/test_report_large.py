@@ -10,8 +10,6 @@ import polars as pl
 import pytest
 
 from tests.helpers.browser import Browser, opened
-from tests.helpers.hand import Hand
-from tests.helpers.hand import Hand
 from tests.helpers.large_trace import large_trace
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.viewer.block import view_of, viewer
@@ -35,50 +33,6 @@ def fixture_page() -> str:
 @pytest.mark.slow
 def test_a_page_about_many_kernels_layers_and_names_stays_small(page: str) -> None:
     assert len(page.encode()) < _MAX_BYTES
-
-
-@pytest.mark.slow
-def test_a_page_of_many_very_long_names_stays_small_and_says_that_they_are_cut() -> None:
-    page = render(_of_long_names(20_000, 1_000))
-    assert len(page.encode()) < _MAX_BYTES
-    assert "are without their middle; xsp analyze writes them whole." in page
-
-
-def test_names_of_a_page_with_room_for_them_stay_whole() -> None:
-    page = render(_of_long_names(20, 5_000))
-    assert f"kernel_7{'_long' * 1_000}_7" in page
-    assert "without their middle" not in page
-
-
-def _of_long_names(count: int, length: int) -> Trace:
-    """So many kernels one after the other, each of a name of its own."""
-    hand = Hand()
-    hand.run()
-    for number in range(count):
-        hand.work(f"kernel_{number}{'_long' * (length // 5)}_{number}", number * 10, 9, grid=1)
-    return hand.build()
-
-
-@pytest.mark.slow
-def test_a_page_of_many_very_long_names_stays_small_and_says_that_they_are_cut() -> None:
-    page = render(_of_long_names(20_000, 1_000))
-    assert len(page.encode()) < _MAX_BYTES
-    assert "are without their middle; xsp analyze writes them whole." in page
-
-
-def test_names_of_a_page_with_room_for_them_stay_whole() -> None:
-    page = render(_of_long_names(20, 5_000))
-    assert f"kernel_7{'_long' * 1_000}_7" in page
-    assert "without their middle" not in page
-
-
-def _of_long_names(count: int, length: int) -> Trace:
-    """So many kernels one after the other, each of a name of its own."""
-    hand = Hand()
-    hand.run()
-    for number in range(count):
-        hand.work(f"kernel_{number}{'_long' * (length // 5)}_{number}", number * 10, 9, grid=1)
-    return hand.build()
 
 
 def test_what_is_left_out_is_said(page: str) -> None:
