@@ -86,13 +86,13 @@ _OTHERS = "\ue000\ufdd0\U0010fffd\u034f\u115f\u1160\u17b4\u2800\u3164\ufe0f\uffa
 
 @pytest.mark.parametrize("sign", "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b")
 def test_nothing_that_is_unseen_hides_what_acts(sign: str) -> None:
-    codes = map(chr, range(0xE_0100))  # behind which no other is of these categories
-    unseen = [code for code in codes if unicodedata.category(code) in _UNSEEN_CATEGORIES] + list(_OTHERS)
+    characters = map(chr, range(0xE_0100))  # behind which no other is of these categories
+    unseen = [code for code in characters if unicodedata.category(code) in _UNSEEN_CATEGORIES] + list(_OTHERS)
     texts = pl.Series([f"{code}{sign}1" for code in unseen] + [f"a;{code}{sign}1" for code in unseen])
-    wanted = [f"'{code}{sign}1" for code in unseen] + [f"a;{code}'{sign}1" for code in unseen]
+    shown = [f"'{code}{sign}1" for code in unseen] + [f"a;{code}'{sign}1" for code in unseen]
     ends = set(_ENDS_OF_LINES) | {"\t"}
-    wanted = [f"'{text[1]}'{text[2:]}" if text[0] == "'" and text[1] in ends else text for text in wanted]
-    assert [pair for pair in zip(guard_texts(texts), wanted, strict=True) if pair[0] != pair[1]] == []
+    shown = [f"'{text[1]}'{text[2:]}" if text[0] == "'" and text[1] in ends else text for text in shown]
+    assert [pair for pair in zip(guard_texts(texts), shown, strict=True) if pair[0] != pair[1]] == []
 
 
 @pytest.mark.parametrize("end", _ENDS_OF_LINES)

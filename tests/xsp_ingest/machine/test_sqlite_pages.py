@@ -410,9 +410,9 @@ def test_cells_that_overlap_are_refused_before_their_texts_exceed_the_memory(
 def test_cells_that_point_into_each_other_are_no_rows(tmp_path: Path, moved: dict[int, int], min_bytes: int) -> None:
     path = _make(tmp_path / "t.db", "CREATE TABLE t (k INTEGER PRIMARY KEY, a INT)", [(n, 100) for n in range(1, 21)])
     content = bytearray(path.read_bytes())
-    places = [bytes(content[4104 + 2 * n : 4106 + 2 * n]) for n in range(20)]  # of the second page's cells
+    pointers = [bytes(content[4104 + 2 * n : 4106 + 2 * n]) for n in range(20)]  # of the second page's cells
     for cell, other in moved.items():
-        content[4104 + 2 * cell : 4106 + 2 * cell] = places[other]
+        content[4104 + 2 * cell : 4106 + 2 * cell] = pointers[other]
     path.write_bytes(content)
     assert len(_by_sqlite(path, "t", {"a": INTEGER})) == 20  # which takes them for rows
     with (
