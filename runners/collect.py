@@ -86,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _levels_to_run(args: argparse.Namespace) -> list[str]:
     """The levels, where everything that was asked for can be meant; RunnerError else."""
+    if str(args.out) == "-":
+        raise RunnerError("`-` is standard output, and a run set is a folder: name one with -o")
     levels = levels_of(args.levels)
     name = zoo_name(args.workload) if args.workload else None
     if (args.sweep or args.batch_sizes) and args.batch_size is not None:

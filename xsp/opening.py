@@ -28,7 +28,9 @@ def expand(inputs: Sequence[str]) -> list[Path]:
     paths: dict[Path, None] = {}
     for text in inputs:
         path = Path(text)
-        if path.exists():
+        if not text:
+            raise XspError("an input is named by an empty text", advice="Name a file, or . for the current folder")
+        if _exists(path):
             paths[path] = None
             continue
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 (Path.glob takes no absolute patterns)
@@ -37,6 +39,15 @@ def expand(inputs: Sequence[str]) -> list[Path]:
             raise XspError(what, path=text)
         paths |= dict.fromkeys(Path(m) for m in matches)
     return list(paths)
+
+
+def _exists(path: Path) -> bool:
+    from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
+
+    try:
+        return path.exists()
+    except OSError as error:  # a name that is too long, or a folder that is shut
+        raise XspError(f"cannot be opened ({error.strerror})", path=path) from error
 
 
 def load(

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
+from numbers import Real
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from reprlib import repr  # noqa: A004 (of what is passed, which may be long)
+from types import NoneType, UnionType
+from typing import Any, SupportsIndex, get_args, get_origin, get_type_hints
 
-__all__ = ["Frames", "LayerSource", "Option", "Reading", "defaults", "option_types", "options", "reading_of"]
+__all__ = [
+    "Frames",
+    "LayerSource",
+    "Option",
+    "Reading",
+    "as_declared",
+    "defaults",
+    "option_types",
+    "options",
+    "reading_of",
+]
+
+_NUMBERS = {int: SupportsIndex, float: Real}  # of NumPy, too
+_ADVICE = "See help(xsp.open) and help(xsp.OpenTrace)"
 
 
 class LayerSource(StrEnum):
@@ -218,38 +234,87 @@ def reading_of(values: Mapping[str, object]) -> Reading:
     """The reading that these options say, None or absent: the default; sequences and texts become what is declared.
 
     Raises:
+        WrongTypeError: A value is of another type than its option.
         XspError: A value is none of those that its option has.
     """
     types = option_types()
-    converted: dict[str, Any] = {n: _as(types[n], n, value) for n, value in values.items() if value is not None}
+    converted: dict[str, Any] = {n: as_declared(types[n], n, value) for n, value in values.items() if value is not None}
     return Reading(**converted)
 
 
-def _as(kind: Any, name: str, value: Any) -> object:  # noqa: ANN401 (of any type)
-    if get_origin(kind) is tuple:
-        each_kind = get_args(kind)[0]
-        return tuple(_as(each_kind, name, each) for each in _several(name, value))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return _member(kind, name, value)
-    kinds = get_args(kind) or (kind,)
-    if Path in kinds and isinstance(value, str | os.PathLike):
-        return Path(value).expanduser()
-    if int in kinds and hasattr(value, "__index__") and not isinstance(value, bool):
-        return int(value)  # NumPy's too
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
+def as_declared(kind: Any, name: str, value: Any) -> Any:  # noqa: ANN401 (of any type)
+    """The value that was passed under the name, as the type declares it: a tuple of any sequence, a path of a text.
 
-        expected = " or ".join(each.__name__ for each in kinds if each is not NoneType)
-        raise XspError(f"{name} takes values of type {expected}, not {value!r}", advice="See help(xsp.open)")
+    Raises:
+        WrongTypeError: It is of another type.
+        XspError: It is of the type, and none of its values.
+    """
+    kinds = [each for each in get_args(kind) if each is not NoneType] if get_origin(kind) is UnionType else [kind]
+    if value is None and kind not in kinds and NoneType in get_args(kind):
+        return None
+    if get_origin(kinds[0]) is tuple:
+        each_kind = get_args(kinds[0])[0]
+        return tuple(as_declared(each_kind, name, each) for each in _several(name, value))
+    if isinstance(kinds[0], type) and issubclass(kinds[0], Enum):
+        return _member(kinds[0], name, value)
+    if Path in kinds and isinstance(value, str | os.PathLike):
+        return _path(name, value)
+    if not isinstance(value, bool) and any(isinstance(value, _NUMBERS.get(each, ())) for each in kinds):
+        return _int64(name, int(value)) if int in kinds else _seconds(name, value)
+    if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
+        from xsp_model.errors import WrongTypeError  # noqa: PLC0415 (imports the whole model)
+
+        expected = " or ".join(each.__name__ for each in kinds)
+        raise WrongTypeError(f"{name} takes values of type {expected}, not {repr(value)}", advice=_ADVICE)
     return value
+
+
+def _path(name: str, value: str | os.PathLike[str]) -> Path:
+    """A path that a file can have, whether there is one or not."""
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        from xsp_model.errors import WrongTypeError  # noqa: PLC0415 (imports the whole model)
+
+        raise WrongTypeError(f"{name} takes a path that is text, not {repr(text)}", advice=_ADVICE)
+    try:
+        if text and b"\0" not in os.fsencode(text):
+            return Path(text).expanduser()
+        reason = "a path has no NUL in it" if text else "it is empty"
+    except UnicodeEncodeError:
+        reason = "it has half a character in it"
+    except RuntimeError:
+        reason = "there is no home folder of that name"
+    raise _no_value(name, text, reason)
+
+
+def _int64(name: str, value: int) -> int:
+    if -(1 << 63) <= value < 1 << 63:
+        return value
+    raise _no_value(name, value, "nothing in a trace has a number as large")
+
+
+def _seconds(name: str, value: Real) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not number >= 0:
+        raise _no_value(name, value, "it is a time in seconds")
+    return number
+
+
+def _no_value(name: str, value: object, reason: str) -> Exception:
+    from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
+
+    return XspError(f"{repr(value)} cannot be used for {name}: {reason}", advice=_ADVICE)
 
 
 def _several(name: str, value: object) -> tuple[object, ...]:
     """The values of an option that takes several; one text is no list of its characters."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
+        from xsp_model.errors import WrongTypeError  # noqa: PLC0415 (imports the whole model)
 
-        raise XspError(f"{name} takes a list, not {value!r}", advice=f"Write {name}=[{value!r}]")
+        raise WrongTypeError(f"{name} takes a list, not {repr(value)}", advice=f"Write {name}=[{repr(value)}]")
     return tuple(value)
 
 
@@ -260,4 +325,4 @@ def _member(kind: type[Enum], name: str, value: object) -> Enum:
         from xsp_model.errors import XspError  # noqa: PLC0415 (imports the whole model)
 
         advice = f"Choose of {', '.join(str(each) for each in kind)}"
-        raise XspError(f"{value!r} is no {name.replace('_', ' ')}", advice=advice) from error
+        raise XspError(f"{repr(value)} is no {name.replace('_', ' ')}", advice=advice) from error

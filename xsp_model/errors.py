@@ -1,4 +1,4 @@
-"""The one exception that users are meant to read."""
+"""The exceptions that users are meant to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xsp_model.plain_text import clean
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["AGAIN", "XspError"]
+__all__ = ["AGAIN", "WrongTypeError", "XspError"]
 
 AGAIN = "Convert the source files again"
 
@@ -27,3 +27,7 @@ class XspError(Exception):
         where = f"{self.path}: " if self.path is not None else ""
         message = f"{where}{self.what}{'. ' + self.advice if self.advice else ''}"
         return clean(" ".join(message.split()))
+
+
+class WrongTypeError(XspError, TypeError):
+    """An argument of a type that it cannot have: a TypeError, as Python has it, with the sentence of an XspError."""

@@ -149,6 +149,7 @@ def test_dry_run_prints_commands_and_runs_nothing(tmp_path: Path, capsys: pytest
         (["--sweep", "--batch", "2"], "--batch-size is one, --batch-sizes and --sweep are many: give one of them"),
         (["--sweep", "--script", "a.py"], "a script decides on its own batch size, so that it cannot be swept"),
         (["--input-shape", "3x"], "--input-shape '3x' is no shape: give sizes such as 3x224x224, or 128 for tokens"),
+        (["--out", "-"], "`-` is standard output, and a run set is a folder: name one with -o"),
         (["--", "--lr"], "'--lr' is left over: arguments after -- belong to a --script"),
         (
             ["--levels", "MLG+counters", "--device", "cpu"],

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from io import StringIO
+from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
@@ -25,25 +26,26 @@ from mcp_types import (
     CallToolResult,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
     ToolAnnotations,
+    jsonrpc_message_adapter,
 )
 from mcp_types import Tool as OfferedTool
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from xsp.agents.request_id import id_in, usable_id
 from xsp.agents.service import Service
 from xsp.agents.tools import INSTRUCTIONS, TOOLS
 from xsp.agents.worker import Reply, Worker
 
-__all__ = ["serve"]
+__all__ = ["message_of", "serve"]
 
 _READS_ALONE = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 _MAX_FAULT = 2_000
-_NO_JSON = "json_invalid"
-_OF_THE_WHOLE = 2  # parts of a fault's place: the kind of message, and what of it
 
 
 def serve(service: Service) -> None:
@@ -65,44 +67,64 @@ def serve(service: Service) -> None:
 async def _serve(service: Service, worker: Worker) -> None:
     server = _server(service, worker)
     understood, requests = anyio.create_memory_object_stream[SessionMessage | Exception]()
-    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
-        tasks.start_soon(_sort_out, incoming, understood, outgoing)
+    # The SDK would repair a line that is not UTF-8, and take a request whose id it does not know for a notification,
+    # so that whoever asked would wait for ever: lines are read here, and the SDK is given none.
+    async with stdio_server(stdin=anyio.wrap_file(StringIO())) as (_, outgoing), anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, _claim_stdin(), understood, outgoing)
         await server.run(requests, outgoing, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
-async def _sort_out(
-    incoming: AsyncIterable[SessionMessage | Exception],
+def _claim_stdin() -> BinaryIO:
+    """What the client says; processes that are started read nothing of it."""
+    lines = os.fdopen(os.dup(0), "rb", closefd=False)  # a thread may still wait for it at the end
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return lines
+
+
+async def _read(
+    lines: BinaryIO,
     understood: MemoryObjectSendStream[SessionMessage | Exception],
     outgoing: MemoryObjectSendStream[SessionMessage],
 ) -> None:
-    """Passes messages on, and answers what is none, which the SDK drops: whoever asked would wait for ever."""
+    """Passes messages on and answers what is none; a line without anything on it says nothing."""
     async with understood:
-        async for message in incoming:
-            reply = _refusal(message) if isinstance(message, ValidationError) else None
-            if reply is None:
-                await understood.send(message)
-            else:
-                await outgoing.send(SessionMessage(reply))
+        async for line in anyio.wrap_file(lines):
+            if line.strip():
+                message = message_of(line)
+                await (outgoing if isinstance(message, JSONRPCError) else understood).send(SessionMessage(message))
 
 
-def _refusal(error: ValidationError) -> JSONRPCError | None:
-    """The answer to a line that is no message; null for a line without anything on it."""
-    faults = error.errors(include_url=False, include_context=False)
-    if faults[0]["type"] == _NO_JSON:
-        line = str(faults[0]["input"])
-        if not line.strip():
-            return None
-        reason = " ".join(faults[0]["msg"].split())
-        return _error(PARSE_ERROR, f"this line cannot be read ({reason})", id_in(line))
-    # A message lacks something of each kind that there is, and what lacks it is the whole.
-    lacking = [one["input"] for one in faults if one["type"] == "missing" and len(one["loc"]) == _OF_THE_WHOLE]
-    request_id = usable_id(lacking[0].get("id")) if lacking else None
-    return _error(INVALID_REQUEST, "this is no message of JSON-RPC", request_id)
+def message_of(line: bytes) -> JSONRPCMessage:
+    """The message that a line is, or the error that answers it."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        return _error(PARSE_ERROR, f"this line is not UTF-8 ({error.reason} at byte {error.start})", None)
+    try:
+        held = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        return _error(PARSE_ERROR, f"this line cannot be read ({' '.join(str(error).split())})", id_in(text))
+    has_id = isinstance(held, dict) and "id" in held
+    request_id = usable_id(held["id"]) if has_id else None
+    if has_id and "method" in held and not isinstance(request_id, str | int):
+        return _error(INVALID_REQUEST, "the id of a request is to be text or a whole number", request_id)
+    try:
+        return jsonrpc_message_adapter.validate_python({**held, "id": request_id} if has_id else held, by_name=False)
+    except ValidationError:
+        return _error(INVALID_REQUEST, "this is no message of JSON-RPC", request_id)
 
 
-def _error(code: int, sentence: str, request_id: str | int | None) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=sentence))
+class _RefusalError(JSONRPCError):
+    """An error whose id may be a fraction, too: JSON-RPC has such, and this protocol none."""
+
+    id: Any
+
+
+def _error(code: int, sentence: str, request_id: str | float | None) -> JSONRPCError:
+    return _RefusalError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=sentence))
 
 
 def _server(service: Service, worker: Worker) -> Server[Any]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp.api.arguments import takes
 from xsp_analyze.compare import comparison
-from xsp_analyze.compare.rows import Row
+from xsp_analyze.compare.rows import LEVELS, Row
 from xsp_analyze.pages.compare import text
 from xsp_analyze.pages.compare.files import document
 from xsp_analyze.pages.compare.page import page
@@ -17,6 +18,7 @@ from xsp_analyze.pages.compare.sections import sections
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
 from xsp_analyze.trace.step_view import StepView
+from xsp_model.errors import XspError
 from xsp_model.extras import require
 from xsp_model.output_files import write_file
 
@@ -65,8 +67,11 @@ class ComparedTraces:
         """Model latency after over before; null where either is unknown."""
         return self.comparison.latency.ratio
 
+    @takes(level=str | None)
     def to_polars(self, level: str | None = None) -> pl.DataFrame:
         """One row a layer type, operator, kernel class, layer and kernel (or of that level alone); times in ns."""
+        if level not in {None, *LEVELS}:
+            raise XspError(f"a comparison has no level {level!r}", advice=f"Choose of {', '.join(LEVELS)}")
         rows = [astuple(row) for row in self.comparison.rows if level in {None, row.level}]
         schema = {one.name: _TYPES.get(one.name, pl.Float64) for one in fields(Row)}
         return pl.DataFrame(rows, schema=schema, orient="row", strict=False)
@@ -80,11 +85,11 @@ class ComparedTraces:
         """As `xsp compare -f json`."""
         return document(self.comparison)
 
+    @takes(path=Path)
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Writes the comparison as one HTML page, and says where."""
-        target = Path(path).expanduser()
-        write_file(target, page(self.comparison).encode())
-        return target
+        write_file(Path(path), page(self.comparison).encode())
+        return Path(path)
 
     def __str__(self) -> str:
         return text.terminal(self.comparison, rows=_MAX_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)

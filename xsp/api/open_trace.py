@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
+from xsp.api.arguments import takes
 from xsp.api.overview import Info, info_of
+from xsp.reading import as_declared
 from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, result
 from xsp_analyze.faults import noting_faults
@@ -75,20 +77,28 @@ class OpenTrace:
         """Names of the tables, each of which `table` and `scan` take and `sql` knows."""
         return tuple(TABLES)
 
+    @takes(name=str)
     @fault_sentence()
     def table(self, name: str) -> pl.DataFrame:
         """A whole table; `.to_pandas()` and `.to_arrow()` give others. Times are int64 ns, unknown is null."""
         return self.scan(name).collect()
 
+    @takes(name=str)
     def scan(self, name: str) -> pl.LazyFrame:
         """A table of which polars reads only what a query uses: for large bundles. XspError: no such table."""
         if name not in TABLES:
             raise no_table(name)
         return self.trace.scan(name)
 
+    @takes(query=str, steps=str | int | None, serving_phase=str | None, timeout_s=float | None)
     @fault_sentence()
     def sql(
-        self, query: str, *, steps: str | None = None, serving_phase: str | None = None, timeout_s: float | None = 60
+        self,
+        query: str,
+        *,
+        steps: str | int | None = None,
+        serving_phase: str | None = None,
+        timeout_s: float | None = 60,
     ) -> pl.DataFrame:
         """The answer to one SELECT over the tables and over analyses by their id; see docs/sql.md.
 
@@ -97,7 +107,8 @@ class OpenTrace:
         from xsp_analyze.sql import QueryLimits  # noqa: PLC0415 (only where SQL is spoken)
         from xsp_analyze.sql import query as answer  # noqa: PLC0415
 
-        return answer(self.trace, query, steps=steps, serving_phase=serving_phase, limits=QueryLimits(timeout_s))
+        chosen = None if steps is None else str(steps)
+        return answer(self.trace, query, steps=chosen, serving_phase=serving_phase, limits=QueryLimits(timeout_s))
 
     @fault_sentence()
     def info(self) -> Info:
@@ -119,6 +130,7 @@ class OpenTrace:
         ]
         return pl.DataFrame(rows, schema=["id", "title", "answerable", "needs"], orient="row")
 
+    @takes(analysis=str, steps=str | int | None, serving_phase=str | None)
     @fault_sentence()
     def analyze(self, analysis: str, *, steps: str | int | None = None, serving_phase: str | None = None) -> Result:
         """One analysis, by its id (`A10`).
@@ -134,6 +146,7 @@ class OpenTrace:
         frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(result(frames, analysis))
 
+    @takes(serving_phase=str | None)
     @fault_sentence()
     def findings(self, *, serving_phase: str | None = None) -> Findings:
         """What is worth doing next, each with its evidence; doubts about the numbers last."""
@@ -143,6 +156,7 @@ class OpenTrace:
             advice = advise(StepView.of(self.trace, serving_phase=serving_phase))
         return Findings(advice, [str(fault) for fault in faults])
 
+    @takes(steps=str | None, per_input=bool, serving_phase=str | None)
     @fault_sentence()
     def compare(
         self,
@@ -166,20 +180,22 @@ class OpenTrace:
         """
         from xsp.api.comparing import compare_traces  # noqa: PLC0415 (only where two are compared)
 
+        after = as_declared(OpenTrace, "after", after)
         names = (self.name, after.name)
         return compare_traces(
             self.trace, after.trace, names=names, steps=steps, per_input=per_input, serving_phase=serving_phase
         )
 
+    @takes(path=Path, serving_phase=str | None)
     @fault_sentence()
     def report(self, path: str | os.PathLike[str] = "report.html", *, serving_phase: str | None = None) -> Path:
         """Writes the report, one HTML page that needs no network, and says where."""
         from xsp_analyze.pages.report.page import render  # noqa: PLC0415
 
-        target = Path(path).expanduser()
-        write_file(target, render(self.trace, serving_phase).encode())
-        return target
+        write_file(Path(path), render(self.trace, serving_phase).encode())
+        return Path(path)
 
+    @takes(path=Path, to=str, step=int | None, levels=tuple[str, ...], serving_phase=str | None)
     @fault_sentence()
     def export(
         self,
@@ -205,23 +221,25 @@ class OpenTrace:
         from xsp_analyze.export import export, part_of  # noqa: PLC0415
         from xsp_analyze.export import find as format_of  # noqa: PLC0415
 
-        target = Path(path).expanduser()
+        target = Path(path)
         part = part_of(self.trace, step=step, levels=levels, serving_phase=serving_phase)
         export(part, format_of(to), target)
         return target
 
+    @takes(path=Path)
     @fault_sentence()
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes a bundle (`NAME.xsp`), which opens at once, and says where."""
         from xsp_model import bundle  # noqa: PLC0415
 
-        target = Path(path).expanduser()
+        target = Path(path)
         try:
             bundle.write(self.trace, target)
         except OSError as error:
             raise unwritable(target, error) from error
         return target
 
+    @takes(span_ids=tuple[int, ...] | None)
     @fault_sentence()
     def to_networkx(self, span_ids: Sequence[int] | None = None) -> Any:  # noqa: ANN401 (networkx is imported late)
         """A directed graph over the spans given, or over all; see `Trace.to_networkx`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from enum import EnumType
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
@@ -10,12 +11,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from xsp.api.open_trace import OpenTrace
 from xsp.cache.cache import Cache
 from xsp.opening import load
-from xsp.reading import Option, defaults, option_types, options, reading_of
+from xsp.reading import Option, as_declared, defaults, option_types, options, reading_of
 from xsp_model.errors import XspError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
 __all__ = ["open"]
 
@@ -36,13 +36,14 @@ def open(  # noqa: A001 (xsp.open is what people will type)
 
     Raises:
         XspError: An input is missing, of no known format, or damaged; one sentence says what to do.
-        TypeError: There is no such option.
+        TypeError: There is no such option, or an argument is of another type; the latter is an XspError too.
     """
     _SIGNATURE.bind(*inputs, **reading)
     if not inputs:
         raise XspError("nothing to open", advice='Name a file: open("trace.json.gz")')
-    texts = [str(Path(one).expanduser()) for one in inputs]
-    kept_in = Cache() if cache else None
+    texts = [str(as_declared(Path, "inputs", one)) for one in inputs]
+    kept_in = Cache() if as_declared(bool, "cache", cache) else None
+    progress = as_declared(Callable | None, "progress", progress)
     return OpenTrace(load(texts, reading_of(reading), progress or (lambda _: None), cache=kept_in))
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_output",
     "in_color",
+    "is_stdout",
     "note",
     "print_bytes",
     "print_styled",
@@ -22,6 +23,8 @@ __all__ = [
     "unwritable",
     "write_file",
 ]
+
+_NO_FOLDER = "which is no folder"
 
 
 def print_bytes(content: bytes, *, styled: bool = False) -> None:
@@ -81,8 +84,23 @@ def _for_terminals(text: str) -> str:
     return plain_spaces(text)
 
 
-def check_output(path: Path, inputs: Iterable[str | Path]) -> None:
-    """XspError, before the work is done in vain, where the path cannot be written or one of the inputs is there."""
+def is_stdout(path: Path) -> bool:
+    """Whether an output of this name is standard output, as `-` is to most programs."""
+    return str(path) == "-"
+
+
+def check_output(path: Path, inputs: Iterable[str | Path], *, refuse_stdout: str = "") -> None:
+    """XspError, before the work is done in vain, where the path cannot be written or one of the inputs is there.
+
+    `refuse_stdout`: why `-` cannot be the output; a file in a folder of that name never can.
+    """
+    if is_stdout(path) and not refuse_stdout:
+        return
+    if path.parts[:1] == ("-",):
+        from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
+
+        why = refuse_stdout or _NO_FOLDER
+        raise XspError(f"`-` is standard output, {why}", advice="Choose another name (what is called so is `$PWD/-`)")
     from xsp_model.output_files import check_output as check  # noqa: PLC0415 (imports the whole model)
 
     check(path, [source for name in inputs for source in _matches(name)])
@@ -96,7 +114,10 @@ def _matches(name: str | Path) -> list[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes the whole file; XspError where that cannot be done."""
+    """Writes the whole file, or to standard output where it is named so; XspError where that cannot be done."""
+    if is_stdout(path):
+        print_bytes(content)
+        return
     from xsp_model.output_files import write_file as write  # noqa: PLC0415 (imports the whole model)
 
     write(path, content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def export(trace: Trace, exporter: Exporter | FolderExporter, path: Path) -> Non
 
 
 def _export_files(trace: Trace, exporter: FolderExporter, folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not folder.is_dir():  # noqa: PTH110 (raises nothing for a name that is too long)
         raise XspError(
             f"is no folder, and {exporter.name} writes several files", path=folder, advice="Name a folder with -o"
         )

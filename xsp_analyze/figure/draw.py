@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.figure.look import Look, require_matplotlib, settings
+from xsp_analyze.figure.look import Look, drawing, require_matplotlib
 from xsp_analyze.figure.panels import MAX_CHARACTERS_UPRIGHT, MAX_NAMES, panel
 from xsp_analyze.pages.report.figures import figure as blocks_of
 from xsp_analyze.text.names import tell_apart
@@ -341,10 +341,8 @@ def _with_figures() -> str:
 
 
 def _file(panels: Sequence[Mapping[str, Any]], x: str, suffix: str, look: Look) -> bytes:
-    import matplotlib as mpl  # noqa: PLC0415 (only for figures)
-
     out = BytesIO()
-    with warnings.catch_warnings(), mpl.rc_context(settings(look.style)):
+    with warnings.catch_warnings(), drawing(look.style):
         warnings.simplefilter("ignore", UserWarning)  # characters that the font lacks are drawn as boxes
         figure_of_panels(panels, x, look.width).savefig(out, format=suffix, metadata=dict(_METADATA[suffix]))
     return out.getvalue()

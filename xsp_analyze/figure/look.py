@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsp_model import XspError
 from xsp_model.extras import install_advice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["MARKERS", "SUFFIXES", "TONES", "Look", "require_matplotlib", "settings", "width_inches"]
+__all__ = ["MARKERS", "SUFFIXES", "TONES", "Look", "drawing", "require_matplotlib", "settings", "width_inches"]
 
 SUFFIXES = ("pdf", "svg", "png")
 """What a figure can be written as."""
@@ -91,11 +93,27 @@ def width_inches(text: str) -> float:
 
 
 def require_matplotlib() -> None:
-    """XspError where matplotlib is not installed."""
+    """XspError where matplotlib is not installed.
+
+    As it is imported it reads a `matplotlibrc` of the current folder, which may be a stranger's: so elsewhere.
+    """
+    elsewhere = chdir(Path(__file__).parent) if os.path.lexists("matplotlibrc") else nullcontext()
     try:
-        import matplotlib as _  # noqa: F401, ICN001, PLC0415 (an extra; only for figures)
+        with elsewhere:
+            import matplotlib as _  # noqa: F401, ICN001, PLC0415 (an extra; only for figures)
     except ImportError as error:
         raise XspError("figures need matplotlib", advice=install_advice("figures")) from error
+
+
+@contextmanager
+def drawing(style: Path | None) -> Iterator[None]:
+    """Within `with`, matplotlib draws by our settings and its own defaults, whatever it read when it was imported."""
+    import matplotlib as mpl  # noqa: PLC0415 (only for figures)
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(settings(style))
+        yield
 
 
 def settings(style: Path | None) -> dict[str, Any]:

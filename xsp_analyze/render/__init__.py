@@ -61,18 +61,27 @@ def _options(name: str, *, csv_raw: bool) -> Mapping[str, bool]:
     return {"raw": csv_raw} if name == "csv" else {}
 
 
-def render(results: Sequence[Result], name: str, screen: Screen | None = None, *, csv_raw: bool = False) -> bytes:
+def render(
+    results: Sequence[Result],
+    name: str,
+    screen: Screen | None = None,
+    *,
+    csv_raw: bool = False,
+    is_list: bool | None = None,
+) -> bytes:
     """All results as one stream; XspError where the format holds one result a file.
 
     `screen` concerns tables, and how many rows it has also those for LaTeX. `csv_raw`: of CSV, texts as they are.
+    `is_list`: whether several were asked for, as which a program expects them however many were answered; None: the
+    results are what was asked for.
     """
     if name == "table" and screen is not None:
         return str(_by("terminal", "render_many")(results, screen)).encode()
     if name == "latex" and screen is not None:
         return str(_by("latex", "render_many")(results, screen.rows)).encode()
-    if len(results) == 1:
-        return render_one(results[0], name, csv_raw=csv_raw)
     several = FORMATS[name].several
+    if len(results) == 1 and (several is None or not is_list):
+        return render_one(results[0], name, csv_raw=csv_raw)
     if several is None:
         raise XspError(f"{name} holds one analysis a file", advice="Choose one with -a, or give a folder with -o")
     return _bytes(several(results, **_options(name, csv_raw=csv_raw)))

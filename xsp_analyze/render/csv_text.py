@@ -18,11 +18,15 @@ __all__ = ["flat", "guard_texts", "render", "write_csv"]
 
 # Texts in CSV as a spreadsheet may open them: no name out of a trace is run there as a formula.
 
-_SKIPPED = r"\s\x00\u{a0}\u{200b}-\u{200f}\u{2060}\u{feff}"  # what some spreadsheets take for nothing
-_ACTS = rf"^(?:[\t\r\n]|[{_SKIPPED}]*[=+\-@＝＋－＠])"  # noqa: RUF001 (of full width: some take these as well)
+_UNSEEN = r"\p{Z}\p{C}\p{Default_Ignorable_Code_Point}\u{2800}"
+"""What some spreadsheets take for nothing: separators, controls and formats, fillers, the empty Braille pattern."""
+_SIGNS = r"=+\-@＝＋－＠﹦﹢﹣﹫"  # noqa: RUF001 (of full and small width: some take these as well)
+_ENDS = r"\t-\r\x1c-\x1e\x{85}\u{2028}\u{2029}"
+"""Tabs and whatever ends a line for somebody."""
+_ACTS = rf"^(?:[{_ENDS}]|[{_UNSEEN}]*[{_SIGNS}])"
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*%?$"
 """OWASP, "CSV injection": how formulas begin; a number that begins so is none."""
-_ACTS_WITHIN = rf"([;\t\r\n][{_SKIPPED}\"]*)([=+\-@＝＋－＠])"  # noqa: RUF001
+_ACTS_WITHIN = rf"([;{_ENDS}][{_UNSEEN}\"]*)([{_SIGNS}])"
 """How one begins where a spreadsheet splits at semicolons or tabs, for which our quotation marks are no protection."""
 
 

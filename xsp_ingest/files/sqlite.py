@@ -155,6 +155,10 @@ def _damage(path: Path) -> Iterator[None]:
         raise XspError(f"the SQLite database is damaged ({what})", path=path, advice=_DAMAGED) from error
 
 
+def _rises(rowids: pl.Series) -> bool:
+    return bool((rowids.slice(1) > rowids.head(max(len(rowids) - 1, 0))).all())
+
+
 @dataclass
 class Database:
     """One file; `unreadable_texts` counts the texts that were not UTF-8 and had bytes replaced.
@@ -256,7 +260,11 @@ class Database:
                 return read_pages(self.path, connection, table, takes, where)
         schema = {"rowid": pl.Int64(), **{name: take.dtype for name, take in takes.items()}}
         query = f'SELECT {select_list(takes)} FROM "{table}" {self._clause(table, where)} ORDER BY rowid'
-        return self._bulk(query, schema, self._row_bound(table))
+        rows = self._bulk(query, schema, self._row_bound(table))
+        if not _rises(rows["rowid"]):  # SQLite goes along the pages, and overlooks cells that lie on each other
+            what = f"rows of {table} are there twice, or out of order"
+            raise XspError(f"the SQLite database is damaged ({what})", path=self.path, advice=_DAMAGED)
+        return rows
 
     def _row_bound(self, table: str) -> int:
         """As many rows as the table has at most; of a small file told by its size, as to count them takes a while."""

@@ -108,19 +108,78 @@ def test_a_line_that_is_no_message_gets_an_error_and_the_server_goes_on(small: P
         5: '{CALL:{"name":"info","arguments":{"id":1,"file":DEEP}},"id":5}',
         6: '{"id":6,CALL:{"name":"info","arguments":{"file":HALF}}}',
         7: '{"id":7,CALL:["info"]}',
-        None: '{"id":"\\ud800",CALL:{"name":"info","arguments":{}}}',
-        "last": '{"id":"last",CALL:{"name":"nothing \xe9\xff","arguments":{}}}',
+        8.5: '{"id":8.5,CALL:{"name":"nothing","arguments":{}}}',
+        9: '{"id":0.9e1,CALL:{"name":"nothing","arguments":{}}}',
+        None: '{"id":"\xe9",CALL:{"name":"info","arguments":{}}}',
+        "last": '{"id":"last",CALL:{"name":"nothing \\u00e9","arguments":{}}}',
     }  # fmt: skip
     spoken = "\n\n".join((*lines.values(), "")).replace("CALL", call).replace("DEEP", deep).replace("HALF", half)
     done = subprocess.run([*_XSP, str(small)], input=spoken.encode("latin-1"), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
     assert answers.keys() == lines.keys()
-    assert [each for each in answers if "error" in answers[each]] == [2, 3, 4, 5, 7, None]
+    assert [each for each in answers if "error" in answers[each]] == [2, 3, 4, 5, 7, 8.5, None]
     assert {answers[each]["error"]["code"] for each in (2, 3, 4, 5, None)} == {-32700}
     assert answers[6]["result"]["isError"]
     assert "there is no tool" in answers["last"]["result"]["content"][0]["text"]
     assert b"Traceback" not in done.stderr
+
+
+_PARSE_ERROR, _INVALID_REQUEST = -32_700, -32_600
+
+
+@pytest.mark.parametrize(
+    ("request_id", "code", "answered"),
+    [
+        ("1.5", _INVALID_REQUEST, 1.5),
+        ("1e400", _INVALID_REQUEST, None),
+        ("-1e400", _INVALID_REQUEST, None),
+        ("null", _INVALID_REQUEST, None),
+        ("true", _INVALID_REQUEST, None),
+        ("{}", _INVALID_REQUEST, None),
+        ('{"id":1}', _INVALID_REQUEST, None),
+        ("[" * 100 + "]" * 100, _INVALID_REQUEST, None),
+        ("[" * 3_000 + "]" * 3_000, _PARSE_ERROR, None),
+        ("NaN", _PARSE_ERROR, None),
+        ("9" * 5_000, _PARSE_ERROR, None),
+        ('"\xe9"', _PARSE_ERROR, None),
+    ],
+)
+def test_a_request_is_answered_whatever_its_id_is(request_id: str, code: int, answered: object) -> None:
+    pytest.importorskip("mcp_types", reason="needs the extra `mcp`")
+    from xsp.agents.server import message_of  # noqa: PLC0415 (imports the SDK)
+
+    line = f'{{"jsonrpc":"2.0","id":{request_id},"method":"tools/list"}}'.encode("latin-1")
+    answer = json.loads(message_of(line).model_dump_json(by_alias=True, exclude_unset=True))
+    assert (answer["error"]["code"], answer["id"]) == (code, answered)
+
+
+@pytest.mark.parametrize("batch", ["[]", "1", '"a"', "null", '[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]'])
+def test_what_is_no_object_is_no_request(batch: str) -> None:
+    pytest.importorskip("mcp_types", reason="needs the extra `mcp`")
+    from xsp.agents.server import message_of  # noqa: PLC0415 (imports the SDK)
+
+    answer = json.loads(message_of(batch.encode()).model_dump_json(by_alias=True, exclude_unset=True))
+    assert (answer["error"]["code"], answer["id"]) == (_INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"), [("0.1e1", 1), ("1.0", 1), ('"1.0"', "1.0"), ("9" * 100, int("9" * 100))]
+)
+def test_a_whole_number_is_an_id_however_it_is_written(written: str, value: object) -> None:
+    pytest.importorskip("mcp_types", reason="needs the extra `mcp`")
+    from xsp.agents.server import message_of  # noqa: PLC0415 (imports the SDK)
+
+    message = message_of(f'{{"jsonrpc":"2.0","id":{written},"method":"tools/list"}}'.encode())
+    assert message.model_dump(exclude_unset=True) == {"jsonrpc": "2.0", "id": value, "method": "tools/list"}
+
+
+def test_a_request_without_an_id_is_a_notification() -> None:
+    pytest.importorskip("mcp_types", reason="needs the extra `mcp`")
+    from xsp.agents.server import message_of  # noqa: PLC0415 (imports the SDK)
+
+    message = message_of(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    assert message.model_dump(exclude_unset=True) == {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 def test_without_the_sdk_one_sentence_says_what_to_install(

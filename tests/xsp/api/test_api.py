@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -18,7 +20,11 @@ from tests.helpers.report_trace import small_trace
 from tests.helpers.run_sets import write_run
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
+from xsp.reading import defaults
 from xsp_analyze.render import render_one
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _REPO = Path(__file__).resolve().parents[3]
 _PLANTED = "<img src=x onerror=alert(1)>\u202e&amp;"
@@ -195,6 +201,104 @@ def test_a_pattern_and_several_files_are_one_trace(fixtures_dir: Path) -> None:
 def test_what_cannot_be_opened_is_one_sentence(inputs: tuple[str, ...], options: dict[str, str], says: str) -> None:
     with pytest.raises(xsp.XspError, match=says):
         xsp.open(*inputs, **options)  # type: ignore[arg-type]
+
+
+_NEEDED: dict[str, dict[str, Any]] = {
+    "sql": {"query": "select 1 from A10"},
+    "analyze": {"analysis": "A10"},
+    "export": {"path": "out.json", "to": "chrome"},
+}
+"""What functions are asked with beside the argument that is odd."""
+
+_ODD: dict[str, Any] = {
+    "None": None, "a fraction": 1.5, "empty": "", "NUL": "\0", "half a character": "\ud800", "a list": ["a"],
+    "a mapping": {"a": 1}, "a folder": Path("folder"), "a huge number": 1 << 70, "a negative": -1, "bytes": b"a",
+    "true": True, "no number": float("nan"), "an object": object(), "long": "x" * 5_000, "no user": "~nobody-here/x",
+    "a path with NUL": Path("a\0"), "bytes in a list": [b"a"], "a list in a list": [[1]], "a range": range(3),
+}  # fmt: skip
+
+
+_OPEN: Any = xsp.open  # as who checks no types calls it
+
+
+def _expect_answer_or_sentence(ask: Callable[[], object]) -> None:
+    try:
+        ask()
+    except xsp.XspError as error:
+        sentence = str(error)
+    else:
+        return
+    assert sentence.isprintable()
+
+
+@pytest.mark.parametrize("kind", ["trace", "compared"])
+@pytest.mark.parametrize("value", _ODD.values(), ids=_ODD)
+def test_an_odd_argument_ends_in_an_answer_or_a_sentence(
+    small: xsp.OpenTrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, value: object
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    which = small if kind == "trace" else small.compare(small)
+    functions = [getattr(which, name) for name in dir(type(which)) if not name.startswith("_")]
+    for function in filter(inspect.ismethod, functions):
+        needed = {"after": small} if function.__name__ == "compare" else _NEEDED.get(function.__name__, {})
+        for parameter in inspect.signature(function).parameters:
+            _expect_answer_or_sentence(partial(function, **{**needed, parameter: value}))
+
+
+@pytest.mark.parametrize("value", _ODD.values(), ids=_ODD)
+def test_an_odd_argument_of_opening_ends_in_an_answer_or_a_sentence(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    options: list[dict[str, Any]] = [{name: each} for name in defaults() for each in (value, [value])]
+    for inputs, chosen in [
+        ((value,), {}),
+        *(((raw,), each) for each in [{"cache": value}, {"progress": value}, *options]),
+    ]:
+        _expect_answer_or_sentence(partial(_OPEN, *inputs, **{"cache": False, **chosen}))
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda trace: trace.sql(None), "query takes values of type str, not None"),
+        (lambda trace: trace.analyze(None), "analysis takes values of type str, not None"),
+        (lambda trace: trace.analyze("A10", steps=True), "steps takes values of type str or int, not True"),
+        (lambda trace: trace.compare("x"), "after takes values of type OpenTrace, not 'x'"),
+        (lambda trace: trace.report(["r.html"]), r"path takes values of type Path, not \['r.html'\]"),
+        (lambda trace: trace.export("x", to="chrome", levels="kernel"), "levels takes a list, not 'kernel'"),
+        (lambda _: _OPEN(["a"]), r"inputs takes values of type Path, not \['a'\]"),
+        (lambda _: _OPEN("a", cache=1), "cache takes values of type bool, not 1"),
+        (lambda _: _OPEN("a", progress=1), "progress takes values of type Callable, not 1"),
+    ],
+)
+def test_another_type_is_a_type_error_with_a_sentence(
+    small: xsp.OpenTrace, ask: Callable[[Any], object], says: str
+) -> None:
+    with pytest.raises(TypeError, match=says) as raised:
+        ask(small)
+    assert isinstance(raised.value, xsp.XspError)
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda trace: trace.report("a\ud800"), "cannot be used for path: it has half a character in it"),
+        (lambda trace: trace.save("a\0.xsp"), "cannot be used for path: a path has no NUL in it"),
+        (lambda trace: trace.report(""), "'' cannot be used for path: it is empty"),
+        (lambda trace: trace.report("~nobody-here/x"), "there is no home folder of that name"),
+        (lambda trace: trace.export("x", to="chrome", step=1 << 63), "nothing in a trace has a number as large"),
+        (lambda trace: trace.sql("select 1", timeout_s=float("nan")), "nan cannot be used for timeout_s"),
+        (lambda trace: trace.compare(trace).to_polars("kernels"), "no level 'kernels'. Choose of layer_type, "),
+        (lambda _: xsp.open("x" * 5_000), "cannot be opened"),
+    ],
+)
+def test_another_value_is_no_type_error(small: xsp.OpenTrace, ask: Callable[[Any], object], says: str) -> None:
+    with pytest.raises(xsp.XspError, match=says) as raised:
+        ask(small)
+    assert not isinstance(raised.value, TypeError)
 
 
 def test_a_trace_compared_with_itself_is_the_same(small: xsp.OpenTrace, tmp_path: Path) -> None:

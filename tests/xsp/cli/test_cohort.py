@@ -9,6 +9,7 @@ import pytest
 
 import xsp
 from tests.helpers.batches import trace_of
+from tests.helpers.synth import KinetoTrace
 from xsp.cli.commands.cohort import _with_distinct_names
 from xsp.cli.main import main
 from xsp_analyze.cohort.cohort import Member
@@ -90,3 +91,10 @@ def test_a_summary_of_something_else_is_a_sentence(tmp_path: Path, capsys: pytes
     (tmp_path / "summary.json").write_text("[1]")
     assert main(["cohort", str(tmp_path)]) == 2
     assert "the summary of the batch cannot be read" in capsys.readouterr().err
+
+
+def test_json_is_an_array_however_many_tables_have_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = KinetoTrace()
+    made.runtime("cudaLaunchKernel", 1_000, 500)  # without a kernel, a layer or an operator
+    assert main(["cohort", str(made.write(tmp_path / "trace.json")), "-f", "json"]) == 0
+    assert [one["analysis"] for one in json.loads(capsys.readouterr().out)] == ["B13"]

@@ -263,6 +263,19 @@ def test_parquet_can_be_read_back(raw: Path, tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "A10.parquet").columns[:2] == ["kernel_name", "kind"]
 
 
+def test_the_form_depends_on_what_is_asked_for_and_not_on_what_is_answered(
+    raw: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(*arguments: str) -> str:
+        main(["analyze", str(raw), *arguments])
+        return capsys.readouterr().out
+
+    assert [each["analysis"] for each in json.loads(answer("-a", "A10", "-a", "B02", "-f", "json"))] == ["A10"]
+    assert json.loads(answer("-a", "A10", "-a", "a10", "-f", "json"))["analysis"] == "A10"
+    assert answer("-a", "A10", "-a", "B02", "-f", "csv").startswith("# A10 ")
+    assert answer("-a", "A10", "-a", "ZZ", "-f", "json") == ""
+
+
 def test_csv_of_several_has_a_title_before_each(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = _printed(capsys, "analyze", raw, "-a", "A10", "-a", "A15", "-f", "csv").splitlines()
     assert [line for line in lines if line.startswith("#")] == ["# A10 kernels by name", "# A15 kernels by model"]

@@ -149,3 +149,55 @@ def test_nothing_is_put_into_a_bundle_that_is_read(
     assert main([each.format(input=kept) for each in arguments]) == 2
     assert "which is read" in capsys.readouterr().err
     assert {each.name: each.read_bytes() for each in kept.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        (("report",), b"<!doctype html>"),
+        (("findings", "-f", "json"), b"[\n"),
+        (("query", "select 1 as n from spans limit 1", "-f", "csv"), b"n\n1\n"),
+        (("export", "--to", "chrome"), b'{"'),
+        (("export", "--to", "perfetto"), b"\n"),
+        (("cohort",), b"<!doctype html>"),
+    ],
+)
+def test_a_lone_dash_is_standard_output(
+    arguments: tuple[str, ...],
+    begins: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([arguments[0], str(_FIXTURE), *arguments[1:], "-o", "-"]) == 0
+    assert capsysbinary.readouterr().out.startswith(begins)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("analyze", "INPUT", "-o", "-"),
+        ("analyze", "INPUT", "-f", "xlsx", "-o", "-"),
+        ("cohort", "INPUT", "-f", "csv", "-o", "-"),
+        ("convert", "INPUT", "-o", "-"),
+        ("merge", "--model", "INPUT", "-o", "-"),
+        ("batch", "INPUT", "-o", "-"),
+        ("export", "INPUT", "--to", "arrow", "-o", "-"),
+        ("figure", "INPUT", "-a", "A03", "-o", "-"),
+        ("compare", "INPUT", "INPUT", "--html", "-"),
+        ("compare", "INPUT", "INPUT", "--junit", "-"),
+        ("compare", "INPUT", "INPUT", "--markdown", "-"),
+    ],
+    ids=" ".join,
+)
+def test_a_lone_dash_for_what_is_no_stream_is_refused(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([str(_FIXTURE) if each == "INPUT" else each for each in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].startswith("error: ")
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -43,6 +44,22 @@ def test_rows_equal_those_of_the_frame(raw: Path, capsysbinary: pytest.CaptureFi
         assert main(["query", str(raw), text, "-f", name]) == 0
         printed = read(io.BytesIO(capsysbinary.readouterr().out)).cast(expected.schema)
         assert printed.equals(expected), name
+
+
+def test_a_file_does_not_depend_on_the_terminal_that_it_is_asked_from(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = [
+        "query",
+        str(raw),
+        "select a.span_id, a.name, b.name as other, c.name as third from spans a, spans b, spans c",
+    ]
+    for name in ("table", "parquet"):
+        assert main([*ask, "-f", name, "-o", str(tmp_path / f"{name}.piped")]) == 0
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name in ("table", "parquet"):
+        assert main([*ask, "-f", name, "-o", str(tmp_path / f"{name}.typed")]) == 0
+        assert (tmp_path / f"{name}.typed").read_bytes() == (tmp_path / f"{name}.piped").read_bytes()
 
 
 def test_an_analysis_is_a_table_and_steps_are_its(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +15,7 @@ import pytest
 
 from tests.helpers.counted_layer import mixed
 from tests.helpers.shaped_trace import shaped
+from tests.helpers.waiting import HANG_S
 from xsp_analyze.catalog import all_analyses, find
 from xsp_analyze.figure import Look, draw, draw_several, width_inches
 from xsp_analyze.figure.draw import joint_blocks
@@ -74,6 +78,36 @@ def test_the_same_trace_gives_the_same_file(training: Answers, suffix: str) -> N
     assert first.startswith(_MAGIC[suffix])
     assert b"CreationDate" not in first
     assert b"<dc:date>" not in first
+
+
+def test_what_matplotlib_was_set_to_changes_nothing(training: Answers) -> None:
+    mpl = pytest.importorskip("matplotlib", reason="needs the extra `figures`")
+    plain = draw(training, find("A03"), "svg").content
+    with mpl.rc_context({"patch.linewidth": 40, "axes.grid": True, "svg.image_inline": False, "xtick.labelsize": 30}):
+        assert draw(training, find("A03"), "svg").content == plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [b"patch.linewidth: 40\naxes.grid: True\nno setting: 1\n", b"\xbc\x00", None])
+def test_a_matplotlibrc_of_the_current_folder_is_not_read(tmp_path: Path, content: bytes | None) -> None:
+    """The folder may be a stranger's; without content it holds a pipe, which nobody writes into."""
+    pytest.importorskip("matplotlib", reason="needs the extra `figures`")
+
+    def drawn(folder: str) -> bytes:
+        arguments = ["figure", str(_TRAINING), "-a", "A03", "-o", f"{folder}.svg"]
+        program = f"import sys; from xsp.cli.main import main; sys.exit(main({arguments!r}))"
+        command = [sys.executable, "-P", "-c", program]
+        done = subprocess.run(command, cwd=tmp_path / folder, capture_output=True, check=True, timeout=HANG_S)
+        assert b"matplotlib" not in done.stderr
+        return (tmp_path / folder / f"{folder}.svg").read_bytes()
+
+    for folder in ("own", "foreign"):
+        (tmp_path / folder).mkdir()
+    if content is None:
+        os.mkfifo(tmp_path / "foreign" / "matplotlibrc")
+    else:
+        (tmp_path / "foreign" / "matplotlibrc").write_bytes(content)
+    assert drawn("foreign") == drawn("own")
 
 
 def test_fonts_of_a_pdf_are_embedded_and_of_no_type_that_publishers_refuse(training: Answers) -> None:

@@ -204,7 +204,8 @@ def test_a_table_is_saved_as_csv(page: Page) -> None:
 
 
 def test_a_page_guards_texts_as_csv_files_do(browser: Browser, tmp_path: Path) -> None:
-    texts = ["=1", "a;=1", "a\t=1", "\t=1", "\u200b@SUM(A1)", 'x;"=1"', "void f<-1>()", "a; b", "-1.5", "a;\t \uff1d1"]
+    texts = ["=1", "a;=1", "a\t=1", "\t=1", "\u200b@SUM(A1)", 'x;"=1"', "void f<-1>()", "a; b", "-1.5", "a;\t \uff1d1",
+             "\u2028=1", "a\x85=1", "\x1b=1", "\u3164@a", "\u2800\ufe66", "\U000e0001=1", "\u0300=1"]  # fmt: skip
     column = {"key": "name", "heading": "name", "number": False, "doc": ""}
     table = {"type": "table", "name": "names", "columns": [column], "values": [texts]}
     sections = [section("names", "Names", "Names", "", [table])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -11,7 +12,7 @@ import pytest
 
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
-from xsp_analyze.render.csv_text import write_csv
+from xsp_analyze.render.csv_text import guard_texts, write_csv
 from xsp_analyze.render.frame import as_csv
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _ACTS = (
     "\ufeff=1",
     "\u200b@SUM(A1)",
     "\x00=1",
-    "\x0b=1",
     "=",
     "-",
     "-x",
@@ -39,6 +39,7 @@ _ACTS_BEHIND = {
     "\t=1": "'\t'=1",
     "\r=1": "'\r'=1",
     "\n=1": "'\n'=1",
+    "\x0b=1": "'\x0b'=1",
     ";=1+1": ";'=1+1",
     "a;=1;b": "a;'=1;b",
     'a; "@SUM(A1)': "a; \"'@SUM(A1)",
@@ -76,6 +77,27 @@ def test_what_acts_stands_behind_an_apostrophe() -> None:
 
 def test_what_acts_where_cells_are_split_at_semicolons_or_tabs_stands_behind_one_too() -> None:
     assert _cells(write_csv([pl.Series("name", list(_ACTS_BEHIND))], raw=False)) == ["name", *_ACTS_BEHIND.values()]
+
+
+_UNSEEN_CATEGORIES = ("Zs", "Zl", "Zp", "Cc", "Cf")
+_ENDS_OF_LINES = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_OTHERS = "\ue000\ufdd0\U0010fffd\u034f\u115f\u1160\u17b4\u2800\u3164\ufe0f\uffa0\U000e0100"
+
+
+@pytest.mark.parametrize("sign", "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b")
+def test_nothing_that_is_unseen_hides_what_acts(sign: str) -> None:
+    characters = map(chr, range(0xE_0100))  # behind which no other is of these categories
+    unseen = [code for code in characters if unicodedata.category(code) in _UNSEEN_CATEGORIES] + list(_OTHERS)
+    texts = pl.Series([f"{code}{sign}1" for code in unseen] + [f"a;{code}{sign}1" for code in unseen])
+    shown = [f"'{code}{sign}1" for code in unseen] + [f"a;{code}'{sign}1" for code in unseen]
+    ends = set(_ENDS_OF_LINES) | {"\t"}
+    shown = [f"'{text[1]}'{text[2:]}" if text[0] == "'" and text[1] in ends else text for text in shown]
+    assert [pair for pair in zip(guard_texts(texts), shown, strict=True) if pair[0] != pair[1]] == []
+
+
+@pytest.mark.parametrize("end", _ENDS_OF_LINES)
+def test_what_acts_behind_the_end_of_a_line_stands_behind_an_apostrophe(end: str) -> None:
+    assert guard_texts(pl.Series([f"a{end}=1", f"{end}a"])).to_list() == [f"a{end}'=1", f"'{end}a"]
 
 
 def test_what_does_not_act_is_as_it_was() -> None:

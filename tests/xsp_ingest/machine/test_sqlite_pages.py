@@ -405,6 +405,23 @@ def test_cells_that_overlap_are_refused_before_their_texts_exceed_the_memory(
         _by_pages(path, "t", {"s": BYTES})
 
 
+@pytest.mark.parametrize("moved", [{5: 4}, {5: 6, 6: 5}, dict.fromkeys(range(20), 3)], ids=["twice", "swapped", "one"])
+@pytest.mark.parametrize("min_bytes", [0, 1 << 40], ids=["by pages", "by SQLite"])
+def test_cells_that_point_into_each_other_are_no_rows(tmp_path: Path, moved: dict[int, int], min_bytes: int) -> None:
+    path = _make(tmp_path / "t.db", "CREATE TABLE t (k INTEGER PRIMARY KEY, a INT)", [(n, 100) for n in range(1, 21)])
+    content = bytearray(path.read_bytes())
+    pointers = [bytes(content[4104 + 2 * n : 4106 + 2 * n]) for n in range(20)]  # of the second page's cells
+    for cell, other in moved.items():
+        content[4104 + 2 * cell : 4106 + 2 * cell] = pointers[other]
+    path.write_bytes(content)
+    assert len(_by_sqlite(path, "t", {"a": INTEGER})) == 20  # which takes them for rows
+    with (
+        override_limits(page_reader_min_bytes=min_bytes),
+        pytest.raises(XspError, match=r"damaged \(rows of t are there twice, or out of order\)"),
+    ):
+        Database(path, frozenset({"t"})).integers("t", ["a"])
+
+
 def test_a_cell_that_goes_on_to_the_end_of_its_page_overlaps_none(tmp_path: Path) -> None:
     _check(_with_leaves(tmp_path / "t.db", 1), "t", ["a", "s"])
 

@@ -118,7 +118,8 @@ def analyze(
         if output is not None:
             write_tables(results, output_format, output, sources, csv_raw=csv_raw)
     if output is None:
-        content = _stream(results, output_format, _screen(0 if all_rows else rows), csv_raw=csv_raw)
+        screen = _screen(0 if all_rows else rows)
+        content = _stream(results, output_format, screen, csv_raw=csv_raw, is_list=len(selected) != 1)
         print_bytes(content, styled=output_format is Formats.TABLE)
     _say(failures)
     return IN_PART if failures else 0
@@ -127,7 +128,7 @@ def analyze(
 def _find(ids: Sequence[str]) -> list[Analysis]:
     from xsp_analyze.catalog import find  # noqa: PLC0415
 
-    return [find(identity) for identity in dict.fromkeys(ids)]
+    return list({one.id: one for one in map(find, ids)}.values())
 
 
 def _reads(selected: Sequence[Analysis], steps: str | None) -> Mapping[str, Sequence[str]] | None:
@@ -200,7 +201,7 @@ def _screen(rows: int | None) -> Screen:
     )
 
 
-def _stream(results: Sequence[Result], output_format: str, screen: Screen, *, csv_raw: bool) -> bytes:
+def _stream(results: Sequence[Result], output_format: str, screen: Screen, *, csv_raw: bool, is_list: bool) -> bytes:
     from xsp_analyze.render import render  # noqa: PLC0415
 
-    return render(results, str(output_format), screen, csv_raw=csv_raw)
+    return render(results, str(output_format), screen, csv_raw=csv_raw, is_list=is_list)

@@ -201,8 +201,8 @@ def _open_output(output: str) -> Iterator[tuple[str, str | None]]:
     if is_url(output):
         yield output.rstrip("/"), None
         return
+    check_output(Path(output) / "any", ())
     folder = Path(output).absolute()
-    check_output(folder / "any", ())
     if folder.exists() and (not folder.is_dir() or bundle.is_bundle(folder)):
         raise XspError("this exists and is no folder for results", path=folder, advice="Choose another one with -o")
     _check_own(folder)

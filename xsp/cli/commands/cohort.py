@@ -236,4 +236,5 @@ def _print(results: Sequence[Result], output_format: str, *, csv_raw: bool) -> N
 
     columns = shutil.get_terminal_size().columns
     screen = Screen(columns, color=in_color(), rows=_ROWS_ON_SCREEN) if sys.stdout.isatty() else Screen()
-    print_bytes(render(results, output_format, screen, csv_raw=csv_raw), styled=output_format == "table")
+    content = render(results, output_format, screen, csv_raw=csv_raw, is_list=True)
+    print_bytes(content, styled=output_format == "table")

@@ -161,7 +161,8 @@ def compare(
     before, after = _sides_by_name(inputs, baseline, save_baseline, baselines, also_before or (), also_after or ())
     outputs = [path for path in (junit, markdown, html) if path]
     for number, path in enumerate(outputs):
-        check_output(path, [*before, *after, *reading.files, baselines])
+        refuse_stdout = "where the comparison itself is written (-f chooses how)"
+        check_output(path, [*before, *after, *reading.files, baselines], refuse_stdout=refuse_stdout)
         _check_apart(path, outputs[:number])
     if save_baseline:
         check_output(baselines, [*before, *after, *reading.files])

@@ -40,7 +40,7 @@ def convert(
     """
     from xsp_model import bundle  # noqa: PLC0415 (--help must not wait for polars)
 
-    check_output(output, [*inputs, *reading.files])
+    check_output(output, [*inputs, *reading.files], refuse_stdout="and a bundle is a folder")
     with ended_politely(), _scratch_beside(output):
         with Progress() as progress:
             trace = load(inputs, reading, progress.note)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.output import check_output, note, thousands
+from xsp.cli.output import check_output, is_stdout, note, thousands
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Targets", "export"]
 
@@ -94,20 +92,27 @@ def export(
 
     Examples: `xsp export trace.xsp --to chrome -o trace.json.gz`, `xsp export old.json --to speedscope -o s.json`.
     """
-    from xsp_analyze.export import benchmark_of, find, part_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.export import FolderExporter, benchmark_of, find, part_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.export import export as write  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
     from xsp_model.schema import TABLES  # noqa: PLC0415
 
     for file in (output / f"{table}.arrows" for table in TABLES) if to is Targets.ARROW else (output,):
         check_output(file, [*inputs, *reading.files])
+    if is_stdout(output) and sys.stdout.isatty():
+        raise XspError("a trace is not for reading on a terminal", advice="Give a file with -o, or pipe it on")
     _check_operator(to, operator, shape)
     step = _step(steps)
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         kept = [level.strip() for level in levels.split(",")] if levels else []
         part = part_of(trace, step=step, levels=kept, serving_phase=serving_phase)
+        exporter = find(str(to)) if operator is None else benchmark_of(operator, shape)
         progress.note(f"writing {output.name}")
-        write(part, find(str(to)) if operator is None else benchmark_of(operator, shape), output)
+        if is_stdout(output) and not isinstance(exporter, FolderExporter):
+            exporter.write(part, sys.stdout.buffer)
+        else:
+            write(part, exporter, output)
     note(f"{output}: {thousands(part.row_count)} spans" if operator is None else f"{output}: {operator}")
 
 

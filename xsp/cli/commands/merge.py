@@ -112,7 +112,11 @@ def merge(
             advice="Give a folder with a run.json per run, a file of several levels, or --model, --layers, --kernels"
             " and --counters",
         )
-    check_output(output, [*filter(None, [runs]), *(path for _, path in files), *reading.files])
+    check_output(
+        output,
+        [*filter(None, [runs]), *(path for _, path in files), *reading.files],
+        refuse_stdout="and a profile is a folder",
+    )
     with Progress() as progress, ended_politely():
         sets = _runs(runs, files, reading, progress.note)
         for finding in (finding for each in sets for finding in each.findings if finding.count):

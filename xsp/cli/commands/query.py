@@ -13,7 +13,7 @@ import typer
 
 from xsp.cache.cache import Cache
 from xsp.cli.arguments import CsvRaw, ServingPhase
-from xsp.cli.output import check_output, note, print_bytes, thousands, write_file
+from xsp.cli.output import check_output, is_stdout, note, print_bytes, thousands, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
 from xsp.opening import load
@@ -100,10 +100,12 @@ def query(
         progress.note("asking")
         answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase, limits=QueryLimits(timeout or None))
     if output is not None:
-        write_file(output, b"".join(_parts(answer_rows, output_format, None, csv_raw=csv_raw)))
+        on_screen = is_stdout(output) and sys.stdout.isatty()
+        parts = _parts(answer_rows, output_format, None, csv_raw=csv_raw, on_screen=on_screen)
+        write_file(output, b"".join(parts))
         note(f"{output}: {thousands(answer_rows.height)} rows")
         return
-    for part in _parts(answer_rows, output_format, rows, csv_raw=csv_raw):
+    for part in _parts(answer_rows, output_format, rows, csv_raw=csv_raw, on_screen=sys.stdout.isatty()):
         print_bytes(part)
 
 
@@ -117,16 +119,17 @@ def _check_order(paths: list[str], text: str) -> None:
         )
 
 
-def _parts(frame: pl.DataFrame, output_format: str, rows: int | None, *, csv_raw: bool) -> Iterator[bytes]:
+def _parts(
+    frame: pl.DataFrame, output_format: str, rows: int | None, *, csv_raw: bool, on_screen: bool
+) -> Iterator[bytes]:
     from xsp_analyze.render.frame import as_csv, as_json, as_parquet, as_table  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if output_format == QueryFormats.TABLE:
-        on_screen = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if on_screen else None
         max_rows = _ROWS_ON_SCREEN if on_screen and rows is None else rows or None
         return iter([as_table(frame, width=width, rows=max_rows).encode(errors="backslashreplace")])
-    if output_format == QueryFormats.PARQUET and sys.stdout.isatty():
+    if output_format == QueryFormats.PARQUET and on_screen:
         raise XspError("parquet is not for reading on a terminal", advice="Give a file with -o")
     part = frame if not rows else frame.head(rows)
     if output_format == QueryFormats.CSV:

@@ -56,10 +56,10 @@ function savePng(svg, name) {
 }
 
 // What a spreadsheet would run as a formula gets an apostrophe before it, also where it splits at semicolons or tabs; a
-// number is none. As xsp_analyze/render/csv_cells.py has it.
-const csvActs = (text) => /^(?:[\t\r\n]|[\s\0\u200b-\u200f\u2060]*[=+\-@＝＋－＠])/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*%?$/.test(text);
+// number is none. As xsp_analyze/render/csv_text.py has it.
+const csvActs = (text) => /^(?:[\t-\r\x1c-\x1e\x85\u2028\u2029]|[\p{Z}\p{C}\p{Default_Ignorable_Code_Point}\u2800]*[=+\-@＝＋－＠﹦﹢﹣﹫])/u.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*%?$/.test(text);
 
-const csvGuarded = (text) => (csvActs(text) ? "'" : "") + text.replace(/([;\t\r\n][\s\0\u200b-\u200f\u2060"]*)([=+\-@＝＋－＠])/g, "$1'$2");
+const csvGuarded = (text) => (csvActs(text) ? "'" : "") + text.replace(/([;\t-\r\x1c-\x1e\x85\u2028\u2029][\p{Z}\p{C}\p{Default_Ignorable_Code_Point}\u2800"]*)([=+\-@＝＋－＠﹦﹢﹣﹫])/gu, "$1'$2");
 
 const csvCell = (value) => {
   const cell = value === null || value === undefined ? "" : String(value);
