@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
+from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
 
@@ -188,12 +189,25 @@ def start_up(facts: Facts) -> Iterator[Observation]:
     extent_ns = facts.latency_ns + facts.start_up_ns
     if extent_ns and facts.start_up_ns >= limit.START_UP_SHARE * extent_ns:
         yield Observation(
-            f"{duration(facts.start_up_ns)} of {duration(extent_ns)} are start-up, once a process, and in no finding.",
+            f"{duration(facts.start_up_ns)} of {duration(extent_ns)} are start-up, once a process, and in no finding"
+            f"{_calls_of_start_up(facts)}.",
             (),
             None,
             "B16",
             "initialisation",
         )
+
+
+def _calls_of_start_up(facts: Facts) -> str:
+    """What the host was in meanwhile, where that is known of much of it."""
+    table = facts.table("B16")
+    if table is None:
+        return ""
+    rows = table.filter(pl.col("cause") == "initialisation").drop_nulls("call")
+    by_call = rows.group_by("call").agg(pl.col("idle_ns").max()).sort("idle_ns", "call", descending=[True, False])
+    much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * facts.start_up_ns).head(limit.MAX_EVIDENCE)
+    parts = [f"{clean(call)} ({duration(ns)})" for call, ns in much.iter_rows()]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 @rule(

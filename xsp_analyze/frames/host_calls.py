@@ -158,7 +158,7 @@ _STARTS_UP = (
 )
 """Contexts made and code unloaded (CUDA runtime and driver, HIP), and COMPILATIONS."""
 _ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRegister|StreamCreate|EventCreate)"
-"""Calls that reserve memory, streams or events: other work of the host, worth its name, as are frees at once."""
+"""Calls that reserve memory, streams or events: other work of the host, worth its name."""
 NO_THREAD = -1
 """Stands for the thread where a trace does not tell it."""
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
@@ -356,7 +356,7 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         .collect()
     )
     at_once = _frees_at_once(view, run, rows) & (rows["cause"] == 0)
-    reserves = pl.when(at_once).then(pl.lit(3, pl.Int64)).otherwise("cause").alias("cause")
+    reserves = pl.when(at_once).then(pl.lit(1, pl.Int64)).otherwise("cause").alias("cause")
     return outermost_blocks(rows.with_columns(reserves).select(_COLUMNS))
 
 
