@@ -146,14 +146,18 @@ class OpenTrace:
         frames = StepView.of(self.trace, None if steps is None else str(steps), serving_phase)
         return Result.of(result(frames, analysis))
 
-    @takes(serving_phase=str | None)
+    @takes(steps=str | int | None, serving_phase=str | None)
     @fault_sentence()
-    def findings(self, *, serving_phase: str | None = None) -> Findings:
-        """What is worth doing next, each with its evidence; doubts about the numbers last."""
+    def findings(self, *, steps: str | int | None = None, serving_phase: str | None = None) -> Findings:
+        """What is worth doing next, each with its evidence; doubts about the numbers last.
+
+        Of the mean step, or of what `steps` says: `all` or the number of a step.
+        """
         from xsp_analyze.findings import advise  # noqa: PLC0415
+        from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
-            advice = advise(StepView.of(self.trace, serving_phase=serving_phase))
+            advice = advise(view_of_one(self.trace, serving_phase, None if steps is None else str(steps)))
         return Findings(advice, [str(fault) for fault in faults])
 
     @takes(steps=str | None, per_input=bool, serving_phase=str | None)
@@ -186,13 +190,19 @@ class OpenTrace:
             self.trace, after.trace, names=names, steps=steps, per_input=per_input, serving_phase=serving_phase
         )
 
-    @takes(path=Path, serving_phase=str | None)
+    @takes(path=Path, steps=str | int | None, serving_phase=str | None)
     @fault_sentence()
-    def report(self, path: str | os.PathLike[str] = "report.html", *, serving_phase: str | None = None) -> Path:
-        """Writes the report, one HTML page that needs no network, and says where."""
+    def report(
+        self,
+        path: str | os.PathLike[str] = "report.html",
+        *,
+        steps: str | int | None = None,
+        serving_phase: str | None = None,
+    ) -> Path:
+        """Writes the report, one HTML page that needs no network, and says where; `steps` as in `findings`."""
         from xsp_analyze.pages.report.page import render  # noqa: PLC0415
 
-        write_file(Path(path), render(self.trace, serving_phase).encode())
+        write_file(Path(path), render(self.trace, serving_phase, None if steps is None else str(steps)).encode())
         return Path(path)
 
     @takes(path=Path, to=str, step=int | None, levels=tuple[str, ...], serving_phase=str | None)

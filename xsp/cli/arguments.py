@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["CsvRaw", "Inputs", "ServingPhase"]
+__all__ = ["CsvRaw", "Inputs", "ServingPhase", "Steps"]
 
 Inputs = Annotated[
     list[str],
@@ -22,6 +22,17 @@ CsvRaw = Annotated[
     typer.Option(
         "--csv-raw",
         help="In CSV leave names that begin like a formula (= + - @) as they are, not behind an apostrophe.",
+        show_default=False,
+    ),
+]
+
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        metavar="mean|all|N",
+        help="mean: the trimmed mean over steps (what you get where the trace has steps); all: the trace as one; N: the"
+        " step of that number.",
         show_default=False,
     ),
 ]

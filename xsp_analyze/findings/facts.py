@@ -102,7 +102,7 @@ class HostTime:
         Where devices work, of the runs in which they do, from their first work on: what is before it is start-up.
         """
         runs = self.frames.of_trace.kernel_runs
-        if self.frames.is_mean:
+        if self.frames.choice.mode is not StepMode.ALL:
             steps = runs.of(self.frames.steps).filter(pl.col("basis") != str(StepBasis.TIMED))
             return steps.select("run_id", "step", pl.col("begin_ns").alias("start_ns"), "end_ns")
         extents = runs.of(self.frames.of_trace.extents_seen)

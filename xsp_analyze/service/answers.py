@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.catalog import outcome
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.frames.model_time import latency_by_run
-from xsp_analyze.frames.steps import StepBasis
+from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.service.contents import Summary, summarise
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
@@ -23,18 +23,29 @@ if TYPE_CHECKING:
     from xsp_analyze.findings import Advice
     from xsp_model import Trace
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "view_of_one"]
+
+
+def view_of_one(trace: Trace, serving_phase: str | None = None, steps: str | None = None) -> StepView:
+    """The trace over its mean step, one step, or as a whole; XspError for `each`."""
+    if steps == str(StepMode.EACH):
+        raise XspError(
+            "a report, a ranking and findings are of one step or of the whole trace",
+            advice="Use --steps mean, all or the number of a step; xsp analyze --steps each has every step",
+        )
+    return StepView.of(trace, steps, serving_phase)
 
 
 class Answers:
     """A trace seen twice: over its mean step (where it has steps), and whole, so that every nanosecond is counted.
 
-    With a serving phase the mean step is of its steps alone.
+    With a serving phase the mean step is of its steps alone. `steps` takes one step, or the whole trace, in its place;
+    XspError for `each`, as what is told is of one.
     """
 
-    def __init__(self, trace: Trace, serving_phase: str | None = None) -> None:
+    def __init__(self, trace: Trace, serving_phase: str | None = None, steps: str | None = None) -> None:
         self.trace = trace
-        self.per_step = StepView.of(trace, serving_phase=serving_phase)
+        self.per_step = view_of_one(trace, serving_phase, steps)
         self.all_steps = StepView(self.per_step.of_trace, "all")
 
     @cached_property
@@ -67,14 +78,26 @@ class Answers:
 
     @property
     def step_count(self) -> int:
-        """Steps that numbers are averaged over; 0 where the trace is taken whole."""
-        return self.per_step.steps["step"].n_unique() if self.per_step.is_mean else 0
+        """Steps that numbers are averaged over, 1 where one was asked for; 0 where the trace is taken whole."""
+        choice = self.per_step.choice
+        return 0 if choice.mode is StepMode.ALL else 1 if choice.number is not None else self._mean_step_count
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the trace marks any, asked for or not."""
+        return not self.per_step.of_trace.marked_steps.is_empty()
+
+    @property
+    def _mean_step_count(self) -> int:
+        return self.per_step.steps["step"].n_unique()
 
     @property
     def basis(self) -> str:
         """What times are totals of: for the end of a sentence."""
         if not self.step_count:
-            return "over the whole trace, which marks no steps"
+            return "over the whole trace" if self.has_steps else "over the whole trace, which marks no steps"
+        if (number := self.per_step.choice.number) is not None:
+            return f"in step {number}"
         phase = self.per_step.serving_phase
         if self.step_count == 1:
             return f"in the one {phase} step of the trace" if phase else "in the one step of the trace"

@@ -164,3 +164,27 @@ def test_a_batch_and_a_cohort_say_first_that_a_rank_is_there_twice(
     assert f"job: {_SAME_RANK}" in capsys.readouterr().err
     assert main(["cohort", str(out)]) == 0
     assert f"job: {_SAME_RANK}" in capsys.readouterr().err
+
+
+def test_one_step_or_the_whole_trace_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Steps of 100, 200 and 300 us, each with one kernel of half of it, by every command that tells of one step."""
+    kineto = KinetoTrace()
+    begin = 0
+    for number, length in enumerate((100 * US, 200 * US, 300 * US)):
+        kineto.step(number, begin, length)
+        kineto.launch("gemm", begin + US, begin + 10 * US, length // 2)
+        begin += length
+    trace = str(kineto.write(tmp_path / "steps.json"))
+    for steps, basis, total in (("1", "in step 1", 100), ("all", "over the whole trace", 300)):
+        assert main(["top", trace, "--steps", steps, "--no-cache", "-f", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["basis"] == basis
+        assert document["rankings"][-1]["whole_ns"] == total * US
+        assert main(["findings", trace, "--steps", steps, "--no-cache"]) == 0
+        assert main(["report", trace, "--steps", steps, "--no-cache", "-o", str(tmp_path / "report.html")]) == 0
+        capsys.readouterr()
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert ("Step 1," in page, "no steps marked" in page) == (steps == "1", False)
+    for command in ("top", "findings", "report"):
+        assert main([command, trace, "--steps", "each", "--no-cache"]) == 2
+        assert "are of one step or of the whole trace" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import typer
 
 from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
+from xsp.cli.arguments import Inputs, ServingPhase, Steps
 from xsp.cli.output import check_output, print_text, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -43,6 +43,7 @@ def findings(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file to write instead of the terminal.", show_default=False)
     ] = None,
+    steps: Steps = None,
     serving_phase: ServingPhase = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Most findings to tell; 0: all.")] = 0,
     reading: Reading,
@@ -60,12 +61,12 @@ def findings(
         from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings import advise  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
+        from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
         from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
         from xsp_analyze.text.shown import clean  # noqa: PLC0415
-        from xsp_analyze.trace.step_view import StepView  # noqa: PLC0415
 
         with noting_faults() as faults:
-            advice = advise(StepView.of(trace, serving_phase=serving_phase), captures=captures)
+            advice = advise(view_of_one(trace, serving_phase, steps), captures=captures)
     advice = advice[:top] if top else advice
     failed = [str(fault) for fault in faults] if output is not None else []  # else stderr says it beside the answer
     if output_format is FindingFormats.JSON:

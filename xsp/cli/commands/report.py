@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
+from xsp.cli.arguments import Inputs, ServingPhase, Steps
 from xsp.cli.output import check_output, note, write_file
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -23,6 +23,7 @@ def report(
     inputs: Inputs,
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML file to write.")] = Path("report.html"),
+    steps: Steps = None,
     serving_phase: ServingPhase = None,
     reading: Reading,
     cache: Cache | None,
@@ -39,6 +40,6 @@ def report(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         progress.note("writing the report")
-        page = render(trace, serving_phase)
+        page = render(trace, serving_phase, steps)
         write_file(output, page.encode())
     note(f"{output}: {len(page) / 1e6:.1f} MB")

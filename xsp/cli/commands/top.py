@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase
+from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase, Steps
 from xsp.cli.output import in_color, print_bytes, print_styled
 from xsp.cli.progress import Progress
 from xsp.cli.reading_options import reads_input
@@ -52,6 +52,7 @@ def top(
     inputs: Inputs,
     *,
     count: Annotated[int, typer.Option("-n", "--top", min=1, help="Most layers and kernels to show.")] = 10,
+    steps: Steps = None,
     serving_phase: ServingPhase = None,
     output_format: Annotated[
         TopFormats, typer.Option("-f", "--output-format", help="How it is written.")
@@ -72,7 +73,7 @@ def top(
     from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
     with Progress() as progress, noting_faults() as faults:
-        answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase)
+        answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase, steps)
         progress.note("ranking")
         rankings = attempt("The ranking", lambda: list(_rankings(answers)), lambda _: [])
         how_far = attempt("How far it is from its roofs", lambda: roof_summary(answers), lambda _: None)

@@ -155,9 +155,9 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = ( 
 )
 
 
-def render(trace: Trace, serving_phase: str | None = None) -> str:
-    """The page as HTML, its mean step one of that phase; what the trace has nothing for is one line at its end."""
-    return render_answers(Answers(trace, serving_phase))
+def render(trace: Trace, serving_phase: str | None = None, steps: str | None = None) -> str:
+    """The page as HTML of the steps as in `Answers`; what the trace has nothing for is one line at its end."""
+    return render_answers(Answers(trace, serving_phase, steps))
 
 
 @fault_of("The report")

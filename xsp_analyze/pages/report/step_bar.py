@@ -93,6 +93,8 @@ def _title(answers: Answers, row: Mapping[str, Any]) -> str:
     if answers.step_count:
         phase = answers.per_step.serving_phase
         what = f"A {phase} step" if phase else "A step"
+        if (number := answers.per_step.choice.number) is not None:
+            what = f"Step {number}"
     return f"{what}{_on(answers, row)}, {duration(row['window_ns'])}{_profiled_clause(answers)}"
 
 

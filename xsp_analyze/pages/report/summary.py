@@ -110,11 +110,13 @@ def _step_time(answers: Answers) -> Iterator[str]:
         return
     if not answers.step_count:
         if has_starts(answers):
-            yield f"{duration(latency)} recorded, no steps marked"
+            yield f"{duration(latency)} recorded{'' if answers.has_steps else ', no steps marked'}"
         return
     phase = f"{answers.per_step.serving_phase} " if answers.per_step.serving_phase else ""
     number = answers.step_count
     of = f"{_mean_of(number)} of {count(number)} {phase}steps" if number > 1 else f"the one {phase}step"
+    if (chosen := answers.per_step.choice.number) is not None:
+        of = f"step {chosen}"
     yield f"{duration(latency)}{_latency_basis_words(row)}, {of}{_of_each(answers)}{_ramp_up(answers)}"
 
 
