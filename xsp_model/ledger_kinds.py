@@ -58,6 +58,11 @@ class LedgerKind(StrEnum):
         "Record with a profiler that writes correlation ids",
     )
 
+    ACCELERATOR_READ = (
+        "accelerator_read",
+        _INFO,
+        "events of a device whose vendor is not known, read as its work by the process that they are of",
+    )
     ABSURD_DURATION = "absurd_duration", _ERROR, "events so long that their times cannot be right"
     AMBIGUOUS_LANE = (
         "ambiguous_lane",
