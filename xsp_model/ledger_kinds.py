@@ -242,6 +242,15 @@ class LedgerKind(StrEnum):
         "replays lack the last kernel of their graph, whose execution was not recorded: its time is missing",
     )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
+    IMPOSSIBLE_TIME = (
+        "impossible_time",
+        _ERROR,
+        (
+            "device activities that last beyond the next start on their stream, start before their launch, or outlast "
+            "all that the host did a hundred times; taken as 0 ns long"
+        ),
+        "Their time is missing from every sum; compare the profiler's version with its known defects",
+    )
     KERNEL_WITHOUT_EXECUTION = (
         "kernel_without_execution",
         _WARNING,
@@ -512,6 +521,18 @@ class LedgerKind(StrEnum):
         "sensor_unusable",
         _WARNING,
         "Samples of power, temperature or clocks without time or value, left out",
+    )
+    START_BEFORE_LAUNCH = (
+        "start_before_launch",
+        _ERROR,
+        "device activities start over 100 us before they were launched: host and device times are of different clocks",
+        "Do not rest on idle time, its causes and delays of launches; times of kernels stay good",
+    )
+    STREAM_OVERLAP = (
+        "stream_overlap",
+        _ERROR,
+        "device activities of one stream overlap",
+        "Read busy time, not sums over kernels or layers; compare the profiler's version with its known defects",
     )
     STEP_CUT = (
         "step_cut",
