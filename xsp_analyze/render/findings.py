@@ -57,7 +57,7 @@ def as_text(advice: Sequence[Advice], width: int = 100) -> str:
     if not advice:
         return _NOTHING + "\n"
     parts = ["\n".join(_lines(number, one, width)) for number, one in enumerate(advice, 1)]
-    doubts = [index for index, one in enumerate(advice) if one.rule.on_trust]
+    doubts = [index for index, one in enumerate(advice) if one.rule.on_trust and not one.rule.first]
     if doubts:
         parts.insert(doubts[0], _DOUBTS)
     return plain_spaces("\n\n".join(parts) + "\n")

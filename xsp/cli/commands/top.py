@@ -64,22 +64,23 @@ def top(
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.service.answers import Answers  # noqa: PLC0415
     from xsp_analyze.service.modelled_work import roof_summary  # noqa: PLC0415
+    from xsp_analyze.text.doubts import first_doubts  # noqa: PLC0415
 
     with Progress() as progress:
         answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase)
         progress.note("ranking")
         rankings = list(_rankings(answers))
         how_far = roof_summary(answers)
-        about = _about(answers, how_far)
+        doubts = first_doubts(answers.per_step.of_trace)
+        about = {**_about(answers, how_far), **({"doubts": doubts} if doubts else {})}
     if output_format is not TopFormats.TEXT:
-        sentences = [_head(answers, rankings), *([how_far] if how_far else [])]
+        sentences = [*doubts, _head(answers, rankings), *([how_far] if how_far else [])]
         text = _in_format(output_format, rankings, count, about, sentences, csv_raw=csv_raw)
         print_bytes(text.encode(errors="backslashreplace"))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    print_styled(textwrap.fill(_head(answers, rankings), width))
-    if how_far:
-        print_styled(textwrap.fill(how_far, width))
+    for sentence in (*doubts, _head(answers, rankings), *([how_far] if how_far else [])):
+        print_styled(textwrap.fill(sentence, width))
     full = max((r.largest_share for r in rankings), default=1.0)
     for ranking in rankings:
         print_styled("\n" + _terminal_text(ranking_lines(ranking, count, width, full), width))
