@@ -48,8 +48,8 @@ def lost_work(view: TraceView) -> list[str]:
     sentences = []
     for unit, of in (("process", ["run_id", "process_id"]), ("step", ["run_id", "step"])):
         launching = outer.drop_nulls(of).select(of).unique()
-        known = launching.join(kernels.select(of).unique(), on=of, how="semi")
-        expected, had = (rows.select(pl.len()).collect().item() for rows in (launching, known))
+        having = launching.join(kernels.select(of).unique(), on=of, how="semi")
+        expected, had = (rows.select(pl.len()).collect().item() for rows in (launching, having))
         if had < expected:
             units = count_of(
                 expected,
@@ -63,13 +63,13 @@ def lost_work(view: TraceView) -> list[str]:
 def impossible_times(view: TraceView) -> list[str]:
     """What the ledger says of device times that cannot be right, a sentence a kind."""
     ledger = view.trace.frame("ledger").group_by("kind").agg(pl.col("count", "duration_ns").sum())
-    found = {kind: (number, time) for kind, number, time in ledger.iter_rows()}
+    by_kind = {kind: (number, time) for kind, number, time in ledger.iter_rows()}
     steps = view.marked_steps.height
     sentences = []
-    if number_and_time := found.get(LedgerKind.IMPOSSIBLE_TIME):
+    if number_and_time := by_kind.get(LedgerKind.IMPOSSIBLE_TIME):
         work = count_of(number_and_time[0], "device activity has a time", "device activities have times")
         sentences.append(f"{work} that cannot be ({duration(number_and_time[1])}) and counts for nothing here.")
-    if number_and_time := found.get(LedgerKind.STREAM_OVERLAP):
+    if number_and_time := by_kind.get(LedgerKind.STREAM_OVERLAP):
         number, time = number_and_time
         a_step = f", {duration(time / steps)} a step" if steps else ""
         pairs = count_of(number, "device activity overlaps", "device activities overlap")
@@ -77,7 +77,7 @@ def impossible_times(view: TraceView) -> list[str]:
             f"{pairs} the next one of the same stream, by {duration(time)} in all{a_step}: sums over kernels, operators"
             " and layers are that much too long, busy time is not."
         )
-    if number_and_time := found.get(LedgerKind.START_BEFORE_LAUNCH):
+    if number_and_time := by_kind.get(LedgerKind.START_BEFORE_LAUNCH):
         work = count_of(number_and_time[0], "device activity starts", "device activities start")
         sentences.append(f"{work} over 100 µs before the launch: idle time and its causes cannot be told.")
     return sentences
