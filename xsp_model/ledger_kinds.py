@@ -57,6 +57,12 @@ class LedgerKind(StrEnum):
         "device time of work that carries no correlation id",
         "Record with a profiler that writes correlation ids",
     )
+    UNIFIED_MEMORY = (
+        "unified_memory",
+        _INFO,
+        "device time of migrations of unified memory, which faults cause and nobody launches",
+        "Prefetch what is needed (cudaMemPrefetchAsync), or advise where it belongs (cudaMemAdvise)",
+    )
 
     ACCELERATOR_READ = (
         "accelerator_read",

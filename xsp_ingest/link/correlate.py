@@ -36,6 +36,7 @@ __all__ = [
 # Rule 2: a device activity's parent is the runtime call with its process and correlation id, else what issued it.
 
 
+_MIGRATION = r"^\[(?:CUDA memcpy )?Unified"  # as Nsight Systems and nvprof name copies of unified memory
 _REASONS = tuple(str(reason) for reason in Attribution)
 
 
@@ -69,6 +70,8 @@ def correlate(spans: pl.DataFrame, kinds: SpanKinds) -> Launches:
     lost = work[launch < 0]
     if len(lost):
         orphans[lost] = _reasons(_facts(spans, lost), _facts(spans, calls))
+        migrated = lost[(matches(spans["name"], _MIGRATION) & kinds.is_kind(Kind.MEMCPY))[lost]]
+        orphans[migrated] = _REASONS.index(Attribution.UNIFIED_MEMORY)
     return Launches(out, orphans)
 
 
