@@ -57,7 +57,18 @@ class LedgerKind(StrEnum):
         "device time of work that carries no correlation id",
         "Record with a profiler that writes correlation ids",
     )
+    UNIFIED_MEMORY = (
+        "unified_memory",
+        _INFO,
+        "device time of migrations of unified memory, which faults cause and nobody launches",
+        "Prefetch what is needed (cudaMemPrefetchAsync), or advise where it belongs (cudaMemAdvise)",
+    )
 
+    ACCELERATOR_READ = (
+        "accelerator_read",
+        _INFO,
+        "events of a device whose vendor is not known, read as its work by the process that they are of",
+    )
     ABSURD_DURATION = "absurd_duration", _ERROR, "events so long that their times cannot be right"
     AMBIGUOUS_LANE = (
         "ambiguous_lane",
@@ -243,6 +254,15 @@ class LedgerKind(StrEnum):
         "replays lack the last kernel of their graph, whose execution was not recorded: its time is missing",
     )
     GRAPH_NODE_UNPLACED = "graph_node_unplaced", _INFO, "nodes of graphs without a time or an id"
+    IMPOSSIBLE_TIME = (
+        "impossible_time",
+        _ERROR,
+        (
+            "device activities that last beyond the next start on their stream, start before their launch, or outlast "
+            "all that the host did a hundred times; taken as 0 ns long"
+        ),
+        "Their time is missing from every sum; compare the profiler's version with its known defects",
+    )
     KERNEL_WITHOUT_EXECUTION = (
         "kernel_without_execution",
         _WARNING,
@@ -513,6 +533,18 @@ class LedgerKind(StrEnum):
         "sensor_unusable",
         _WARNING,
         "Samples of power, temperature or clocks without time or value, left out",
+    )
+    START_BEFORE_LAUNCH = (
+        "start_before_launch",
+        _ERROR,
+        "device activities start over 100 us before they were launched: host and device times are of different clocks",
+        "Do not rest on idle time, its causes and delays of launches; times of kernels stay good",
+    )
+    STREAM_OVERLAP = (
+        "stream_overlap",
+        _ERROR,
+        "device activities of one stream overlap",
+        "Read busy time, not sums over kernels or layers; compare the profiler's version with its known defects",
     )
     STEP_CUT = (
         "step_cut",

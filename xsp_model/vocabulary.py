@@ -87,6 +87,7 @@ class Attribution(StrEnum):
     ORPHAN_BEFORE_WINDOW = "orphan_before_window"
     ORPHAN_NO_LAUNCH = "orphan_no_launch"
     ORPHAN_NO_CORRELATION = "orphan_no_correlation"
+    UNIFIED_MEMORY = "unified_memory"  # migrations, which nobody launches
 
 
 class AttributionBasis(StrEnum):

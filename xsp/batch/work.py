@@ -194,7 +194,7 @@ def _here(name: str, folder: Path, inputs: Inputs) -> Path:
 
 def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
     """Writes bundle and report into the folder; the unit's facts."""
-    from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.text.doubts import same_ranks_sentence  # noqa: PLC0415 (imports polars)
     from xsp_model import bundle  # noqa: PLC0415 (imports polars)
 
     if unit.discovered and settings.reading.format is None:

@@ -65,7 +65,8 @@ class Rule:
 
     `needs`: without each of these the rule has nothing to say. `explains`: ids of rules that tell of the
     same time with less to do about it; they are silent where this one explains most of what they would gain.
-    `on_trust` rules doubt the numbers instead of the program: they stand apart and have no gain.
+    `on_trust` rules doubt the numbers instead of the program: they stand apart and have no gain. What `first` ones say
+    is to be known before any number.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Rule:
     needs: Sequence[Need] = ()
     explains: Sequence[str] = ()
     on_trust: bool = False
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +119,14 @@ def rule(
     needs: Sequence[Need] = (),
     explains: Sequence[str] = (),
     on_trust: bool = False,
+    first: bool = False,
 ) -> Callable[[Callable[[Facts], Iterator[Observation]]], Rule]:
     """Turns `name(facts) -> Iterator[Observation]` into a Rule."""
 
     def wrap(find: Callable[[Facts], Iterator[Observation]]) -> Rule:
         return Rule(
             id, title, fires, why, gain, do, source, find,
-            basis=Basis.DOUBT if on_trust else basis, needs=needs, explains=explains, on_trust=on_trust,
+            basis=Basis.DOUBT if on_trust else basis, needs=needs, explains=explains, on_trust=on_trust, first=first,
         )  # fmt: skip
 
     return wrap

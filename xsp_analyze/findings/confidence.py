@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
+from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "device_only",
     "few_steps",
+    "impossible_device_times",
     "layers_unknown",
     "low_match_rates",
     "no_modules",
@@ -29,6 +31,7 @@ __all__ = [
     "profiling_overhead",
     "runs_disagree",
     "start_up",
+    "work_not_recorded",
 ]
 
 _RANGES = (
@@ -40,6 +43,43 @@ _RECORD = {
     "tensorflow": "Name the parts of the model with tf.name_scope; tf.profiler records operators by name.",
 }
 _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a profile's runs
+
+
+@rule(
+    "work-not-recorded",
+    "Kernels were launched that are not recorded",
+    fires="Launches of kernels are recorded and no kernel; or none of some steps or processes that launched some.",
+    why="What the device did is then missing, and stands as idle or as the host's alone; means are over what has it.",
+    gain="None: this is about the numbers.",
+    do="Record the device's activity over the whole window: activities=[CPU, CUDA] in torch.profiler, no other profiler"
+    " beside it, the right to read performance counters, and buffers that do not run full.",
+    source="No threshold.",
+    on_trust=True,
+    first=True,
+)
+def work_not_recorded(facts: Facts) -> Iterator[Observation]:
+    """Over the whole trace."""
+    for sentence in facts.frames.of_trace.once(lost_work):
+        yield Observation(sentence, rows="ledger")
+
+
+@rule(
+    "impossible-times",
+    "Device times that cannot be",
+    fires="Device activities last over 50 us beyond the next start on their stream, start over 100 us before their"
+    " launch, outlast all that the host did a hundred times, or overlap on their streams by over 1 % of device time.",
+    why="Work of one stream runs one after another, and none before it is launched. Activities of which this holds"
+    " alone are set aside; where many are so, the stream or the clock is not what the trace says.",
+    gain="None: this is about the numbers.",
+    do="Read busy time rather than sums; compare the profiler's version with its known defects, and record again.",
+    source="Of 46 real traces none overlaps by more than 0.6 %, and none starts more than 1 us early.",
+    on_trust=True,
+    first=True,
+)
+def impossible_device_times(facts: Facts) -> Iterator[Observation]:
+    """Over the whole trace."""
+    for sentence in facts.frames.of_trace.once(impossible_times):
+        yield Observation(sentence, rows="ledger")
 
 
 @rule(

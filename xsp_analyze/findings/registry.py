@@ -64,6 +64,8 @@ def advice_for(rule_id: str, framework: str) -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    confidence.work_not_recorded,
+    confidence.impossible_device_times,
     confidence.device_only,
     confidence.orphans,
     confidence.layers_unknown,
@@ -110,6 +112,8 @@ RULES: tuple[Rule, ...] = (
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
 
+    But for doubts that are to be known before any number: these are first.
+
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
     """
@@ -122,7 +126,9 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(kept, key=lambda a: (a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0)))
+    return sorted(
+        kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0))
+    )
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:

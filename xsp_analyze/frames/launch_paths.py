@@ -231,6 +231,7 @@ _OUTSIDE: Mapping[str, str] = {
     Attribution.ORPHAN_BEFORE_WINDOW: "launched before the trace began",
     Attribution.ORPHAN_NO_LAUNCH: "launch not in the trace",
     Attribution.ORPHAN_NO_CORRELATION: "no correlation id",
+    Attribution.UNIFIED_MEMORY: "unified memory",
 }
 """Names of the nodes that hold what no layer holds."""
 

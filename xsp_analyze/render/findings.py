@@ -58,7 +58,7 @@ def as_text(advice: Sequence[Advice], width: int = 100, failed: Sequence[str] = 
     First the sentences on what `failed`, so that rules could not look at it.
     """
     parts = ["\n".join(_lines(number, one, width)) for number, one in enumerate(advice, 1)] or [_NOTHING]
-    doubts = [index for index, one in enumerate(advice) if one.rule.on_trust]
+    doubts = [index for index, one in enumerate(advice) if one.rule.on_trust and not one.rule.first]
     if doubts:
         parts.insert(doubts[0], _DOUBTS)
     parts = [*(textwrap.fill(f"{sentence}.", max(width, 40)) for sentence in failed), *parts]

@@ -13,7 +13,6 @@ import polars as pl
 
 from xsp_analyze.text.units import FULL_COVERAGE, share
 from xsp_analyze.trace.trace_view import TraceView
-from xsp_model import LedgerKind
 from xsp_model.vocabulary import LEVELS, Attribution
 
 if TYPE_CHECKING:
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["AttributedTime", "Summary", "same_ranks_sentence", "summarise"]
-
-_NAMED = 3  # ranks that several files say they are
+__all__ = ["AttributedTime", "Summary", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +103,6 @@ def summarise(trace: Trace) -> Summary:
         device_window_ns=_extent(device),
         attributed=_time_by_attribution(device),
         findings=trace.frame("ledger").to_dicts(),
-    )
-
-
-def same_ranks_sentence(trace: Trace) -> str:
-    """A sentence where several files say that they are one rank, as sums then hold it more than once; else empty."""
-    kind = LedgerKind.SAME_RANK_AGAIN
-    details = trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(kind))["detail"].drop_nulls()
-    if details.is_empty():
-        return ""
-    ranks = [detail.removeprefix(f"{kind.sentence}: ") for detail in details]
-    more = f"; and {len(ranks) - _NAMED:,} more ranks" if len(ranks) > _NAMED else ""
-    return (
-        "Several files say that they are the same rank, so that times summed over ranks count it more than once:"
-        f" {'; '.join(ranks[:_NAMED])}{more}."
     )
 
 

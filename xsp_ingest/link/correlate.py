@@ -1,4 +1,4 @@
-"""Rules 2 and 5: what device work hangs under: the call that launched it, what the file says, a graph's replay."""
+"""Rules 2 and 5: what device work hangs under (its launch, a graph's replay), and which of its times cannot be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.spans import category_indices, matches, pair_keys
-from xsp_model import Attribution, Kind, Level, scratch
+from xsp_model import Attribution, Finding, Kind, LedgerKind, Level, scratch
 from xsp_model.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ __all__ = [
     "Launches",
     "captures",
     "correlate",
+    "impossible_work",
     "in_generated_code",
     "replayed_work",
     "resolve_rows",
@@ -35,6 +36,7 @@ __all__ = [
 # Rule 2: a device activity's parent is the runtime call with its process and correlation id, else what issued it.
 
 
+_MIGRATION = r"^\[(?:CUDA memcpy )?Unified"  # as Nsight Systems and nvprof name copies of unified memory
 _REASONS = tuple(str(reason) for reason in Attribution)
 
 
@@ -68,6 +70,8 @@ def correlate(spans: pl.DataFrame, kinds: SpanKinds) -> Launches:
     lost = work[launch < 0]
     if len(lost):
         orphans[lost] = _reasons(_facts(spans, lost), _facts(spans, calls))
+        migrated = lost[(matches(spans["name"], _MIGRATION) & kinds.is_kind(Kind.MEMCPY))[lost]]
+        orphans[migrated] = _REASONS.index(Attribution.UNIFIED_MEMORY)
     return Launches(out, orphans)
 
 
@@ -212,3 +216,70 @@ def _capture_owners(moments: pl.DataFrame, owner: Positions) -> pl.DataFrame:
         .select("graph_node_id", pl.coalesce("at_capture", "owner").alias("owner"))
         .filter(pl.col("owner") >= 0)
     )
+
+
+# Times of device work that cannot be. Where few are, these are wrong; where many are, it is the stream or the clock.
+
+_OVERLAP_NS, _EARLY_NS = 50_000, 100_000  # real traces: 1 us early at most
+_OVERLAP_SHARE = 0.01  # of device time; real traces: 0.006 at most
+_WINDOWS = 100  # times all that the host did: a launch without a wait may well leave work that outlasts it
+_FEW_SHARE = 0.1
+_STREAM = ("process_id", "device_id", "context_id", "stream_id")
+
+
+def impossible_work(
+    spans: pl.DataFrame, kinds: SpanKinds, launch: Positions, replayed: Bools
+) -> tuple[Positions, list[Finding]]:
+    """Positions of work whose duration cannot be right, and what is to be said of such times.
+
+    Replays are not looked at: branches of a graph run side by side under one stream's number.
+    """
+    at = true_indices(kinds.is_level(Level.KERNEL) & ~replayed & spans["stream_id"].is_not_null().to_numpy())
+    rows = scratch.gather_rows(spans.select(*_STREAM, "start_ns", "duration_ns"), at)
+    streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
+    stream = rows.select(_STREAM).join(streams, on=_STREAM, how="left", nulls_equal=True, maintain_order="left")
+    order = np.argsort(stream["stream"].to_numpy(), kind="stable")
+    at, stream_of = at[order], stream["stream"].to_numpy()[order]
+    start, length = (rows[name].fill_null(0).to_numpy()[order] for name in ("start_ns", "duration_ns"))
+    early = np.zeros(len(at), np.bool_)
+    called = (launch[at] >= 0) & kinds.is_level(Level.RUNTIME)[launch[at]]
+    early[called] = spans["start_ns"].gather(launch[at[called]]).to_numpy() - start[called] > _EARLY_NS
+    endless = length > _WINDOWS * _host_extent(spans, kinds)
+    overlap = np.where(endless, 0, _overlaps(stream_of, start, length))
+    crossed = overlap > _OVERLAP_NS
+    wrong = endless | _where_few(crossed, stream_of) | _where_few(early, np.zeros(len(at), np.int64))
+    apart = ~wrong
+    left = _overlaps(stream_of[apart], start[apart], length[apart])
+    is_much = left.sum() > _OVERLAP_SHARE * length[apart].sum() or bool((left > _OVERLAP_NS).any())
+    beside = "activities of one stream overlap, which runs one after the other: sums of their times are too long"
+    findings = [
+        Finding(LedgerKind.IMPOSSIBLE_TIME, count=int(wrong.sum()), duration_ns=int(length[wrong].sum())),
+        Finding(LedgerKind.STREAM_OVERLAP, beside, int((left > 0).sum()) * is_much, duration_ns=int(left.sum())),
+        Finding(LedgerKind.START_BEFORE_LAUNCH, count=int((early & apart).sum())),
+    ]
+    return at[wrong], findings
+
+
+def _host_extent(spans: pl.DataFrame, kinds: SpanKinds) -> int:
+    """From the first start to the last end of what the host did; unlimited where too little is recorded of it."""
+    host = true_indices(~kinds.is_level(Level.KERNEL) & ~kinds.is_kind(Kind.SYNC))
+    times = scratch.gather_rows(spans.select("start_ns", "duration_ns"), host)
+    first, last = times.select(
+        pl.col("start_ns").min().alias("first"), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("last")
+    ).row(0)
+    return last - first if last is not None and last - first > _EARLY_NS else (1 << 62) // _WINDOWS
+
+
+def _overlaps(stream: Ints, start: Ints, length: Ints) -> Ints:
+    """For each activity, in order of streams and starts, how long it lasts beyond the start of the next one."""
+    out: Ints = np.zeros(len(start), np.int64)
+    beyond = np.minimum(start[:-1] + length[:-1], start[1:] + length[1:]) - start[1:]
+    out[:-1] = np.where(stream[1:] == stream[:-1], np.maximum(beyond, 0), 0)
+    return out
+
+
+def _where_few(odd: Bools, group: Ints) -> Bools:
+    """Those of the groups in which few are, or one."""
+    count = np.bincount(group, minlength=1)
+    odd_count = np.bincount(group, weights=odd, minlength=1)
+    return odd & ((odd_count <= 1) | (odd_count <= _FEW_SHARE * count))[group]

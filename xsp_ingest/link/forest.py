@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,14 @@ import polars as pl
 
 from xsp_ingest.link import steps
 from xsp_ingest.link.backward import is_backward, twins, with_engine
-from xsp_ingest.link.correlate import captures, correlate, in_generated_code, with_callers, with_holders
+from xsp_ingest.link.correlate import (
+    captures,
+    correlate,
+    impossible_work,
+    in_generated_code,
+    with_callers,
+    with_holders,
+)
 from xsp_ingest.link.nest import Moments, Nesting
 from xsp_ingest.link.nesting import Threads, named_ranges, nest_with_ranges, with_limited_depth, with_replicas
 from xsp_ingest.link.spans import SpanKinds, call_numbers, details_of, span_kinds
@@ -20,6 +27,8 @@ from xsp_model.arrays import lookup
 from xsp_model.order import total_order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from xsp_ingest.staging.raw import RawTrace
@@ -62,8 +71,11 @@ class Forest:
         return self.kinds.is_kind(kind)
 
 
-def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
-    """Ties a run's spans together by rules 2, 3, 5 and 6."""
+def grow(raw: RawTrace, impossible: Sequence[Finding] | None = None) -> tuple[Forest, list[Finding]]:
+    """Ties a run's spans together by rules 2, 3, 5 and 6.
+
+    Device work whose time cannot be right counts for 0 ns; `impossible`: what was said of such, where that was done.
+    """
     spans = raw.tables["spans"]
     rows_nest = raw.facts.rows_nest
     order = total_order(spans) if rows_nest else total_order(spans, partial(details_of, raw))
@@ -83,6 +95,10 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
     scratch.release()
     kernels = at_spans(spans, raw.tables["kernels"])
     captured_in, replayed = captures(spans, kinds, kernels, parent, moments, nesting.owner)
+    if impossible is None:
+        wrong, impossible = impossible_work(spans, kinds, launches.launch, replayed)
+        if len(wrong):
+            return grow(_without_durations(raw, spans["row"].gather(wrong)), impossible)
     scratch.release()
     backward = scratch.to_scratch(is_backward(spans, kinds, operators))
     forest = Forest(
@@ -99,7 +115,13 @@ def grow(raw: RawTrace) -> tuple[Forest, list[Finding]]:
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     scratch.release()
-    return forest, _doubts(nesting.overhangs, nesting.ambiguous, deeper)
+    return forest, [*_doubts(nesting.overhangs, nesting.ambiguous, deeper), *impossible]
+
+
+def _without_durations(raw: RawTrace, rows: pl.Series) -> RawTrace:
+    """The same with 0 ns as the duration of these rows of spans."""
+    duration = pl.when(pl.col("row").is_in(rows.implode())).then(0).otherwise(pl.col("duration_ns"))
+    return replace(raw, tables={**raw.tables, "spans": raw.tables["spans"].with_columns(duration.alias("duration_ns"))})
 
 
 def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:

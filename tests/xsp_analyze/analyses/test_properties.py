@@ -101,7 +101,11 @@ def test_time_is_conserved(steps: list[list[Work]], orphans: list[int]) -> None:
         if not holds(view.of_trace, "kernel"):
             return
         everything = total(run(find("A10"), view).table["duration_ns"])
-        lost = total(coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$"))["duration_ns"])
+        lost = total(
+            coverage.ledger(view).filter(pl.col("kind").str.contains("^orphan_|^model_only$|^unified_memory$"))[
+                "duration_ns"
+            ]
+        )
         by_layer = total(run(find("A11"), view).table["kernel_duration_ns"])
         assert abs(by_layer + lost - everything) <= slack
         assert abs(total(run(find("A15"), view).table["kernel_duration_ns"]) - everything) <= slack

@@ -363,19 +363,32 @@ def _leveled(without_ns: int, with_ns: int) -> Trace:
     return hand.build()
 
 
-def _matched(severity: str) -> Trace:
+def _matched(severity: str, kind: str = "match_layers") -> Trace:
     hand = Hand()
     hand.run(0)
     hand.work("a", 10, 100, launch=1)
     row = {
         "run_id": None,
-        "kind": "match_layers",
+        "kind": kind,
         "severity": severity,
         "count": 1,
+        "duration_ns": 100,
         "detail": "layers of a and b match",
     }
     hand.extra["ledger"] = [{**row, "advice": ""}]
     return hand.build()
+
+
+def _recorded(*steps: int) -> Trace:
+    """Of three steps that each launch a kernel those whose kernels were recorded."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        if number in steps:
+            hand.work("a", start + 20, 9_000, launch=start + 10, parent=step, step=number)
+        else:
+            hand.span("runtime", "call", "cudaLaunchKernel", start + 10, 5, parent_id=step, step=number)
+
+    return _trace(fill, lengths=(_STEP,) * 3)
 
 
 _THREE = ("vectorized_elementwise_kernel<4>", "unrolled_elementwise_kernel<2>", "elementwise_kernel<128>")
@@ -396,6 +409,8 @@ def _cold(first_ns: int) -> Trace:
 
 _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]] = {
     # rule: a trace on which it fires, one on which it is silent, the gain in ns a step
+    "work-not-recorded": (lambda: _recorded(0, 1), lambda: _recorded(0, 1, 2), None),
+    "impossible-times": (lambda: _matched("error", "stream_overlap"), lambda: _matched("error", "bad_line"), None),
     "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
     "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
@@ -513,6 +528,21 @@ def test_every_rule_has_a_case() -> None:
     assert set(_CASES) == {rule.id for rule in RULES}
 
 
+def test_launches_without_one_kernel_are_the_first_that_is_told() -> None:
+    advice = advise(StepView.of(_recorded()))
+    sentence = (
+        "3 kernel launches were recorded, and no kernel: what the device did is missing from this trace, not nothing."
+    )
+    assert (advice[0].rule.id, advice[0].observation.sentence) == ("work-not-recorded", sentence)
+    assert as_text(advice).startswith(" 1. Kernels were launched that are not recorded")
+
+
+def test_kernels_of_a_part_of_the_steps_are_told_before_what_is_to_gain() -> None:
+    advice = advise(StepView.of(_recorded(1)))
+    sentence = "Kernels of 1 of 3 steps that launched kernels were recorded: means are over what has them."
+    assert advice[0].observation.sentence == sentence
+
+
 @pytest.mark.parametrize("identity", list(_CASES))
 def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str) -> None:
     bad, _, gain = _CASES[identity]
@@ -521,7 +551,8 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched", "device-only", "ramp-up",
-                                              "host-ahead", "graph-replays", "runs-disagree", "start-up"})  # fmt: skip
+                                              "host-ahead", "graph-replays", "runs-disagree", "start-up",
+                                              "work-not-recorded", "impossible-times"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))

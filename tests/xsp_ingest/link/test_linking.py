@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,9 +12,6 @@ from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert, relayer
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENGINE = 200  # the autograd engine's thread
 _ENGINE_CALL = "autograd::engine::evaluate_function"
@@ -308,3 +305,11 @@ def test_files_of_different_times_read_together_are_told(tmp_path: Path) -> None
         kineto.operator("aten::linear", start, 20_000)
         kineto.write(tmp_path / f"{number}.json")
     assert ledger_counts(convert([tmp_path], Options()))["runs_apart"] == 2
+
+
+def test_a_migration_of_unified_memory_has_no_launch_by_nature() -> None:
+    file = Path(__file__).parents[3] / "fixtures" / "nsys_sqlite" / "messages_synthetic" / "trace.sqlite"
+    spans = convert([file], Options()).frame("spans").filter(pl.col("attribution") == "unified_memory")
+    assert spans.select(pl.col("name").cast(pl.String), "duration_ns").rows() == [
+        ("[CUDA memcpy Unified Host-to-Device]", 20_000)
+    ]

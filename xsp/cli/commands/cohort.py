@@ -202,7 +202,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
     from xsp_analyze.faults import FaultError, fault_of, note_fault, noting_faults  # noqa: PLC0415
-    from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
+    from xsp_analyze.text.doubts import same_ranks_sentence  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     discovered = discover(inputs, "", ranks=False, format_name=None)

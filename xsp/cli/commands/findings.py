@@ -62,7 +62,7 @@ def findings(
         from xsp_analyze.findings import advise  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
-        from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
+        from xsp_analyze.text.doubts import same_ranks_sentence  # noqa: PLC0415
         from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
         with noting_faults() as faults:

@@ -68,8 +68,8 @@ def top(
     from xsp_analyze.faults import attempt, noting_faults  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415
     from xsp_analyze.service.answers import Answers  # noqa: PLC0415
-    from xsp_analyze.service.contents import same_ranks_sentence  # noqa: PLC0415
     from xsp_analyze.service.modelled_work import roof_summary  # noqa: PLC0415
+    from xsp_analyze.text.doubts import first_doubts  # noqa: PLC0415
     from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
     with Progress() as progress, noting_faults() as faults:
@@ -77,9 +77,10 @@ def top(
         progress.note("ranking")
         rankings = attempt("The ranking", lambda: list(_rankings(answers)), lambda _: [])
         how_far = attempt("How far it is from its roofs", lambda: roof_summary(answers), lambda _: None)
-        about = _about(answers, how_far, faults)
+        doubts = attempt("What to know first", lambda: first_doubts(answers.per_step.of_trace), lambda _: [])
+        about = {**_about(answers, how_far, faults), **({"doubts": doubts} if doubts else {})}
         head = _head(answers, rankings, faults)
-        lead = [line for line in (head, same_ranks_sentence(answers.trace), how_far) if line]
+        lead = [line for line in (*doubts, head, how_far) if line]
     if output_format is not TopFormats.TEXT:
         sentences = [*lead, *(f"{fault}." for fault in faults)]
         text = _in_format(output_format, rankings, count, about, sentences, csv_raw=csv_raw)

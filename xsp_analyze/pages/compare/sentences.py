@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.outputs import Basis, InputMatch
-from xsp_analyze.service.contents import same_ranks_sentence
+from xsp_analyze.text.doubts import same_ranks_sentence
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import Table, of_rows
 from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, apart, count, count_of, duration, quantity, share

@@ -29,6 +29,7 @@ _LABELS: Mapping[str, str] = {
     Attribution.ORPHAN_BEFORE_WINDOW: "launched before the trace",
     Attribution.ORPHAN_NO_LAUNCH: "launch not in the trace",
     Attribution.ORPHAN_NO_CORRELATION: "no correlation id",
+    Attribution.UNIFIED_MEMORY: "unified memory",
 }
 
 

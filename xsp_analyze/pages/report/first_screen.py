@@ -94,7 +94,7 @@ def _of_coverage(answers: Answers, rules: Collection[str]) -> Iterator[tuple[str
     if part is None or not total or part >= _ALL:
         return
     for one in answers.summary.attributed:
-        if one.attribution == Attribution.LAYER or not one.duration_ns or _RULE_ON[one.attribution] in rules:
+        if one.attribution == Attribution.LAYER or not one.duration_ns or _RULE_ON.get(one.attribution) in rules:
             continue
         kind = coverage.ATTRIBUTIONS[Attribution(one.attribution)]
         sentence = f"{share(one.duration_ns / total)} ({duration(one.duration_ns)}) is {kind.sentence}."

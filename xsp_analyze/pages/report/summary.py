@@ -13,8 +13,8 @@ from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages.report import overhead, roofline, serving
 from xsp_analyze.pages.report.step_bar import has_starts
-from xsp_analyze.service.contents import same_ranks_sentence
 from xsp_analyze.service.modelled_work import roof_summary
+from xsp_analyze.text.doubts import first_doubts
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import apart, count, count_of, duration, quantity, share, size
 from xsp_model import Attribution, Phase
@@ -43,6 +43,7 @@ _SPELLED = {
 
 def summary_sentences(answers: Answers) -> list[str]:
     """What a reader in a hurry should take away, a sentence each."""
+    first = first_doubts(answers.per_step.of_trace)
     lines = (
         _what(answers),
         _how_fast(answers),
@@ -56,8 +57,7 @@ def summary_sentences(answers: Answers) -> list[str]:
         roof_summary(answers),
         overhead.sentence(answers),
     )
-    first = (lines[0], same_ranks_sentence(answers.trace), *lines[1:3])
-    return [clean(line) for line in (*first, *extra, *lines[3:]) if line]
+    return [clean(line) for line in (*first, *lines[:3], *extra, *lines[3:]) if line]
 
 
 def _what(answers: Answers) -> str:
@@ -87,8 +87,8 @@ def in_one_line(answers: Answers) -> list[str]:
     parts += ["no device work recorded" if devices == _HOST_ALONE else devices, *frameworks]
     parts += [f"batch size{'s' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"] if batches else []
     parts += [_side_by_side(runs)] if _several_runs(answers, runs) else []
-    parts += [*_step_time(answers), same_ranks_sentence(answers.trace)]
-    first, *others = (clean(part) for part in parts if part)
+    doubts = (sentence.rstrip(".") for sentence in first_doubts(answers.per_step.of_trace))
+    first, *others = (clean(part) for part in (*doubts, *parts, *_step_time(answers)) if part)
     return [f"{first[:1].upper()}{first[1:]}", *others]
 
 

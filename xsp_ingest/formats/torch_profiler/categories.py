@@ -16,12 +16,15 @@ __all__ = [
     "COUNTER",
     "DEVICE",
     "FLOW",
+    "LAUNCH_FLOW",
     "LEFT_OUT",
     "MEMORY",
     "MODULE_PREFIX",
     "OPERATOR",
+    "OTHER_CALL",
     "PROFILER_RANGE",
     "PYTHON",
+    "RESTATED",
     "SYNC",
 ]
 
@@ -33,7 +36,10 @@ DEVICE: Mapping[str, Kind] = {
     "Memcpy": Kind.MEMCPY,
     "Memset": Kind.MEMSET,
 }
-CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver", "Runtime")
+OTHER_CALL = ("mtia_runtime", "glow_runtime", "hpu_op", "privateuse1_runtime", "privateuse1_driver")
+"""Calls of other vendors' runtimes."""
+_GPU_CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver", "Runtime")
+CALL = (*_GPU_CALL, *OTHER_CALL)
 OPERATOR = ("cpu_op", "Operator")
 ANNOTATION = ("user_annotation",)
 SYNC = ("cuda_sync",)
@@ -41,12 +47,17 @@ PYTHON = ("python_function",)
 MEMORY = ("cpu_instant_event",)
 COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `raw_events`
 FLOW = ("fwdbwd",)
+LAUNCH_FLOW = ("async_npu",)  # from an operator to the work of a device that it issued
 PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `raw_events`; they take no time of their own
+
+RESTATED = "sums and parts of device work"  # where a device's process holds such: no file has this category
 
 LEFT_OUT: Mapping[str, str] = {
     "gpu_user_annotation": "they restate host annotations on the device's time line",
     "Trace": "it is the profiler's own window",
     "overhead": "they are the profiler's own work",
-    **dict.fromkeys((*UNREAD_FLOWS, "async"), "they restate which call launched what"),
+    **dict.fromkeys((*UNREAD_FLOWS, "async", "HostToDevice"), "they restate which call launched what"),
+    **dict.fromkeys(("enqueue", "dequeue", "async_task_queue"), "they pass operators from one host thread to another"),
+    RESTATED: "other device work that was read holds them",
 }
 """Categories of events that are known and deliberately not read, with the reason."""

@@ -11,6 +11,7 @@ import polars as pl
 
 from xsp_ingest.files.stored_columns import with_sane_times
 from xsp_ingest.files.values import int64
+from xsp_ingest.formats.torch_profiler import accelerators
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler.collectives import collective_facts
 from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated_work, with_layers
@@ -114,17 +115,19 @@ _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id",
 
 def shape(documents: Iterable[Document], path: Path, options: Options) -> RawTrace:
     """The staging tables of one file, from its documents; XspError where it holds nothing that can be used."""
-    stages = _Stages(options)
+    stages = _Stages(path, options)
     for document in documents:
         stages.add(document)
-    return stages.raw_trace(path)
+    return stages.raw_trace()
 
 
 class _Stages:
     """The tables so far, and the numbers by which events that are alike are found."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, path: Path, options: Options) -> None:
+        self._path, self._options = path, options
+        self._tracks: accelerators.Tracks | None = None  # asked for where a file has events of unknown categories
+        self._launch_flows = {name: Stage(kinds) for name, kinds in accelerators.LAUNCH_FLOWS.items()}
         self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
         self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
@@ -140,6 +143,7 @@ class _Stages:
         """Adds the document's events; it is needed no longer then."""
         self._head = document.head or self._head
         document = replace(document, events=with_sane_times(document.events, ["ts_ns"]))
+        document = self._with_accelerators(document)
         events, findings = sound_events(document)
         self._findings += findings
         for side, rows in _flow_ends(document.events).items():
@@ -165,8 +169,20 @@ class _Stages:
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
 
-    def raw_trace(self, path: Path) -> RawTrace:
+    def _with_accelerators(self, document: Document) -> Document:
+        unknown = accelerators.unknown_work(document)
+        if unknown is None:
+            return document
+        self._tracks = self._tracks or accelerators.tracks(self._path)
+        for name, rows in accelerators.launch_flows(document, self._tracks).items():
+            self._launch_flows[name].add(rows)
+        document, findings = accelerators.with_accelerators(document, unknown, self._tracks)
+        self._findings += findings
+        return document
+
+    def raw_trace(self) -> RawTrace:
         """All tables; XspError where there is nothing that can be used."""
+        path = self._path
         tables = {name: stage.frame() for name, stage in self._tables.items()}
         if tables["spans"].is_empty():
             raise XspError(
@@ -176,6 +192,9 @@ class _Stages:
             )
         facts_of = {name: tables[name] for name in ("operators", "kernels", "copies")}
         spans, repeated = once(tables["spans"], self._marks.column(), facts_of)
+        if self._tracks is not None:
+            flows = {name: stage.frame() for name, stage in self._launch_flows.items()}
+            spans = accelerators.with_issuers(spans, flows)
         tables["spans"], unclear = with_process(spans)
         tables["kernels"] = in_blocks(tables["kernels"], tables["spans"])
         tables["operators"] = self._lines.with_lines(tables["operators"], tables["spans"])
@@ -224,10 +243,12 @@ def _marks_of(parts: _Parts) -> Ints:
 
 
 def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
-    """Up to torch 1.8 the steps of the schedule stood among the operators; here they are annotations, as since."""
-    if not (events["category"] == "Operator").any():
+    """Up to torch 1.8, and in torch_npu, steps of the schedule stand among the operators; here they are annotations."""
+    names = events["name"].unique().cast(pl.String)
+    steps = names.filter(names.str.contains(KINETO_STEP))
+    if steps.is_empty():
         return events
-    step = (pl.col("category") == "Operator") & pl.col("name").cast(pl.String).str.contains(KINETO_STEP)
+    step = pl.col("category").is_in(cat.OPERATOR) & pl.col("name").cast(pl.String).is_in(steps.implode())
     return events.with_columns(
         pl.when(step).then(pl.lit("user_annotation", pl.Categorical)).otherwise(pl.col("category")).alias("category")
     )

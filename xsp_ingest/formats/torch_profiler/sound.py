@@ -55,6 +55,8 @@ _READ = (  # phase and categories of what this package reads
     ("C", cat.COUNTER),
     ("s", cat.FLOW),
     ("f", cat.FLOW),
+    ("s", cat.LAUNCH_FLOW),
+    ("f", cat.LAUNCH_FLOW),
 )
 _COUNTED_ELSEWHERE = ("B", "E")
 _NAMES = "M"  # of processes and threads

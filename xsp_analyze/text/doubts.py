@@ -1,0 +1,100 @@
+"""What to know before any number, in sentences: work that was not recorded, and times that cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.text.units import count, count_of, duration
+from xsp_model.ledger_kinds import LedgerKind
+from xsp_model.vocabulary import Kind, Level
+
+if TYPE_CHECKING:
+    from xsp_analyze.trace.trace_view import TraceView
+    from xsp_model import Trace
+
+__all__ = ["first_doubts", "impossible_times", "lost_work", "same_ranks_sentence"]
+
+_KERNEL_LAUNCH = r"(?i)^(?:cuda|cu|hip)(?:Module|Ext|ExtModule|HccModule)?Launch(?:Cooperative)?Kernel"
+_NAMED = 3  # ranks that several files say they are
+_CAPTURE = r"(?i)^(?:cuda|cu|hip)StreamBeginCapture"
+
+
+def first_doubts(view: TraceView) -> list[str]:
+    """Sentences to be told before all numbers; mostly none."""
+    same_ranks = same_ranks_sentence(view.trace)
+    return [*view.once(lost_work), *view.once(impossible_times), *([same_ranks] if same_ranks else [])]
+
+
+def lost_work(view: TraceView) -> list[str]:
+    """Launches without one kernel; else steps and processes that launched kernels, none of which was recorded.
+
+    Not where graphs were captured: what is launched then runs later, or never.
+    """
+    names = view.span_names.cast(pl.String)
+    calls = names.filter(names.str.contains(_KERNEL_LAUNCH))
+    if calls.is_empty() or names.str.contains(_CAPTURE).any():
+        return []
+    spans = view.kernel_runs.scan("spans")
+    launches = spans.filter(pl.col("level") == str(Level.RUNTIME), pl.col("name").is_in(calls.implode()))
+    launches = launches.select("span_id", "parent_id", "run_id", "process_id", "step").collect().lazy()
+    outer = launches.join(launches, left_on="parent_id", right_on="span_id", how="anti")  # of runtime and driver
+    kernels = spans.filter(pl.col("kind").is_in([str(Kind.KERNEL), str(Kind.GRAPH)]))
+    kernels = kernels.select("run_id", "process_id", "step").collect().lazy()
+    launched, recorded = (rows.select(pl.len()).collect().item() for rows in (outer, kernels))
+    if launched and not recorded:
+        number = count_of(
+            launched, "kernel launch was recorded, and no kernel", "kernel launches were recorded, and no kernel"
+        )
+        return [f"{number}: what the device did is missing from this trace, not nothing."]
+    sentences = []
+    for unit, of in (("process", ["run_id", "process_id"]), ("step", ["run_id", "step"])):
+        launching = outer.drop_nulls(of).select(of).unique()
+        having = launching.join(kernels.select(of).unique(), on=of, how="semi")
+        expected, had = (rows.select(pl.len()).collect().item() for rows in (launching, having))
+        if had < expected:
+            units = count_of(
+                expected,
+                f"{unit} that launched kernels",
+                f"{unit}{'es' * (unit == 'process') or 's'} that launched kernels",
+            )
+            sentences.append(f"Kernels of {count(had)} of {units} were recorded: means are over what has them.")
+    return sentences
+
+
+def impossible_times(view: TraceView) -> list[str]:
+    """What the ledger says of device times that cannot be right, a sentence a kind."""
+    ledger = view.trace.frame("ledger").group_by("kind").agg(pl.col("count", "duration_ns").sum())
+    by_kind = {kind: (number, time) for kind, number, time in ledger.iter_rows()}
+    steps = view.marked_steps.height
+    sentences = []
+    if number_and_time := by_kind.get(LedgerKind.IMPOSSIBLE_TIME):
+        work = count_of(number_and_time[0], "device activity has a time", "device activities have times")
+        sentences.append(f"{work} that cannot be ({duration(number_and_time[1])}) and counts for nothing here.")
+    if number_and_time := by_kind.get(LedgerKind.STREAM_OVERLAP):
+        number, time = number_and_time
+        a_step = f", {duration(time / steps)} a step" if steps else ""
+        pairs = count_of(number, "device activity overlaps", "device activities overlap")
+        sentences.append(
+            f"{pairs} the next one of the same stream, by {duration(time)} in all{a_step}: sums over kernels, operators"
+            " and layers are that much too long, busy time is not."
+        )
+    if number_and_time := by_kind.get(LedgerKind.START_BEFORE_LAUNCH):
+        work = count_of(number_and_time[0], "device activity starts", "device activities start")
+        sentences.append(f"{work} over 100 µs before the launch: idle time and its causes cannot be told.")
+    return sentences
+
+
+def same_ranks_sentence(trace: Trace) -> str:
+    """A sentence where several files say that they are one rank, as sums then hold it more than once; else empty."""
+    kind = LedgerKind.SAME_RANK_AGAIN
+    details = trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(kind))["detail"].drop_nulls()
+    if details.is_empty():
+        return ""
+    ranks = [detail.removeprefix(f"{kind.sentence}: ") for detail in details]
+    more = f"; and {len(ranks) - _NAMED:,} more ranks" if len(ranks) > _NAMED else ""
+    return (
+        "Several files say that they are the same rank, so that times summed over ranks count it more than once:"
+        f" {'; '.join(ranks[:_NAMED])}{more}."
+    )
