@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xsp_analyze.compare.rows import Row
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 _ROWS = 24
 _IDLE = 0.2  # of the sum of rows

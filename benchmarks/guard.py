@@ -38,8 +38,8 @@ from xsp_ingest.files.sqlite import Database, table_names
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.spans import pair_keys
-from xsp_model.arrays import lookup
-from xsp_model.intervals import union_length
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.intervals import union_length
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:

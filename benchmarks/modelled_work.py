@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from xsp_model import bundle
-from xsp_model.arrow import conform, to_arrow
+from xsp_model.columns.arrow import conform, to_arrow
 from xsp_model.schema import TABLES
 from xsp_model.trace import Trace
 

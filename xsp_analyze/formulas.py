@@ -11,7 +11,7 @@ import polars as pl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model.arrays import Floats, Ints
+    from xsp_model.columns.arrays import Floats, Ints
 
 __all__ = [
     "arithmetic_intensity",

@@ -14,7 +14,7 @@ from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import check
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_model import Trace, XspError
-from xsp_model.arrow import conform
+from xsp_model.columns.arrow import conform
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

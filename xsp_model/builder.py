@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_model import integrity, ledger
-from xsp_model.arrays import lookup
-from xsp_model.arrow import conform, to_arrow
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.arrow import conform, to_arrow
+from xsp_model.columns.order import total_order
+from xsp_model.columns.spill import Spill
 from xsp_model.limits import limits
-from xsp_model.order import total_order
 from xsp_model.schema import REFERENCES, TABLES
-from xsp_model.spill import Spill
 from xsp_model.trace import Trace
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
     from xsp_model.ledger import Finding
     from xsp_model.schema import TableSpec
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xsp_model import integrity
-from xsp_model.arrow import read_parquet, write_parquet
 from xsp_model.bundle_rows import RowsCheck, readable, refuse
+from xsp_model.columns.arrow import read_parquet, write_parquet
 from xsp_model.errors import AGAIN, XspError
 from xsp_model.limits import limits
 from xsp_model.output_files import replace_folder, room_beside

@@ -19,7 +19,7 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
     from xsp_model.trace import Trace
 
 __all__ = [

@@ -9,16 +9,16 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from xsp_model.arrays import no_refs
-from xsp_model.intervals import FARTHEST_NS, MAX_TOTAL_NS
+from xsp_model.columns.arrays import no_refs
+from xsp_model.columns.intervals import FARTHEST_NS, MAX_TOTAL_NS
+from xsp_model.columns.tree import is_cyclic
 from xsp_model.schema import REFERENCES, TABLES
-from xsp_model.tree import is_cyclic
 from xsp_model.vocabulary import DEVICE_KINDS, LEVELS, Attribution, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
     from xsp_model.schema import TableSpec
     from xsp_model.trace import Trace
 

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_model.arrow import conform, read_parquet, row_groups, to_arrow
+from xsp_model.columns.arrow import conform, read_parquet, row_groups, to_arrow
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 

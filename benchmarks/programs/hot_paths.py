@@ -16,8 +16,8 @@ import polars as pl
 from benchmarks.programs.stopwatch import measured
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.spans import pair_keys
-from xsp_model.arrays import lookup
-from xsp_model.intervals import merge
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["correlations", "kernels", "nested_spans", "plain_busy", "plain_join", "plain_parents", "plain_rows"]
 

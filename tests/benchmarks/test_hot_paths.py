@@ -25,8 +25,8 @@ from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.spans import pair_keys
-from xsp_model.arrays import lookup
-from xsp_model.intervals import union_length
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.intervals import union_length
 
 if TYPE_CHECKING:
     from pathlib import Path

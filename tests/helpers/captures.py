@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_model import Trace
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 __all__ = ["Noise", "Work", "capture", "view"]
 

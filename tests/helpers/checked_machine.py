@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.machine.sqlite.pages import Layout
     from xsp_ingest.machine.sqlite.reader import RowRange
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["OutsideError", "fill"]
 

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_model import Trace, TraceBuilder
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["large_trace"]
 

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.model_sample import sample_trace
-from xsp_model import XspError, arrow, bundle
+from xsp_model import XspError, bundle
 from xsp_model.bundle import upgrade
+from xsp_model.columns import arrow
 from xsp_model.limits import override_limits
 from xsp_model.schema import SCHEMA_VERSION, TABLES
 

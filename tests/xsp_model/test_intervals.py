@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_model import intervals
+from xsp_model.columns import intervals
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 _PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(-3, 15)), max_size=12)
 Pairs = list[tuple[int, int]]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from xsp_model import order
+from xsp_model.columns import order
 from xsp_model.limits import override_limits
 from xsp_model.vocabulary import LEVELS
 

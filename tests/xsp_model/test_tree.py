@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_model import tree
+from xsp_model.columns import tree
 
 
 @st.composite

@@ -11,7 +11,7 @@ from xsp_analyze.columns import COUNT, COUNTER_COLUMNS, DURATION, LAYER_INDEX, L
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.launch_paths import HOST_KEY, WORK_KEY, device_parts, host_parts, time_tree
-from xsp_model.tree import depths
+from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

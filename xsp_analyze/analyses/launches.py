@@ -22,7 +22,7 @@ from xsp_analyze.frames.kernels.graphs import (
     graph_replays,
 )
 from xsp_analyze.frames.kernels.kernel_means import step_work
-from xsp_model.arrays import lookup
+from xsp_model.columns.arrays import lookup
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

@@ -16,7 +16,7 @@ from xsp_analyze.frames.kernels.expert_parts import PARTS, expert_parts
 from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.layers.repeated_blocks import folded_layers, standing_out
 from xsp_analyze.frames.model_time import with_model_time
-from xsp_model.intervals import intersection, union_length
+from xsp_model.columns.intervals import intersection, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

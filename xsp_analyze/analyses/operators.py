@@ -14,11 +14,11 @@ from xsp_analyze.frames.layers.modules import ModuleTree, module_work
 from xsp_analyze.frames.operators.operator_work import BY_SHAPE, operator_work, rates_and_roof
 from xsp_analyze.needs import holds
 from xsp_model import Level, Phase
-from xsp_model.tree import innermost
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["library_calls", "module_tree", "operators_by_shape"]
 

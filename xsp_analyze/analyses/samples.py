@@ -13,7 +13,7 @@ from xsp_analyze.frames import device_time
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.frames.samples import QUANTITIES, power_series, system_series
 from xsp_analyze.frames.steps import StepMode
-from xsp_model.intervals import merge
+from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,13 +16,13 @@ from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appeara
 from xsp_analyze.frames.host_calls import STREAM, host_waits
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call
-from xsp_model.arrays import nullable_index
+from xsp_model.columns.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["critical_path", "parts_of_windows", "timeline"]
 

@@ -22,7 +22,7 @@ from xsp_analyze.frames.model_time import LoadTest, latency_by_run, load_test
 from xsp_analyze.frames.outputs import Tensor
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution, Level
-from xsp_model.tree import outermost
+from xsp_model.columns.tree import outermost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

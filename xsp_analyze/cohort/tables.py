@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.cohort.quality import Measure, Prices, Target
     from xsp_analyze.frames.model_time import LoadTest
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 __all__ = [
     "FRAMEWORK",

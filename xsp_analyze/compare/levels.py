@@ -14,14 +14,14 @@ from xsp_analyze.frames.layers.layer_time import layer_latencies, layer_steps
 from xsp_analyze.frames.model_time import latency_by_run, latency_of_model
 from xsp_analyze.frames.steps import StepMode
 from xsp_model import Attribution, Kind, Level
-from xsp_model.tree import innermost
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 __all__ = [
     "GRAPH_REPLAY",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.compare.levels import Measured
-    from xsp_model.arrays import Floats, Ints
+    from xsp_model.columns.arrays import Floats, Ints
 
 __all__ = [
     "LEVELS",

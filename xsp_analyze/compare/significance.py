@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model.arrays import Bools, Floats, Ints
+    from xsp_model.columns.arrays import Bools, Floats, Ints
 
 __all__ = [
     "FALSE_DISCOVERY_RATE",

@@ -11,14 +11,14 @@ from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.serving_steps import of_phase, parsed_phase, serving_steps
 from xsp_analyze.frames.steps import marked_steps
 from xsp_model import Attribution, Finding, LedgerKind, Trace, TraceBuilder, XspError
+from xsp_model.columns.tree import ancestors, innermost
 from xsp_model.schema import TABLES
-from xsp_model.tree import ancestors, innermost
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model.arrays import Bools
+    from xsp_model.columns.arrays import Bools
 
 __all__ = ["part_of"]
 

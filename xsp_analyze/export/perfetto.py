@@ -14,7 +14,7 @@ from xsp_analyze.export.rows import arguments, category, metrics, name, own_laye
 from xsp_analyze.export.target import Exporter
 from xsp_analyze.trace.timed_runs import capture_runs, timed_runs, without_captures
 from xsp_model import Kind, Level
-from xsp_model.tree import innermost
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

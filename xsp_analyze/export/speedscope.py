@@ -12,14 +12,14 @@ import polars as pl
 from xsp_analyze.export.target import Exporter
 from xsp_analyze.trace.timed_runs import timed_runs, without_captures
 from xsp_model import Attribution, Kind, Level, XspError
-from xsp_model.tree import depths
+from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["SPEEDSCOPE", "device_stacks"]
 

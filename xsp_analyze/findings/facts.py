@@ -21,7 +21,7 @@ from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_model import Attribution, Kind, LayerSource, Phase
-from xsp_model.arrays import nullable_index
+from xsp_model.columns.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

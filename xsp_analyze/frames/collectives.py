@@ -9,15 +9,15 @@ import polars as pl
 
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_model import Kind, Level
-from xsp_model.arrays import nullable_index
-from xsp_model.intervals import coverage_before, merge
-from xsp_model.tree import innermost
+from xsp_model.columns.arrays import nullable_index
+from xsp_model.columns.intervals import coverage_before, merge
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "bus_factor",

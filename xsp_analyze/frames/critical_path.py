@@ -16,7 +16,7 @@ from xsp_analyze.frames.group_ids import in_order, run_starts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["LINKS", "Chain", "Link", "Timeline", "innermost_calls", "overlaps", "walk"]
 

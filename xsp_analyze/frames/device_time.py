@@ -17,13 +17,13 @@ from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.serving_steps import with_state
 from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
 from xsp_model import Kind
-from xsp_model.intervals import Lanes, intersection, merge
+from xsp_model.columns.intervals import Lanes, intersection, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Bools, Floats, Ints
+    from xsp_model.columns.arrays import Bools, Floats, Ints
 
 __all__ = [
     "COMMUNICATION",

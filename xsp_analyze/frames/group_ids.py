@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model.arrays import lookup
+from xsp_model.columns.arrays import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "first_rows",

@@ -11,14 +11,14 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, run_starts, running_max, sort_by
 from xsp_model import Kind, Level
-from xsp_model.intervals import Lanes
+from xsp_model.columns.intervals import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "BLOCK_CAUSES",

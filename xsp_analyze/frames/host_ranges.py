@@ -11,14 +11,14 @@ import polars as pl
 
 from xsp_analyze.classification.experts import Stage, stage_of
 from xsp_model import Kind, Level
-from xsp_model.intervals import intersection, merge
-from xsp_model.tree import innermost
+from xsp_model.columns.intervals import intersection, merge
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["LIBRARIES", "RunStages", "has_library", "has_stages", "library_calls", "library_spans", "stages_of_runs"]
 

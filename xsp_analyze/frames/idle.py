@@ -17,13 +17,13 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, NO_THREAD, Blocks, HostCalls, host_blocks
-from xsp_model.intervals import Lanes, coverage_before, gaps, intersection, merge, union_length
+from xsp_model.columns.intervals import Lanes, coverage_before, gaps, intersection, merge, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
     Intervals = tuple[Ints, Ints]
 

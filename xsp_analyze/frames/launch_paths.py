@@ -14,8 +14,8 @@ from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.frames.kernels.kernel_means import layer_executions
 from xsp_analyze.frames.kernels.measured_work import GRAPH_REPLAY
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
-from xsp_model.arrays import no_refs
-from xsp_model.tree import depths
+from xsp_model.columns.arrays import no_refs
+from xsp_model.columns.tree import depths
 from xsp_model.vocabulary import Attribution, Level
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "HOST_KEY",

@@ -9,12 +9,12 @@ import polars as pl
 
 from xsp_analyze.frames.steps import host_steps
 from xsp_model import Level, MemoryKind, Phase
-from xsp_model.tree import innermost, outermost
+from xsp_model.columns.tree import innermost, outermost
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "KIND_COLUMNS",

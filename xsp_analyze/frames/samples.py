@@ -13,7 +13,7 @@ from xsp_analyze.formulas import ordered_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_model.arrays import Floats, Ints
+    from xsp_model.columns.arrays import Floats, Ints
 
 __all__ = ["POWER_UNIT", "QUANTITIES", "Energy", "Series", "SystemQuantity", "power_series", "system_series"]
 

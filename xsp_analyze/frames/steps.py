@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "QUEUED_NS",

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["Alignment", "align"]
 

@@ -14,13 +14,13 @@ from xsp_analyze.frames.kernels.kernel_means import align_steps
 from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.merge.alignment import Alignment, align
 from xsp_model import Finding, LedgerKind, Severity, XspError
-from xsp_model.tree import innermost
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from xsp_model import Trace
-    from xsp_model.arrays import Bools
+    from xsp_model.columns.arrays import Bools
 
 __all__ = [
     "Matched",

@@ -6,7 +6,7 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 __all__ = ["characters", "finite", "int64", "integer", "json_integer", "nanoseconds", "natural", "text", "varint"]
 

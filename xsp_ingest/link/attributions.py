@@ -12,8 +12,8 @@ from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.graph_captures import capture_windows, is_of_the_process
 from xsp_ingest.link.layers import layer_spans
 from xsp_model import Attribution, AttributionBasis, Kind, Level
-from xsp_model.arrays import lookup
-from xsp_model.tree import ancestors
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.tree import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model import LayerSource
-    from xsp_model.arrays import Bools, Positions
+    from xsp_model.columns.arrays import Bools, Positions
 
 __all__ = ["Attributed", "attribute", "replayed_first", "spans_of_capture", "with_forward_lines"]
 

@@ -12,12 +12,13 @@ from xsp_ingest.link.correlate import resolve_rows
 from xsp_ingest.link.nest import moments_apart
 from xsp_ingest.link.nesting import named_ranges
 from xsp_ingest.link.spans import matches, pair_keys
-from xsp_model import Level, scratch
-from xsp_model.arrays import lookup, no_refs, true_indices
+from xsp_model import Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
     from xsp_ingest.link.spans import SpanKinds
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["is_backward", "numbering_domains", "twins", "with_engine"]
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.sweep import dual
-from xsp_model import scratch, tree
-from xsp_model.arrays import no_refs
+from xsp_model.columns import scratch, tree
+from xsp_model.columns.arrays import no_refs
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["CLIMB", "innermost", "outermost"]
 

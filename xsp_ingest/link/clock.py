@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_model import Finding, LedgerKind, Severity, XspError
 from xsp_model.clock_skew import ENOUGH, clock_skews
-from xsp_model.intervals import FARTHEST_NS, MAX_TOTAL_NS
+from xsp_model.columns.intervals import FARTHEST_NS, MAX_TOTAL_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

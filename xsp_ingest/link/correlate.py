@@ -10,14 +10,15 @@ import polars as pl
 
 from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.spans import category_indices, matches, pair_keys
-from xsp_model import Attribution, Finding, Kind, LedgerKind, Level, scratch
-from xsp_model.arrays import lookup, no_refs, true_indices
+from xsp_model import Attribution, Finding, Kind, LedgerKind, Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import lookup, no_refs, true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.link.spans import SpanKinds
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "GRAPH_LAUNCH",

@@ -22,9 +22,10 @@ from xsp_ingest.link.correlate import (
 from xsp_ingest.link.nest import Moments, Nesting
 from xsp_ingest.link.nesting import Threads, named_ranges, nest_with_ranges, with_limited_depth, with_replicas
 from xsp_ingest.link.spans import SpanKinds, call_numbers, details_of, span_kinds
-from xsp_model import Finding, Kind, LedgerKind, Level, scratch
-from xsp_model.arrays import lookup
-from xsp_model.order import total_order
+from xsp_model import Finding, Kind, LedgerKind, Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.order import total_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.staging.raw import RawTrace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["Forest", "at_spans", "grow"]
 

@@ -13,7 +13,7 @@ from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.spans import matches
 from xsp_model import Kind, Level
-from xsp_model.arrays import lookup, nullable_index
+from xsp_model.columns.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.staging.raw import RawTrace
-    from xsp_model.arrays import Ints, Positions
+    from xsp_model.columns.arrays import Ints, Positions
 
 __all__ = [
     "COPY",

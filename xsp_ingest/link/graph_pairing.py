@@ -20,7 +20,7 @@ import polars as pl
 
 from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.graph_captures import UNKNOWN
-from xsp_model.arrays import nullable_index
+from xsp_model.columns.arrays import nullable_index
 from xsp_model.step_annotations import parse_step_annotation
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.link.graph_captures import CapturedGraph
     from xsp_ingest.link.layers import Layering
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "Ambiguous",

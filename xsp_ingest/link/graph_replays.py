@@ -15,7 +15,7 @@ from xsp_ingest.link.graph_captures import KernelNumbers, captured_graphs, expec
 from xsp_ingest.link.graph_pairing import Outcome, Replays, launches_on_streams, pair, replays_of, surroundings
 from xsp_ingest.link.spans import matches
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level
-from xsp_model.arrays import lookup, no_refs
+from xsp_model.columns.arrays import lookup, no_refs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.graph_captures import CapturedGraph
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.staging.raw import RawTrace
-    from xsp_model.arrays import Ints, Positions
+    from xsp_model.columns.arrays import Ints, Positions
 
 __all__ = ["PairedWork", "pair_replays"]
 

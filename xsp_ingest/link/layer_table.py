@@ -12,15 +12,16 @@ from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
-from xsp_model import AttributionBasis, LayerSource, Level, scratch
-from xsp_model.arrays import lookup, no_refs, nullable_index, true_indices
+from xsp_model import AttributionBasis, LayerSource, Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import lookup, no_refs, nullable_index, true_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_ingest.link.forest import Forest
     from xsp_ingest.link.layers import Layering
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["calls", "with_compiled", "with_index", "with_recorded"]
 

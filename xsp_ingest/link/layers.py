@@ -12,14 +12,15 @@ from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.nesting import Threads
 from xsp_ingest.link.spans import as_categorical, matches
-from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError, scratch
-from xsp_model.arrays import no_refs, true_indices
+from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import no_refs, true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.link.forest import Forest
-    from xsp_model.arrays import Bools, Positions
+    from xsp_model.columns.arrays import Bools, Positions
 
 __all__ = ["Layering", "choose_source", "lay", "layer_spans", "phases"]
 

@@ -17,7 +17,7 @@ from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.staging.raw import NOTHING, RunOverrides
 from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
-from xsp_model.arrays import nullable_index
+from xsp_model.columns.arrays import nullable_index
 from xsp_model.limits import limits
 from xsp_model.plain_text import readable
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xsp_ingest.link.layers import Layering
     from xsp_ingest.staging.raw import RawTrace, RunFacts
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["Source", "link"]
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from xsp_ingest.machine.functions import CompiledFunction
 from xsp_ingest.machine.sweep import dual
-from xsp_model import scratch
-from xsp_model.arrays import no_refs
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import no_refs
+from xsp_model.columns.order import has_equal_neighbour
 from xsp_model.limits import limits
-from xsp_model.order import has_equal_neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["NESTING", "SLACK_NS", "Moments", "Nesting", "moments_apart", "nest"]
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_ingest.link.spans import matches
-from xsp_model import Kind, Level, scratch
-from xsp_model.arrays import true_indices
+from xsp_model import Kind, Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import true_indices
+from xsp_model.columns.order import has_equal_neighbour
+from xsp_model.columns.tree import MAX_DEPTH, depths, innermost, jumps
 from xsp_model.limits import limits
-from xsp_model.order import has_equal_neighbour
-from xsp_model.tree import MAX_DEPTH, depths, innermost, jumps
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.link.spans import SpanKinds
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["Threads", "named_ranges", "nest_with_ranges", "with_limited_depth", "with_replicas"]
 

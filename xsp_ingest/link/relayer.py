@@ -18,7 +18,7 @@ from xsp_model import Attribution, AttributionBasis, Finding, LedgerKind, Trace,
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["relayer"]
 

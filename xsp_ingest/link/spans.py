@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_model import Kind, Level, scratch
-from xsp_model.arrays import lookup
+from xsp_model import Kind, Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import lookup
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.staging.raw import RawTrace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "SpanKinds",

@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.link.climb import innermost, outermost
-from xsp_model import Kind, Level, scratch
-from xsp_model.arrays import true_indices
+from xsp_model import Kind, Level
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import true_indices
 from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
 if TYPE_CHECKING:
     from xsp_ingest.link.spans import SpanKinds
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["number"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_model import scratch
+from xsp_model.columns import scratch
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from xsp_ingest.files.safe_files import check
 from xsp_ingest.ingester import LayerScope
 from xsp_ingest.staging.raw import RunOverrides
 from xsp_model import XspError
-from xsp_model.arrow import conform
+from xsp_model.columns.arrow import conform
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

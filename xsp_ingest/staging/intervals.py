@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_model import Finding, LedgerKind
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import polars as pl
 
-from xsp_model import scratch
+from xsp_model.columns import scratch
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_model.arrays import Bools
+    from xsp_model.columns.arrays import Bools
 
 __all__ = ["Stage"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from xsp_ingest.convert import LeveledRuns
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 _REPO = Path(__file__).resolve().parents[3]
 _LIMIT = 1 << 30

@@ -15,7 +15,7 @@ from xsp_analyze.analyses.nsys.projection import Calls, envelopes
 if TYPE_CHECKING:
     from random import Random
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 _LAUNCHES = st.lists(st.tuples(*[st.integers(0, 9)] * 5), max_size=12)
 _INTERVALS = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 9)).map(lambda x: (x[0], x[0] + x[1])), max_size=12)

@@ -23,7 +23,7 @@ from xsp_analyze.compare.significance import (
 from xsp_analyze.formulas import trimmed_mean
 
 if TYPE_CHECKING:
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _NUMBERS = (0, 1, 127, 128, -1, (1 << 56) - 1, 1 << 56, -(1 << 56), _LOWEST, _HIGHEST)

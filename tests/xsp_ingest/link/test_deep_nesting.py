@@ -13,7 +13,7 @@ from tests.helpers.linked import ledger_counts
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.nesting import with_limited_depth
-from xsp_model.tree import MAX_DEPTH, depths
+from xsp_model.columns.tree import MAX_DEPTH, depths
 
 if TYPE_CHECKING:
     from pathlib import Path

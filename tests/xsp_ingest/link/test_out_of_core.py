@@ -19,7 +19,8 @@ from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
-from xsp_model import XspError, bundle, integrity, scratch
+from xsp_model import XspError, bundle, integrity
+from xsp_model.columns import scratch
 from xsp_model.limits import override_limits
 from xsp_model.schema import TABLES
 

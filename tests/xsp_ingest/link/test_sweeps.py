@@ -12,13 +12,13 @@ from xsp_ingest.link import climb
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.link.nesting import Threads, nest_with_ranges
 from xsp_ingest.link.spans import pair_keys
-from xsp_model import tree
+from xsp_model.columns import tree
 from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_model.arrays import Ints, Positions
+    from xsp_model.columns.arrays import Ints, Positions
 
 _SEEDS = range(4)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.machine.functions import CompiledFunction
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 _AGAIN = "sources have changed since `python -m xsp_ingest.machine.build` was run"
 _SCAN = """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 
 def _nest(start: list[int], end: list[int], slack: int, parent: list[int], depth: list[int]) -> None:

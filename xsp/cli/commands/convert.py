@@ -57,7 +57,7 @@ def convert(
 @contextmanager
 def _scratch_beside(output: Path) -> Iterator[None]:
     """What does not fit into memory goes beside the bundle, unless the user named a folder: /tmp may be memory too."""
-    from xsp_model import scratch  # noqa: PLC0415
+    from xsp_model.columns import scratch  # noqa: PLC0415
     from xsp_model.output_files import room_beside  # noqa: PLC0415
 
     with ExitStack() as stack:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model.tree import MAX_DEPTH, depths, innermost
+from xsp_model.columns.tree import MAX_DEPTH, depths, innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["Nest", "containing", "lanes", "nest_of_ranges", "plain_nest", "tightest"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xsp_analyze.analyses.nsys.nests import Nest
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["Calls", "envelopes", "nvtx_gpu_proj_sum", "nvtx_gpu_proj_trace"]
 

@@ -22,14 +22,14 @@ from xsp_analyze.analyses.nsys.statistics import (
 )
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Analysis, Role, analysis
-from xsp_model.tree import MAX_DEPTH
+from xsp_model.columns.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "nvtx_kern_sum",

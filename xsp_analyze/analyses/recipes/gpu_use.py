@@ -11,14 +11,14 @@ import polars as pl
 from xsp_analyze.analyses.nsys.sources import WORK_KINDS, on_source_clock
 from xsp_analyze.analyses.nsys.statistics import integer
 from xsp_analyze.core import Column, Role, analysis
-from xsp_model.intervals import FARTHEST_NS
+from xsp_model.columns.intervals import FARTHEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["GPU", "gaps_longer_than", "gpu_gaps", "gpu_time_util", "merged_stretches", "time_inside"]
 

@@ -17,14 +17,14 @@ from xsp_analyze.columns import RUN
 from xsp_analyze.core import Analysis, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.host_ranges import library_calls
 from xsp_model import Kind
-from xsp_model.intervals import FARTHEST_NS
+from xsp_model.columns.intervals import FARTHEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 __all__ = [
     "cuda_gpu_time_util_map",

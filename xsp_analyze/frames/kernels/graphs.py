@@ -13,15 +13,15 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.host_calls import COMPILATIONS
 from xsp_analyze.frames.kernels.activities import attribution_bases, column_at
 from xsp_model import Attribution, Kind, Level
-from xsp_model.arrays import lookup, nullable_index
-from xsp_model.tree import innermost, outermost
+from xsp_model.columns.arrays import lookup, nullable_index
+from xsp_model.columns.tree import innermost, outermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "GRAPH_LABELS",

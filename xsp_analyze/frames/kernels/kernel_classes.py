@@ -20,14 +20,14 @@ from xsp_analyze.classification import (
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import origins
 from xsp_model import Attribution, Level, Phase
-from xsp_model.arrays import nullable_index
+from xsp_model.columns.arrays import nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from xsp_analyze.classification import Classified
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "CLASSES",

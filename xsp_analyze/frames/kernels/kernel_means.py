@@ -26,7 +26,7 @@ from xsp_analyze.frames.steps import step_counts
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "align_steps",

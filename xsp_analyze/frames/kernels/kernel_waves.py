@@ -12,14 +12,14 @@ import polars as pl
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.group_ids import group_ids, groups, numbers_by_appearance, running_max
 from xsp_analyze.frames.kernels.activities import AXES
-from xsp_model.arrays import lookup, nullable_index
+from xsp_model.columns.arrays import lookup, nullable_index
 from xsp_model.devices import Multiprocessor, Vendor, multiprocessor_of, spec_for, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
     from xsp_model.devices import Multiprocessor
 
 __all__ = [

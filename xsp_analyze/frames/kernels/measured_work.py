@@ -16,7 +16,7 @@ from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_c
 from xsp_analyze.frames.operators.operator_work import roofed_calls
 from xsp_analyze.needs import holds
 from xsp_model import Attribution, Kind
-from xsp_model.arrays import nullable_index
+from xsp_model.columns.arrays import nullable_index
 from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Floats, Ints
+    from xsp_model.columns.arrays import Floats, Ints
 
 __all__ = [
     "GRAPH_REPLAY",

@@ -11,15 +11,15 @@ from xsp_analyze.formulas import bootstrap_interval, known_sum
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
 from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
 from xsp_model import Attribution, Phase
-from xsp_model.arrays import lookup, nullable_index
-from xsp_model.tree import innermost
+from xsp_model.columns.arrays import lookup, nullable_index
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "LAYER_KEY",

@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 
 from xsp_model import Attribution, Kind, Phase
-from xsp_model.tree import ancestors, innermost
+from xsp_model.columns.tree import ancestors, innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["ModuleTree", "module_work"]
 

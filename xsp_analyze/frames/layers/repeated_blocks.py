@@ -18,14 +18,14 @@ from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_latencies
 from xsp_analyze.needs import holds
-from xsp_model.tree import innermost
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "LayerTree",

@@ -17,8 +17,8 @@ from xsp_analyze.work_models.call import ServingLengths, Tensor, call_of
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_analyze.work_models.registry import all_models
 from xsp_model import Level
+from xsp_model.columns.tree import innermost
 from xsp_model.step_annotations import is_serving_step, parse_step_annotation
-from xsp_model.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xsp_analyze.work_models.call import Call, ModelledWork
     from xsp_analyze.work_models.registry import Models
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "DETAILS",

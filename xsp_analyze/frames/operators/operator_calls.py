@@ -14,15 +14,15 @@ from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.frames.operators.modelled_calls import INPUTS, is_modelled, is_view, modelled_kinds, with_details
 from xsp_model import Level
-from xsp_model.arrays import lookup
-from xsp_model.tree import ancestors, innermost
+from xsp_model.columns.arrays import lookup
+from xsp_model.columns.tree import ancestors, innermost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "MODELLED",

@@ -19,7 +19,7 @@ from xsp_analyze.frames.operators.modelled_calls import is_view
 from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_calls
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model import Phase
-from xsp_model.arrays import lookup, nullable_index
+from xsp_model.columns.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_analyze.work_models.call import Call
     from xsp_model import Trace
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = [
     "BY_NAME",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_analyze.merge.alignment import Alignment
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "NOT_ONE",

@@ -21,7 +21,7 @@ from xsp_analyze.pages.report.roofline import figure_of
 from xsp_analyze.text.names import tell_apart
 from xsp_analyze.text.shown import clean, heading, short_name
 from xsp_analyze.text.units import count, count_of, scale_of, share
-from xsp_model.tree import depths
+from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["MAX_ROWS", "cut_executions", "cut_rows", "figure", "module_icicle", "module_rows", "module_tree"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.levels import Level
     from xsp_analyze.trace.runs import Runs
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.arrays import Positions
+    from xsp_model.columns.arrays import Positions
 
 __all__ = [
     "MAX_GAPS",

@@ -14,7 +14,7 @@ from xsp_analyze.pages.shell import Packed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
     "AS_DIFFERENCES",

@@ -15,7 +15,7 @@ from xsp_analyze.pages.viewer.boxes import NONE, Boxes, nested_rows
 from xsp_analyze.pages.viewer.lanes import lanes_of, timed_spans
 from xsp_analyze.text.shown import clean
 from xsp_model import Level
-from xsp_model.arrays import lookup
+from xsp_model.columns.arrays import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.lanes import Lane
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.arrays import Positions
+    from xsp_model.columns.arrays import Positions
 
 __all__ = ["HOST_TONES", "VIEWER_TONES", "Drawing", "drawing_of"]
 

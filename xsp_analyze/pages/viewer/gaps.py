@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.pages.viewer.lanes import Lane
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["Gaps", "causes", "gaps_of"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.arrays import Floats, Ints
+    from xsp_model.columns.arrays import Floats, Ints
 
 __all__ = ["CounterLane", "Lane", "Titles", "counter_lanes", "lanes_of", "thin", "timed_spans"]
 

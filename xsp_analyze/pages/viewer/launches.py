@@ -14,7 +14,7 @@ from xsp_model import Level
 if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.drawing import Drawing
     from xsp_model import Trace
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["Launches", "launches_of"]
 

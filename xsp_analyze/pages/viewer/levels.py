@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xsp_analyze.pages.viewer.boxes import Boxes
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["Level", "Windows", "encoded_size", "levels_of"]
 

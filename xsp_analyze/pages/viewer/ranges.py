@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_analyze.pages.viewer.drawing import VIEWER_TONES
-from xsp_model.intervals import merge
+from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.viewer.block import Viewed
     from xsp_analyze.pages.viewer.boxes import Boxes
     from xsp_analyze.pages.viewer.drawing import Drawing
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["matching_spans", "range_statistics"]
 

@@ -24,7 +24,7 @@ from xsp_ingest.link.nest import SLACK_NS
 from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:

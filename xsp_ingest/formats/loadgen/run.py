@@ -15,7 +15,7 @@ import polars as pl
 from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

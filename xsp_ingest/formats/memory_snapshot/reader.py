@@ -13,7 +13,7 @@ import polars as pl
 from xsp_ingest.files.json_window import EACH, Targets, walk
 from xsp_ingest.files.values import int64
 from xsp_model import Finding, LedgerKind, MemoryKind, XspError
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ import polars as pl
 from xsp_ingest.staging.raw import frame_of
 from xsp_ingest.staging.samples import read_lines
 from xsp_model import XspError
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

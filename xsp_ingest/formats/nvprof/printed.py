@@ -15,7 +15,7 @@ from xsp_ingest.link.demangle import demangle
 from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

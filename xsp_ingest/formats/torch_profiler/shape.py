@@ -22,7 +22,8 @@ from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, cl
 from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.stage import Stage
-from xsp_model import Kind, Level, XspError, scratch
+from xsp_model import Kind, Level, XspError
+from xsp_model.columns import scratch
 from xsp_model.ledger import sum_counts
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from xsp_ingest.formats.torch_profiler.events import Document
     from xsp_ingest.ingester import Options
     from xsp_model import Finding
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["facts", "shape"]
 

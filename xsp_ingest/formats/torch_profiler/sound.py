@@ -9,13 +9,14 @@ import polars as pl
 
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
-from xsp_model import Finding, Kind, LedgerKind, Level, Severity, scratch
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity
+from xsp_model.columns import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from xsp_ingest.formats.torch_profiler.events import Document
-    from xsp_model.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = ["is_memory", "once", "sound_events", "with_process"]
 

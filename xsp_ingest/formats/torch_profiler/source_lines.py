@@ -14,14 +14,14 @@ import polars as pl
 from xsp_ingest.files.values import characters
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
-from xsp_model import scratch
+from xsp_model.columns import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from xsp_model.arrays import Ints, Positions
+    from xsp_model.columns.arrays import Ints, Positions
 
 __all__ = ["SourceLines", "lines_of_stack", "of_call_stacks", "user_line"]
 

@@ -21,13 +21,13 @@ from xsp_ingest.files.values import natural
 from xsp_ingest.formats.xplane import wire
 from xsp_ingest.formats.xplane.scan import scan_lines
 from xsp_ingest.formats.xplane.sweep import EVENT, LINE, STAT
-from xsp_model.arrays import nullable_index
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.arrays import nullable_index
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["AMOUNTS", "NUMBERS", "READ", "TEXTS", "Plane", "empty_plane", "message", "read_plane"]
 

@@ -19,7 +19,7 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
     Scanned = tuple[Ints, Ints, Ints, int, int]
 

@@ -16,7 +16,7 @@ from xsp_ingest.formats.xplane.wide import tables, wide
 from xsp_ingest.link.range_rules import ANNOTATIONS, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

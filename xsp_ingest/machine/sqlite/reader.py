@@ -23,7 +23,8 @@ from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_ingest.machine.sqlite import scan_state
 from xsp_ingest.machine.sqlite.pages import CannotRead, layout, leaves, table
-from xsp_model import XspError, scratch
+from xsp_model import XspError
+from xsp_model.columns import scratch
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.machine.native import Native
     from xsp_ingest.machine.sqlite.pages import Layout, Leaves, Table
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["READ_LEAVES", "ReadColumns", "Room", "RowRange", "Values", "read"]
 

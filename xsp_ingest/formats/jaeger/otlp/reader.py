@@ -18,7 +18,7 @@ from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
 from xsp_ingest.staging.events import RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, XspError
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

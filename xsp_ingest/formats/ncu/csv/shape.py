@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.counters.units import Unit
     from xsp_ingest.formats.ncu.csv.pages import Collected
-    from xsp_model.arrays import Floats
+    from xsp_model.columns.arrays import Floats
 
 __all__ = ["shape"]
 

@@ -15,7 +15,7 @@ from xsp_ingest.formats.nsys.tables.nvtx import range_facts, range_records
 from xsp_ingest.staging.cuda_enums import RANGE_STYLES
 from xsp_ingest.staging.selection import Skipped
 from xsp_model import Kind, Level
-from xsp_model.intervals import LATEST_NS
+from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

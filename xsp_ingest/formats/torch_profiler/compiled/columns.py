@@ -22,7 +22,7 @@ from xsp_ingest.formats.torch_profiler.events import (
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
-from xsp_model import scratch
+from xsp_model.columns import scratch
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xsp_ingest.machine.native import Native
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["SCAN_EVENTS", "Ready", "Tables", "readiness"]
 

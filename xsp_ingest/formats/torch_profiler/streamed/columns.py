@@ -28,14 +28,14 @@ from xsp_ingest.formats.torch_profiler.events import (
 )
 from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse, integer, microseconds_to_ns
-from xsp_model import scratch
+from xsp_model.columns import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from xsp_model.arrays import Ints
+    from xsp_model.columns.arrays import Ints
 
 __all__ = ["INT64_MIN_DIGITS", "Categories", "Columns", "Event", "Moments", "Sizes", "numbers"]
 

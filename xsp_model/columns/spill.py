@@ -8,8 +8,9 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_model import integrity, scratch
-from xsp_model.arrow import conform, to_arrow, write_parquet
+from xsp_model import integrity
+from xsp_model.columns import scratch
+from xsp_model.columns.arrow import conform, to_arrow, write_parquet
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

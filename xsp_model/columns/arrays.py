@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from xsp_model import scratch
+from xsp_model.columns import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model import scratch
-from xsp_model.arrays import no_refs
+from xsp_model.columns import scratch
+from xsp_model.columns.arrays import no_refs
 from xsp_model.limits import limits
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xsp_model.arrays import Bools, Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["has_equal_neighbour", "is_sorted", "total_order"]
 
