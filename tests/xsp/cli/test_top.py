@@ -87,3 +87,25 @@ def test_operators_are_ranked_by_what_they_would_gain(tmp_path: Path, capsys: py
     assert title == "Operators by device time to gain, and how much of the roof they reach"
     assert first.split()[:9] == ["50.0", "%", "mm", "100x200,", "200x300", "fp32", "24.0", "\u00b5s", "35.3"]
     assert second.split()[:7] == ["25.0", "%", "relu", "1000x50", "fp32", "12.0", "\u00b5s"]
+
+
+def test_launches_without_a_kernel_are_the_first_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::mm", 0, 100 * US)
+    for at in (10, 30):
+        kineto.runtime("cudaLaunchKernel", at * US, 5 * US)
+    kineto.write(tmp_path / "lost.json")
+    assert main(["top", str(tmp_path / "lost.json"), "--no-cache"]) == 0
+    assert capsys.readouterr().out.startswith("2 kernel launches were recorded, and no kernel: what the device did is")
+
+
+def test_times_that_cannot_be_are_told_before_sums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::mm", 0, 500 * US)
+    for at in (100, 200, 300):
+        kineto.launch("gemm", (at - 20) * US, at * US, (1_000_000 if at == 200 else 50) * US)
+    kineto.write(tmp_path / "impossible.json")
+    assert main(["top", str(tmp_path / "impossible.json"), "--no-cache"]) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == "1 device activity has a time that cannot be (1.00 s) and counts for nothing here."
+    assert second.startswith("100 ")
