@@ -156,6 +156,8 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
 """Rule to real traces on which it is right to be silent, each with what the file says."""
 
 _MISSING: Mapping[str, str] = {
+    "work-not-recorded": "one file with launches and no kernel",
+    "impossible-times": "no file whose streams overlap by over 1 %, or whose work starts before its launch",
     "excess-traffic": "no file with counters and shapes",
     "profiling-overhead": "no profile of several levels",
     "unmatched": "no profile of several levels",
