@@ -164,3 +164,10 @@ def test_a_file_in_pieces_counts_as_one(tmp_path: Path) -> None:
     path = counting().write(tmp_path / "trace.json")
     raw = shape(streamed.documents(path, 2), path, Options())
     assert raw.tables["counters"].height == len(SAMPLES)
+
+
+def test_a_counter_may_have_the_event_s_name_and_the_device_the_process_s(tmp_path: Path) -> None:
+    kineto = sound()
+    kineto.raw(ph="C", cat="hardware_counters", name=_DRAM, pid="GPU 3 Counters", ts=1_500, args={"": 10.0})
+    counters = converted(kineto, tmp_path).frame("counters").filter(pl.col("device_id") == 3)
+    assert counters.select(pl.col("counter").cast(pl.String), "value").rows() == [(_DRAM, 0.1)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _KINDS = ("impossible_time", "stream_overlap", "start_before_launch")
 
 
-def _doubts(kineto: KinetoTrace, folder: Path) -> dict[str, tuple[int, int]]:
+def _doubts(kineto: KinetoTrace, folder: Path) -> dict[str, tuple[int, int | None]]:
     """Count and duration by kind."""
     ledger = converted(kineto, folder).frame("ledger").to_dicts()
     return {row["kind"]: (row["count"], row["duration_ns"]) for row in ledger if row["kind"] in _KINDS}

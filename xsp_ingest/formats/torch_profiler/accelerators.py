@@ -80,8 +80,8 @@ def tracks(path: Path) -> Tracks:
             )
     name_of = {process: each.get("name", "") for process, each in names.items()}
     label_of = {process: each.get("labels", "") for process, each in names.items()}
-    numbers = {p: _device_number(name_of[p], label_of[p]) for p in names}
-    numbers = {process: number for process, number in numbers.items() if number is not None}
+    numbered = ((process, _device_number(name_of[process], label_of[process])) for process in names)
+    numbers = {process: number for process, number in numbered if number is not None}
     communication = {p: number for p, number in numbers.items() if _COMMUNICATION.match(name_of[p])}
     restating = {process for process in names if _RESTATING.match(name_of[process])}
     calls = {process for process in names if _CALLS.match(name_of[process])}

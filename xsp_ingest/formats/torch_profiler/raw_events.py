@@ -111,6 +111,7 @@ def _three(value: object) -> tuple[int | None, int | None, int | None]:
 
 # Hardware counters sampled over time: events of phase C, each with values of several counters of one device.
 
+_COUNTED_DEVICE = re.compile(r"GPU (\d+) Counters$")
 _SAMPLE_HEAD = re.compile(r'\{\s*"ph"\s*:\s*"C"\s*,\s*"cat"\s*:\s*"(?:' + "|".join(COUNTER) + ')"')
 
 
@@ -130,10 +131,13 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     rows, lost = [], 0
     for event in raw_events(path, _SAMPLE_HEAD, _is_sample, expected=expected, parse_float=_Number):
         args, time_ns = event.get("args"), nanoseconds(event.get("ts"), _NS_PER_US)
-        values = {characters(name): _value(value) for name, value in args.items()} if isinstance(args, dict) else {}
+        own = str(event.get("name", ""))  # of the event: the counter's, where its argument has none
+        values = {characters(n or own): _value(value) for n, value in args.items()} if isinstance(args, dict) else {}
         usable = {name: value for name, value in values.items() if value is not None and time_ns is not None}
         lost += max(len(values), 1) - len(usable)
-        device = integer(event.get("pid"))
+        process = event.get("pid")
+        named = _COUNTED_DEVICE.match(process) if isinstance(process, str) else None
+        device = integer(named[1] if named else process)
         rows += [(time_ns, name, device, value) for name, value in usable.items()]
     schema = {"time_ns": pl.Int64, "counter": pl.String, "device_id": pl.Int64, "value": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row").join(_counter_units(rows), on="counter", how="left")
