@@ -54,6 +54,10 @@ class KernelClass(StrEnum):
 
 
 _FEW = 4  # texts for which making 85 automata costs more than trying each pattern
+_LONG = 2_000  # characters of a text for which it does not
+_READ = (
+    8_000  # characters that are looked at: what a kernel is stands before that, and Python's time grows by the square
+)
 _LOOKAROUND = re.compile(r"\(\?<?[!=][^()]*\)")
 _ASCII = ((r"\w", "[0-9A-Za-z_]"), (r"\d", "[0-9]"), (r"\b", r"(?-u:\b)"))  # the Unicode of polars' classes is slow
 
@@ -102,9 +106,13 @@ class Matcher(Generic[E]):
     def learn(self, texts: Iterable[str]) -> None:
         """Finds the entries of all these at once, so that `first` knows them."""
         unknown = [text for text in dict.fromkeys(texts) if text not in self._taken]
-        if len(unknown) <= _FEW:
+        if len(unknown) <= _FEW and all(len(text) <= _LONG for text in unknown):
             for text in unknown:
                 self._taken[text] = next((e for e in self._entries if e.pattern.search(text)), None)
+            return
+        if any(len(text) > _READ for text in unknown):
+            self.learn(text[:_READ] for text in unknown)
+            self._taken.update((text, self._taken[text[:_READ]]) for text in unknown)
             return
         left = pl.Series(unknown, dtype=pl.String)
         for entry in self._entries:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from xsp_analyze.classification.classify import operator_type
@@ -9,10 +11,25 @@ from xsp_analyze.classification.entries import (
     Entry,
     KernelClass,
     Matcher,
+    Pattern,
     kernel_entries,
     operator_entries,
     precision_entries,
 )
+
+
+@dataclass(frozen=True)
+class _One:
+    pattern: Pattern
+
+
+def test_the_time_for_a_long_name_grows_with_its_length() -> None:
+    """Python tries the first pattern in every way that there is: more of them than seconds since the big bang."""
+    slow, begins = _One(Pattern("(x+)+y")), _One(Pattern("^gemm"))
+    matcher = Matcher([slow, begins])
+    assert matcher.first("x" * 3_000) is None
+    assert matcher.first("gemm" + "x" * 100_000) is begins
+    assert matcher.first("x" * 100_000 + "y") is None  # what a kernel is stands at the beginning
 
 
 def _first(entries: tuple[Entry, ...], text: str) -> Entry | None:
