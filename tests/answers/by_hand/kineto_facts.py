@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -254,6 +255,15 @@ def waiting_copies_percent(path: Path) -> float:
 def device_sum_ms(path: Path) -> float:
     """Durations of all device activities, added up."""
     return sum(event.duration for event in read(path).device) / _MS
+
+
+def accelerator_ms(path: Path, names: list[str]) -> float:
+    """Durations of events with these names in processes that are labelled as devices, added up; dur is in us."""
+    document = json.loads(path.read_bytes())
+    events = document if isinstance(document, list) else document["traceEvents"]
+    labels = {event["pid"]: event["args"]["labels"] for event in events if event.get("name") == "process_labels"}
+    work = [event for event in events if event["ph"] == "X" and labels[event["pid"]] != "CPU"]
+    return sum(event["dur"] for event in work if event["name"] in names) / 1e3
 
 
 def pair_ratio(path: Path, before: str, after: str) -> float:

@@ -105,7 +105,7 @@ def _work(columns: dict[str, str]) -> list[pl.Expr]:
 
 
 def filled_executions(frames: StepView) -> pl.DataFrame:
-    """`executions` with modelled flop where none were measured, and bytes likewise; and `work_basis`."""
+    """`kernel_executions` with modelled flop where none were measured, and bytes likewise; and `work_basis`."""
     rows = frames.once(kernel_executions)
     if not holds(frames.of_trace, "work"):  # then operators need not be looked at
         return rows.with_columns(pl.lit(None, pl.String).alias("work_basis"))
@@ -143,7 +143,7 @@ def _basis(has_flop: pl.Expr, has_bytes: pl.Expr) -> pl.Expr:
 
 
 def filled_layer_executions(frames: StepView) -> pl.DataFrame:
-    """`filled_executions` as sums over layers take them; see `StepView.layer_executions`."""
+    """`filled_executions` as sums over layers take them; see `kernel_means.layer_executions`."""
     rows = frames.once(filled_executions)
     return share_among_layers(
         frames.trace, rows, time="duration_ns", count="count", by_weight=tuple(summed_columns(rows))
