@@ -263,7 +263,8 @@ def accelerator_ms(path: Path, names: list[str]) -> float:
     events = document if isinstance(document, list) else document["traceEvents"]
     labels = {event["pid"]: event["args"]["labels"] for event in events if event.get("name") == "process_labels"}
     work = [event for event in events if event["ph"] == "X" and labels[event["pid"]] != "CPU"]
-    return sum(event["dur"] for event in work if event["name"] in names) / 1e3
+    total_us: float = sum(event["dur"] for event in work if event["name"] in names)
+    return total_us / 1e3
 
 
 def pair_ratio(path: Path, before: str, after: str) -> float:
