@@ -138,7 +138,7 @@ def test_what_can_be_answered_is_and_the_status_says_that_not_all_is(
     with pytest.warns(FaultWarning):
         assert main([*ask, "-a", "A10", "-a", "A02"]) == 4
     output = capsys.readouterr()
-    assert output.out.startswith("layer_index,")
+    assert output.out.startswith("# A02 layer information\nlayer_index,")  # several were asked for
     assert output.err.startswith("error: A10 (kernels by name) failed (TypeError in test_faults.py:")
     assert output.err.count("\n") == 1
     assert main([*ask, "-a", "B14", "-a", "A02", "-o", str(tmp_path / "out")]) == 4

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.columns.arrays import Bools, Floats, Ints
 
 __all__ = [
@@ -36,9 +37,11 @@ __all__ = [
     "class_time",
     "device_time",
     "device_windows",
+    "first_work",
     "serving_time",
     "utilisation",
     "window_parts",
+    "with_start_up",
 ]
 
 # How a device's time divides into compute, communication, memory traffic and idle, in exact ns.
@@ -209,8 +212,9 @@ def device_time(frames: StepView) -> DeviceTime:
     windows, devices = _with_lanes(device_windows(frames))
     keys = windows.select(*DEVICE, "step")
     work = _in_lanes(frames.of_trace.all_activities.select(*DEVICE, *_WORK), devices)
-    idle, begun = frames.of_trace.once(idle_by_device), _first_work(frames)
-    by_device = [_with_start_up(idle[key], begun.get(key[0])) for key in devices.select(DEVICE).iter_rows()]
+    idle = frames.of_trace.once(idle_by_device)
+    begun = frames.of_trace.once(first_work) if frames.choice.mode is StepMode.ALL else {}
+    by_device = [with_start_up(idle[key], begun.get(key[0])) for key in devices.select(DEVICE).iter_rows()]
     causes, calls = _idle(by_device, windows)
     parts = keys.hstack(_measures_in(work, windows)).hstack(causes)
     return _answer(frames, parts, _idle_by_name(frames, keys[calls["window"]].hstack(calls.drop("window"))))
@@ -228,11 +232,9 @@ def _in_lanes(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     return work.join(devices, on=DEVICE, nulls_equal=True, maintain_order="left").sort("lane", maintain_order=True)
 
 
-def _first_work(frames: StepView) -> Mapping[object, int]:
-    """By run, over a whole trace, when its devices began to work: what is before that is start-up, whatever it was."""
-    if frames.choice.mode is not StepMode.ALL:
-        return {}
-    first = frames.of_trace.all_activities.group_by("run_id").agg(pl.col("start_ns").min())
+def first_work(view: TraceView) -> Mapping[object, int]:
+    """By run, when its devices began to work: what is before that is start-up, whatever it was."""
+    first = view.all_activities.group_by("run_id").agg(pl.col("start_ns").min())
     return {run: int(start) for run, start in first.iter_rows()}
 
 
@@ -307,7 +309,7 @@ def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame
     return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
 
 
-def _with_start_up(idle: IdleTime, begun_ns: int | None) -> IdleTime:
+def with_start_up(idle: IdleTime, begun_ns: int | None) -> IdleTime:
     """The idle time, what is before the first work parted from the rest and start-up by its cause."""
     if begun_ns is None:
         return idle

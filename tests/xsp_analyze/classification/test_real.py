@@ -28,7 +28,9 @@ pytestmark = pytest.mark.real
 _UNREADABLE = {"session_xml.nvvp"}  # names a program and holds no trace
 _MAX_OTHER = 0.03
 _ONE_LONG_KERNEL = "mistic.a100.ncu2021_2.ncu-rep"  # 63 % of all device time: distances of points, a reduction
+_NAMELESS = "mtia_inference.json.gz"  # what its accelerator ran has no name but `pe_exe` and the like
 _NOT_OF_MODELS = {
+    _NAMELESS: 0.95,
     "cloverleaf.a100.nsys2024_5.sqlite": 0.9,  # hydrodynamics: stencils are of no class
     "mojo.gtx1660ti.ncu2022_4.ncu-rep": 1.0,  # 6 us of a tutorial's kernels: `warmingUp`, `mathKernel1`
     "trace.gtx950.csv": 0.5,  # n bodies
@@ -61,8 +63,9 @@ def _share(files: Mapping[str, pl.DataFrame]) -> float:
 
 def test_less_than_three_percent_of_all_device_time_is_other(work: Mapping[str, pl.DataFrame]) -> None:
     assert len(work) >= 40
-    assert _share(work) < _MAX_OTHER
-    assert _share({name: rows for name, rows in work.items() if name != _ONE_LONG_KERNEL}) < _MAX_OTHER
+    named = {name: rows for name, rows in work.items() if name != _NAMELESS}
+    assert _share(named) < _MAX_OTHER
+    assert _share({name: rows for name, rows in named.items() if name != _ONE_LONG_KERNEL}) < _MAX_OTHER
 
 
 def test_less_than_three_percent_of_each_model_s_device_time_is_other(work: Mapping[str, pl.DataFrame]) -> None:
