@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.shown import clean
@@ -243,10 +244,10 @@ def _calls_of_start_up(facts: Facts) -> str:
     table = facts.table("B16")
     if table is None:
         return ""
-    rows = table.filter(pl.col("cause") == "initialisation").drop_nulls("call")
-    by_call = rows.group_by("call").agg(pl.col("idle_ns").max()).sort("idle_ns", "call", descending=[True, False])
-    much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * facts.start_up_ns).head(limit.MAX_EVIDENCE)
-    parts = [f"{clean(call)} ({duration(ns)})" for call, ns in much.iter_rows()]
+    first = facts.devices.sort("start_up_ns").row(0, named=True)
+    of_device = (pl.col(key).eq_missing(pl.lit(first[key], pl.Int64)) for key in DEVICE)
+    rows = table.filter(pl.col("cause") == "initialisation", *of_device)
+    parts = [f"{clean(call)} ({duration(ns)})" for call, ns in facts.main_calls(rows, facts.start_up_ns)]
     return f": {', '.join(parts)}" if parts else ""
 
 

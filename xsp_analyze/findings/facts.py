@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.catalog import table
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, SYNC_CALLS, host_blocks
@@ -249,9 +250,13 @@ class Facts:
 
         That happens once a process, however long it runs: no finding promises it, and no share is of it.
         """
-        if self.frames.choice.mode is not StepMode.ALL or self.frames.of_trace.is_leveled or self.devices.is_empty():
-            return 0.0
-        return float(self.devices["idle_initialisation_ns"].min() or 0)  # type: ignore[arg-type]
+        return float(self.devices["start_up_ns"].min() or 0) if self.devices.height else 0.0  # type: ignore[arg-type]
+
+    def main_calls(self, rows: pl.DataFrame, of_ns: float) -> list[tuple[str, float]]:
+        """Of rows of B16 the calls that explain much of the time, with theirs, most first."""
+        by_call = rows.drop_nulls("call").group_by("call").agg(pl.col("idle_ns").sum())
+        much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * of_ns)
+        return list(much.sort("idle_ns", "call", descending=[True, False]).head(limit.MAX_EVIDENCE).iter_rows())
 
     @cached_property
     def time_by_attribution(self) -> Mapping[str, float]:
@@ -329,13 +334,15 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with `waiting_ns`: its idle time in a step, or in the whole trace but for start-up."""
+        """B03 per device, with `start_up_ns`, 0 but of a trace taken whole, and `waiting_ns`, the rest of idle time."""
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        is_start_up = self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
-        start_up = pl.col("idle_initialisation_ns") if is_start_up else 0
-        return table.with_columns((pl.col("idle_ns") - start_up).cast(pl.Float64).alias("waiting_ns"))
+        is_whole = self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
+        start_up = pl.col("idle_initialisation_ns") if is_whole else pl.lit(0)
+        return table.with_columns(
+            start_up.alias("start_up_ns"), (pl.col("idle_ns") - start_up).cast(pl.Float64).alias("waiting_ns")
+        )
 
     @cached_property
     def idle_ns(self) -> float:

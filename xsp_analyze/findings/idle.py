@@ -84,12 +84,11 @@ def _calls(facts: Facts) -> str:
     if table is None:
         return ""
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
-    rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device).drop_nulls("call")
+    rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device)
     if facts.start_up_ns:
         rows = rows.filter(pl.col("cause") != "initialisation")
-    by_call = rows.group_by("call").agg(pl.col("idle_ns").sum()).sort("idle_ns", "call", descending=[True, False])
-    much = by_call.filter(pl.col("idle_ns") >= limit.CALL_SHARE * busiest["waiting_ns"]).head(limit.MAX_EVIDENCE)
-    parts = [f"{clean(call)} ({share(ns / busiest['waiting_ns'])})" for call, ns in much.iter_rows()]
+    waiting_ns = busiest["waiting_ns"]
+    parts = [f"{clean(call)} ({share(ns / waiting_ns)})" for call, ns in facts.main_calls(rows, waiting_ns)]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
 

@@ -388,7 +388,7 @@ def window_parts(frames: StepView) -> pl.DataFrame:
         pl.col("name").str.strip_prefix("idle_").str.strip_suffix("_ns"),
         pl.col("duration_ns").cast(pl.Float64),
     )
-    work = _mean_classes(frames, keys).rename({"kernel_class": "name", "time_ns": "duration_ns"})
+    work = _mean_classes(frames).rename({"kernel_class": "name", "time_ns": "duration_ns"})
     columns = [*keys, "part", "name", "duration_ns"]
     rows = pl.concat([work.select(columns), idle.filter(pl.col("duration_ns") > 0).select(columns)])
     window = pl.col("window_ns")
@@ -401,15 +401,10 @@ def window_parts(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _mean_classes(frames: StepView, keys: list[str]) -> pl.DataFrame:
-    """`class_time` by keys, part and class, in order of classes; of a mean step over the windows that B03 averages."""
+def _mean_classes(frames: StepView) -> pl.DataFrame:
+    """`class_time` in order of classes; of a mean step over the windows that B03 averages."""
     if not frames.is_mean:
-        return (
-            frames.once(class_time)
-            .group_by(*keys, "part", "kernel_class")
-            .agg(pl.col("time_ns").sum())
-            .sort("kernel_class")
-        )
+        return frames.once(class_time).sort("kernel_class")
     windows = device_windows(frames)
     number = windows.group_by(DEVICE).agg(pl.len().alias("windows"))
     return (

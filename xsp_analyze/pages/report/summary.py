@@ -76,7 +76,7 @@ def _what(answers: Answers) -> str:
 def in_one_line(answers: Answers) -> list[str]:
     """What ran, on what, under what, batch size, and the step's time with its basis: the parts of one line.
 
-    Behind them, where ranks are there more than once, that they are.
+    Before them what is to be known before any number.
     """
     work = _kind_of_work(answers)
     runs = _runs(answers)
