@@ -8,7 +8,15 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.distinct import bundle_findings, distinct, finding, first_names, without_exported
+from xsp_ingest.distinct import (
+    Recorded,
+    bundle_findings,
+    distinct,
+    finding,
+    first_names,
+    same_recordings,
+    without_exported,
+)
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
@@ -61,7 +69,7 @@ class StagedRuns:
             [*self.raws, *self.captures],
             [*self.sources, *self.capture_sources],
             options.layer_source,
-            [*self.noted, mixed, *self._same_ranks()],
+            [*self.noted, mixed, *self._same_ranks(), *self._same_recordings()],
             overrides=overrides,
             align_clocks=options.align_clocks,
         )
@@ -78,6 +86,15 @@ class StagedRuns:
                 continue
             names = first_names([readable(Path(source.path).name) for source in claiming.values()])
             yield Finding(kind, f"{kind.sentence}: rank {rank} of {names}", len(claiming))
+
+    def _same_recordings(self) -> Iterator[Finding]:
+        """Runs of several files that recorded the same; those of levels, and of graphs' captures, are no such."""
+        by_file: dict[int, list[Recorded]] = {}
+        for raw, source in zip(self.raws, self.sources, strict=True):
+            if raw.facts.level is None:
+                name = readable(Path(source.path).name)
+                by_file.setdefault(id(source), []).append(Recorded(name, raw.facts.rank, raw.tables["spans"]))
+        return same_recordings(list(by_file.values())) if len(by_file) > 1 else iter(())
 
     @property
     def are_levels(self) -> bool:
@@ -254,7 +271,7 @@ def _without_copies(
 
 def _export_finding(report: Path, export: Path) -> Finding:
     names = [readable(path.name) for path in (report, export)]
-    return Finding(LedgerKind.SAME_RUN_AGAIN, f"{names[0]} was not read: its export {names[1]} was")
+    return Finding(LedgerKind.SAME_RUN_AGAIN, f"{names[0]} was not read: {names[1]}, of the same recording, was")
 
 
 def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Finding]:

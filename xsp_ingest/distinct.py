@@ -1,14 +1,18 @@
-"""Inputs that are the same once more: what holds another's content, and what lies beside its own export."""
+"""Inputs that are the same once more: by their content, beside their own export, or by the work that they recorded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import polars as pl
+
 from xsp_ingest.files.safe_files import files_of, inside, sha256
 from xsp_ingest.files.same_content import first_alike
-from xsp_model import Finding, LedgerKind, XspError, bundle
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError, bundle
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Distinct",
+    "Recorded",
     "beside_sources",
     "bundle_findings",
     "content_of",
@@ -26,11 +31,25 @@ __all__ = [
     "distinct_names",
     "finding",
     "first_names",
+    "same_recordings",
     "sources",
     "without_exported",
 ]
 
 _NAMED = 3
+_NS_PER_US = 1000
+
+
+_FEWEST_TIMED = 10  # kernels, or operators: fewer may agree by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a run recorded: whose it says it is, and its spans (level, kind, start_ns, duration_ns)."""
+
+    name: str
+    rank: int | None
+    spans: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +117,58 @@ def without_exported(files: Sequence[tuple[Path, Ingester]]) -> tuple[list[tuple
     exports = {
         path: export
         for path, ingester in files
-        if ingester.exported_with and (export := path.with_suffix(ingester.exported_with)) in there
+        if ingester.exported_with and (export := _export_of(path, ingester.own_ending, ingester.exported_with)) in there
     }
     return [one for one in files if one[0] not in exports], exports
+
+
+def same_recordings(files: Sequence[Sequence[Recorded]]) -> Iterator[Finding]:
+    """What the ledger says of runs of different files whose work took the same times: one recording, written twice.
+
+    The work: kernels; where there are none, operators and ranges. Times from the first start on agree to a nanosecond,
+    or, where a file has whole microseconds, to one. Runs that both say their rank are two, or said to be one already.
+    """
+    each = [(file, run, work) for file, runs in enumerate(files) for run in runs for work in _works_of(run.spans)]
+    times_of = cache(lambda number: _times(each[number][2]))
+    firsts: dict[int, list[int]] = {}
+    pairs: dict[str, str] = {}
+    for number, (file, run, work) in enumerate(each):
+        alike = firsts.setdefault(work.height, [])
+        others = (n for n in alike if each[n][0] != file and None in (run.rank, each[n][1].rank))
+        first = next((n for n in others if _agree(times_of(number), times_of(n))), None)
+        if first is None:
+            alike.append(number)
+        else:
+            pairs.setdefault(run.name, f"{run.name} (as {each[first][1].name})")
+    kind = LedgerKind.SAME_WORK_AGAIN
+    yield Finding(kind, f"{kind.sentence}: {first_names([*pairs.values()])}", len(pairs))
+
+
+def _works_of(spans: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Both times of kernels; where there are none those of operators and those of ranges: of any that are enough."""
+    level, kind = (pl.col(column).cast(pl.String) for column in ("level", "kind"))
+    kernels = spans.filter(kind == str(Kind.KERNEL))
+    without_kernels = (spans.filter(level == str(of)) for of in (Level.OPERATOR, Level.APPLICATION))
+    for rows in [kernels] if kernels.height else without_kernels:
+        times = rows.select("start_ns", "duration_ns").drop_nulls()
+        if times.height >= _FEWEST_TIMED:
+            yield times
+
+
+def _times(work: pl.DataFrame) -> np.ndarray:
+    """Starts after the first one, and durations, in ns, by start: (spans, 2)."""
+    in_order = work.sort("start_ns", "duration_ns")
+    return in_order.with_columns(pl.col("start_ns") - pl.col("start_ns").min()).to_numpy()
+
+
+def _agree(one: np.ndarray, other: np.ndarray) -> bool:
+    whole_us = any(not (times % _NS_PER_US).any() for times in (one, other))
+    return bool((np.abs(one - other) <= (_NS_PER_US if whole_us else 1)).all())
+
+
+def _export_of(path: Path, own_ending: str | None, ending: str) -> Path:
+    own = path.suffix if own_ending is None else own_ending
+    return path.with_name(path.name.removesuffix("" if own_ending is None else ".gz").removesuffix(own) + ending)
 
 
 def bundle_findings(folders: Sequence[Path], read: Sequence[Path], digest_of: Mapping[Path, str]) -> list[Finding]:

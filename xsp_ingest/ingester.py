@@ -94,7 +94,9 @@ class Ingester(ABC):
     name: str
     title: str
     exported_with: str | None = None
-    """The ending in place of its own that its tool gives a file's export, which is then read instead of the file."""
+    """The ending in place of its own that its tool gives what it writes beside a file, which is then read instead."""
+    own_ending: str | None = None
+    """The ending that the other stands in place of, without .gz; None: what follows the last dot."""
     is_supplement: bool = False
     """Whether its files only say more of runs that other files hold: `supplement` adds that."""
 

@@ -501,6 +501,12 @@ class LedgerKind(StrEnum):
         "Give one capture of each rank of one job; captures of one rank are put side by side by `xsp compare`",
     )
     SAME_RUN_AGAIN = "same_run_again", _INFO, "files that hold the same run in another of its tool's outputs; not read"
+    SAME_WORK_AGAIN = (
+        "same_work_again",
+        _WARNING,
+        "files whose work took the same times to the nanosecond are one recording: what is summed counts it again",
+        "Give one file of each recording, rather than its copies, exports and conversions too",
+    )
     SANITY_ABOVE_ROOF = "sanity_above_roof", _WARNING, "kernels did more than their device can"
     SANITY_DRAM_READ_BYTES = (
         "sanity_dram_read_bytes",

@@ -14,6 +14,9 @@ from tests.helpers.batches import trace_of
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every
 from tests.helpers.fixture_cases import trace_of as trace_of_case
 from tests.helpers.linked import ledger_counts
+from tests.helpers.synth import KinetoTrace
+from xsp.cli.main import main
+from xsp_analyze.text.doubts import counted_twice
 from xsp_ingest.convert import convert
 from xsp_ingest.distinct import distinct
 from xsp_ingest.ingester import Options
@@ -214,3 +217,60 @@ def test_nothing_is_said_of_bundles_beside_files_that_the_user_named(tmp_path: P
     bundle.write(convert([tmp_path / "a.json"], Options()), tmp_path / "a.xsp")
     counts = ledger_counts(convert([tmp_path / "a.json"], Options()))
     assert not {"same_content_again", "bundle_not_read"} & counts.keys()
+
+
+def _of_twelve(*, longer_ns: int = 0, operators_alone: bool = False, **head: object) -> KinetoTrace:
+    """Twelve operators with a kernel each; the last kernel, or operator, is by so much longer."""
+    trace = KinetoTrace(**head)  # type: ignore[arg-type]
+    for number in range(12):
+        start, more = 10_000 + 100_000 * number, longer_ns * (number == 11)
+        trace.operator(f"aten::op{number}", start, 50_000 + 7 * number + more)
+        if not operators_alone:
+            trace.launch(f"kernel{number}", start + 1_000, start + 20_000, 5_000 + 7 * number + more)
+    return trace
+
+
+@pytest.mark.parametrize("operators_alone", [False, True])
+@pytest.mark.parametrize("written", ["jaeger", "otlp", "chrome", "with a byte-order mark"])
+def test_one_recording_in_two_writings_is_said(tmp_path: Path, written: str, *, operators_alone: bool) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    file = folder / "a.json"
+    _of_twelve(operators_alone=operators_alone).write(file)
+    if written in {"jaeger", "otlp", "chrome"}:
+        assert main(["export", str(file), "--to", written, "-o", str(folder / "b.json"), "--no-cache"]) == 0
+    else:
+        (folder / "b.json").write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    trace = convert([folder], Options())
+    assert trace.frame("runs").height == 2
+    assert ledger_counts(trace)["same_work_again"] == 1
+    detail = _detail(trace, "same_work_again")
+    assert detail.endswith((": b.json (as a.json)", ": a.json (as b.json)"))
+    (sentence,) = counted_twice(trace)
+    assert sentence.startswith("Files hold the same work to the nanosecond, so that sums count one recording more than")
+    assert sentence.endswith(f"{detail.rpartition(': ')[2]}.")
+
+
+@pytest.mark.parametrize("operators_alone", [False, True])
+def test_work_that_took_two_nanoseconds_longer_is_another_recording(tmp_path: Path, *, operators_alone: bool) -> None:
+    _of_twelve(operators_alone=operators_alone).write(tmp_path / "a.json")
+    _of_twelve(operators_alone=operators_alone, longer_ns=2).write(tmp_path / "b.json")
+    assert "same_work_again" not in ledger_counts(convert([tmp_path], Options()))
+
+
+def test_ranks_of_equal_work_are_two(tmp_path: Path) -> None:
+    for rank in range(2):
+        _of_twelve(distributedInfo={"rank": rank, "world_size": 2}).write(tmp_path / f"{rank}.json")
+    assert "same_work_again" not in ledger_counts(convert([tmp_path], Options()))
+
+
+def test_a_trace_json_beside_its_profile_is_not_read(tmp_path: Path) -> None:
+    shutil.copy(_FIXTURES / "xla_trace_json" / "jax_train_cpu" / "steps.trace.json.gz", tmp_path)
+    shutil.copy(_FIXTURES / "xplane" / "jax_train_cpu" / "steps.xplane.pb", tmp_path)
+    trace = convert([tmp_path], Options())
+    assert trace.frame("runs")["format"].to_list() == ["xplane"]
+    assert _detail(trace, "same_run_again").startswith("steps.trace.json.gz was not read")
+    (tmp_path / "steps.trace.json.gz").rename(tmp_path / "other.trace.json.gz")
+    trace = convert([tmp_path], Options())
+    assert trace.frame("runs").height == 2
+    assert ledger_counts(trace)["same_work_again"] == 1

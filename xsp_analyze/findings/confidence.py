@@ -11,7 +11,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
-from xsp_analyze.text.doubts import impossible_times, lost_work
+from xsp_analyze.text.doubts import counted_twice, impossible_times, lost_work
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.facts import Facts
 
 __all__ = [
+    "counted_again",
     "device_only",
     "few_steps",
     "impossible_device_times",
@@ -80,6 +81,23 @@ def work_not_recorded(facts: Facts) -> Iterator[Observation]:
 def impossible_device_times(facts: Facts) -> Iterator[Observation]:
     """Over the whole trace."""
     for sentence in facts.frames.of_trace.once(impossible_times):
+        yield Observation(sentence, rows="ledger")
+
+
+@rule(
+    "counted-twice",
+    "One recording is counted more than once",
+    fires="Several files say that they are the same rank, or hold work that took the same times to the nanosecond.",
+    why="What is summed over files then holds it once for each of them; shares and means over ranks are of copies.",
+    gain="None: this is about the numbers.",
+    do="Give one file of each rank of one job, and none of its copies, exports and conversions.",
+    source="No threshold on ranks; times are compared where files have ten kernels or operators at least.",
+    on_trust=True,
+    first=True,
+)
+def counted_again(facts: Facts) -> Iterator[Observation]:
+    """Over the whole trace."""
+    for sentence in counted_twice(facts.frames.trace):
         yield Observation(sentence, rows="ledger")
 
 

@@ -66,6 +66,7 @@ def advice_for(rule_id: str, framework: str) -> str:
 RULES: tuple[Rule, ...] = (
     confidence.work_not_recorded,
     confidence.impossible_device_times,
+    confidence.counted_again,
     confidence.device_only,
     confidence.orphans,
     confidence.layers_unknown,

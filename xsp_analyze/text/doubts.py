@@ -1,4 +1,4 @@
-"""What to know before any number, in sentences: work that was not recorded, and times that cannot be."""
+"""What to know before any number, in sentences: work not recorded or counted twice, and times that cannot be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["first_doubts", "impossible_times", "lost_work", "same_ranks_sentence"]
+__all__ = ["counted_twice", "first_doubts", "impossible_times", "lost_work"]
 
 _KERNEL_LAUNCH = r"(?i)^(?:cuda|cu|hip)(?:Module|Ext|ExtModule|HccModule)?Launch(?:Cooperative)?Kernel"
 _NAMED = 3  # ranks that several files say they are
@@ -23,8 +23,7 @@ _CAPTURE = r"(?i)^(?:cuda|cu|hip)StreamBeginCapture"
 
 def first_doubts(view: TraceView) -> list[str]:
     """Sentences to be told before all numbers; mostly none."""
-    same_ranks = same_ranks_sentence(view.trace)
-    return [*view.once(lost_work), *view.once(impossible_times), *([same_ranks] if same_ranks else [])]
+    return [*view.once(lost_work), *view.once(impossible_times), *counted_twice(view.trace)]
 
 
 def lost_work(view: TraceView) -> list[str]:
@@ -86,15 +85,24 @@ def impossible_times(view: TraceView) -> list[str]:
     return sentences
 
 
-def same_ranks_sentence(trace: Trace) -> str:
-    """A sentence where several files say that they are one rank, as sums then hold it more than once; else empty."""
-    kind = LedgerKind.SAME_RANK_AGAIN
-    details = trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(kind))["detail"].drop_nulls()
-    if details.is_empty():
-        return ""
-    ranks = [detail.removeprefix(f"{kind.sentence}: ") for detail in details]
-    more = f"; and {len(ranks) - _NAMED:,} more ranks" if len(ranks) > _NAMED else ""
-    return (
-        "Several files say that they are the same rank, so that times summed over ranks count it more than once:"
-        f" {'; '.join(ranks[:_NAMED])}{more}."
-    )
+def counted_twice(trace: Trace) -> list[str]:
+    """Sentences where several files say that they are one rank, or recorded the same: sums hold it more than once."""
+    ledger = trace.frame("ledger").select(pl.col("kind").cast(pl.String), "detail").drop_nulls()
+    by_kind = {kind: details["detail"].to_list() for (kind,), details in ledger.group_by("kind")}
+    sentences = []
+    if ranks := [_names_of(LedgerKind.SAME_RANK_AGAIN, each) for each in by_kind.get(LedgerKind.SAME_RANK_AGAIN, ())]:
+        more = f"; and {len(ranks) - _NAMED:,} more ranks" if len(ranks) > _NAMED else ""
+        sentences.append(
+            "Several files say that they are the same rank, so that times summed over ranks count it more than once:"
+            f" {'; '.join(ranks[:_NAMED])}{more}."
+        )
+    if files := [_names_of(LedgerKind.SAME_WORK_AGAIN, each) for each in by_kind.get(LedgerKind.SAME_WORK_AGAIN, ())]:
+        sentences.append(
+            "Files hold the same work to the nanosecond, so that sums count one recording more than once:"
+            f" {'; '.join(files)}."
+        )
+    return sentences
+
+
+def _names_of(kind: LedgerKind, detail: str) -> str:
+    return detail.removeprefix(f"{kind.sentence}: ")

@@ -65,6 +65,18 @@ def test_files_of_one_name_in_several_inputs_are_a_row_each(tmp_path: Path, caps
         assert [r["device_count"] for r in rows] == [1, 1]
 
 
+def test_one_recording_in_two_files_is_said(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The copy differs in a byte."""
+    file = traces / "one.json"
+    (tmp_path / "again.json").write_bytes(file.read_bytes() + b"\n")
+    assert main(["cohort", str(file), str(tmp_path / "again.json"), "--no-cache"]) == 0
+    said = capsys.readouterr().err
+    assert "took the same times to the nanosecond" in said
+    assert "again" in said
+    assert main(["cohort", str(traces), "--no-cache"]) == 0
+    assert "took the same times" not in capsys.readouterr().err
+
+
 def test_nothing_is_said_of_folders_above_those_that_tell_names_apart(traces: Path, tmp_path: Path) -> None:
     members = [
         Member("one", facts_of(xsp.open(traces / "one.json").trace, "one"), path=str(tmp_path / side / "run" / "one"))

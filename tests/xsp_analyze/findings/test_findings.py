@@ -411,6 +411,7 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     # rule: a trace on which it fires, one on which it is silent, the gain in ns a step
     "work-not-recorded": (lambda: _recorded(0, 1), lambda: _recorded(0, 1, 2), None),
     "impossible-times": (lambda: _matched("error", "stream_overlap"), lambda: _matched("error", "bad_line"), None),
+    "counted-twice": (lambda: _matched("warning", "same_rank_again"), lambda: _matched("error", "bad_line"), None),
     "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
     "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
@@ -552,7 +553,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched", "device-only", "ramp-up",
                                               "host-ahead", "graph-replays", "runs-disagree", "start-up",
-                                              "work-not-recorded", "impossible-times"})  # fmt: skip
+                                              "work-not-recorded", "impossible-times", "counted-twice"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))

@@ -138,7 +138,22 @@ def _members(
         members += _of_traces(rest, reading, cache, progress)
     if not members:
         raise XspError("no trace that could be read is there", path=", ".join(inputs))
-    return _with_distinct_names(members)
+    members = _with_distinct_names(members)
+    _note_same_work(members)
+    return members
+
+
+def _note_same_work(members: Sequence[Member]) -> None:
+    """Says which traces took the same device time to the nanosecond, and the same steps: one recording counts twice."""
+    by_times: dict[tuple[object, ...], list[str]] = {}
+    for member in members:
+        facts = member.facts
+        if facts.kernel_duration_ns and facts.speeds:
+            latencies = [(speed.batch_size, speed.latency_ns) for speed in facts.speeds]
+            by_times.setdefault((facts.kernel_duration_ns, *latencies), []).append(member.name)
+    for first, *others in by_times.values():
+        if others:
+            note(f"{first} and {', '.join(others)} took the same times to the nanosecond: one recording, several times")
 
 
 def _with_distinct_names(members: Sequence[Member]) -> list[Member]:
@@ -202,7 +217,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
     from xsp_analyze.faults import FaultError, fault_of, note_fault, noting_faults  # noqa: PLC0415
-    from xsp_analyze.text.doubts import same_ranks_sentence  # noqa: PLC0415
+    from xsp_analyze.text.doubts import counted_twice  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     discovered = discover(inputs, "", ranks=False, format_name=None)
@@ -212,7 +227,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
         progress.note(f"reading {unit.name}")
         try:
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
-            if sentence := same_ranks_sentence(trace):
+            for sentence in counted_twice(trace):
                 note(f"{unit.name}: {sentence}")
             with noting_faults(unit.name), fault_of("The trace"):
                 facts = facts_of(trace, unit.name)

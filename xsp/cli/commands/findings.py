@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -62,8 +61,6 @@ def findings(
         from xsp_analyze.findings import advise  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
-        from xsp_analyze.text.doubts import same_ranks_sentence  # noqa: PLC0415
-        from xsp_analyze.text.shown import clean  # noqa: PLC0415
 
         with noting_faults() as faults:
             advice = advise(view_of_one(trace, serving_phase, steps), captures=captures)
@@ -73,8 +70,6 @@ def findings(
         text = as_json(advice)
     else:
         text = as_markdown(advice, failed) if output_format is FindingFormats.MD else as_text(advice, _width(), failed)
-    if output_format is not FindingFormats.JSON and (sentence := same_ranks_sentence(trace)):
-        text = f"{textwrap.fill(clean(sentence), _width())}\n\n{text}"
     if output is None:
         print_text(text.removesuffix("\n"))
     else:

@@ -131,8 +131,9 @@ def merge(
             raise unwritable(output, error) from error
     for detail in (*_on_batch_sizes(profile), *_on_replays(profile), *_not_used(profile)):
         note(detail)
-    of_ranks = f" of {len(sets)} ranks" if len(sets) > 1 else ""
-    note(f"{output}: {sum(len(each.traces) for each in sets)} runs{of_ranks}, {thousands(profile.row_count)} spans")
+    ranks = profile.table("runs").column("rank").to_pylist()
+    of_ranks = f" of {len(set(ranks))} ranks" if len(set(ranks)) > 1 else ""
+    note(f"{output}: {len(ranks)} runs{of_ranks}, {thousands(profile.row_count)} spans")
 
 
 def _on_batch_sizes(profile: Trace) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.outputs import Basis, InputMatch
-from xsp_analyze.text.doubts import same_ranks_sentence
+from xsp_analyze.text.doubts import counted_twice
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import Table, of_rows
 from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, apart, count, count_of, duration, quantity, share
@@ -245,8 +245,9 @@ def sentences(c: Comparison) -> list[str]:
         return [clean(f"{c.before.name} and {c.after.name} hold the same: there is nothing to compare.")]
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
     lines += [f"NOT IN THIS COMPARISON: {sentence}." for sentence in c.failed]
-    doubts = ((side, _same_ranks_sentence(side)) for side in (c.before, c.after))
-    lines += [f"{side.name}: {doubt}" for side, doubt in doubts if doubt]
+    for side in (c.before, c.after):
+        doubts = next(filter(None, (counted_twice(view.trace) for view in side.views)), ())
+        lines += [f"{side.name}: {doubt}" for doubt in doubts]
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")
     other = [d for d in c.differences if d.kind is not DifferenceKind.WORK]
@@ -261,10 +262,6 @@ def sentences(c: Comparison) -> list[str]:
     lines.append(_match(c))
     lines += [_moves_sentence(one, unit_of_time(c)) for one in c.moves[:_MAX_CLASSES]]
     return [clean(line) for line in lines]
-
-
-def _same_ranks_sentence(side: Side) -> str:
-    return next(filter(None, (same_ranks_sentence(view.trace) for view in side.views)), "")
 
 
 def side_line(side: Side) -> str:

@@ -29,6 +29,8 @@ class XlaTraceJson(Ingester):
     """The ingester of `*.trace.json.gz`."""
 
     name: str = "xla_trace_json"
+    exported_with: str | None = ".xplane.pb"
+    own_ending: str | None = ".trace.json"
     title: str = "trace JSON of TensorFlow's and JAX's profilers (*.trace.json.gz); seen: JAX 0.10"
 
     def sniff(self, probe: Probe) -> Match:
