@@ -1,0 +1,168 @@
+"""The verdict: what bounds the run, in which parts its time falls, and what promises most about that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.findings.facts import Facts
+from xsp_analyze.frames.model_time import load_test
+from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.text.doubts import impossible_times, lost_work
+from xsp_analyze.text.units import duration, share
+from xsp_model import LedgerKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from xsp_analyze.findings.advice import Advice
+    from xsp_analyze.trace.step_view import StepView
+
+__all__ = ["Bound", "Verdict", "verdict"]
+
+
+class Bound(StrEnum):
+    """What bounds a run: the largest part of its time; words that begin a sentence."""
+
+    DEVICE = "Device-bound"
+    COMMUNICATION = "Bound by communication"
+    COPIES = "Bound by copies"
+    INPUT = "Input-bound"
+    HOST = "Host-bound"
+    HOST_ONLY = "Host only"
+    UNKNOWN = "What bounds it cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What bounds the run, and the sentences that say so."""
+
+    bound: Bound
+    sentence: str
+
+
+_SHOWN = 0.01  # of the time: smaller parts are not named
+_MAX_SHARE = 0.95  # from there on a gain tells no number of times
+_CAUSES = {
+    "idle_input_ns": "the host fetches input",
+    "idle_sync_ns": "the host waits for a device",
+    "idle_initialisation_ns": "the host compiles or starts something up",
+    "idle_host_ns": "the host does other work",
+    "idle_launch_ns": "launched work waits to begin",
+    "idle_unknown_ns": "the trace does not tell what the host does",
+}
+_REMEDIES: Mapping[Bound, Sequence[str]] = {
+    Bound.DEVICE: (
+        "fp32-products", "unfused-chains", "below-roof", "memory-bound", "excess-traffic", "far-from-peak", "tail-waste",
+        "small-grids", "recompute", "optimizer-kernels", "small-batch", "dominant-kernel", "dominant-layer",
+    ),
+    Bound.COMMUNICATION: ("straggler", "unbalanced-pipeline", "exposed-communication", "small-collectives"),
+    Bound.COPIES: ("pageable-copies", "copies-in-step"),
+    Bound.INPUT: ("data-wait",),
+    Bound.HOST: ("recompilation", "graph-breaks", "host-sync", "launch-bound", "gpu-idle", "pageable-copies"),
+}  # fmt: skip
+"""The rules that say what to do about each."""
+
+
+def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
+    """What bounds the run, judged by B03's device with most work of its own; None where nothing was run.
+
+    Communication that nothing hides is no such work: it is waiting too, so whoever others wait for has least of it.
+    `advice` is what rules found in the same steps.
+    """
+    facts = Facts(frames)
+    if not frames.of_trace.is_timed or load_test(frames.trace) is not None:
+        return None
+    if reason := _untold(facts):
+        return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.")
+    own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
+    working = facts.devices.filter(pl.col("busy_ns") > 0) if facts.devices.height else facts.devices
+    if working.is_empty():
+        return (
+            Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.") if facts.latency_ns else None
+        )
+    row = working.sort(own, descending=True, maintain_order=True).row(0, named=True)
+    bound = _bound_of(row)
+    said = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
+    return Verdict(bound, f"{said}{_remedy_words(bound, advice)}")
+
+
+def _untold(facts: Facts) -> str:
+    """Why the parts of time tell nothing, where they do not."""
+    view = facts.frames.of_trace
+    if view.is_one_by_one:
+        return "kernels ran one by one, for hardware counters"
+    if view.once(lost_work) or view.once(impossible_times):
+        return "device work is missing, or its times cannot be"
+    ledger = view.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.NO_TIMESTAMPS))
+    if any(run is None or run in view.kernel_runs for run in ledger["run_id"]):
+        return "the file holds sums, without times of start"
+    return ""
+
+
+def _bound_of(row: Mapping[str, Any]) -> Bound:
+    """The largest of computing, communicating, copying and waiting; the last by what it waits for."""
+    times = {
+        Bound.DEVICE: row["compute_ns"],
+        Bound.COMMUNICATION: row["exposed_communication_ns"],
+        Bound.COPIES: row["exposed_memory_ns"],
+        Bound.HOST: row["waiting_ns"],
+    }
+    bound = max(times, key=lambda each: times[each])
+    if bound is not Bound.HOST:
+        return bound
+    if (row["idle_launch_ns"] or 0) + (row["idle_unknown_ns"] or 0) > row["waiting_ns"] / 2:
+        return Bound.UNKNOWN
+    return Bound.INPUT if (row["idle_input_ns"] or 0) >= row["waiting_ns"] / 2 else Bound.HOST
+
+
+def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
+    """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (the host does other work 25 %)`."""
+    whole = row["window_ns"] - row["start_up_ns"]
+    if facts.frames.choice.mode is StepMode.ALL:
+        of = f"{duration(whole)}{' without start-up' if row['start_up_ns'] else ''}"
+    else:
+        of = f"{duration(whole)} a step"
+    times = {
+        "computes": row["compute_ns"],
+        "communicates alone": row["exposed_communication_ns"],
+        "copies alone": row["exposed_memory_ns"],
+        "waits": row["waiting_ns"],
+    }
+    said = [f"{what} for {share(time / whole)}" for what, time in times.items() if time >= _SHOWN * whole]
+    device = "the device" if facts.devices.height == 1 else "the busiest device"
+    causes = ", ".join(_causes_words(row, whole))
+    return f"of {of} {device} {_listed(said)}{f' ({causes})' if causes else ''}"
+
+
+def _causes_words(row: Mapping[str, Any], whole: float) -> Iterator[str]:
+    for column, words in sorted(_CAUSES.items(), key=lambda each: -(row.get(each[0]) or 0)):
+        time = row.get(column) or 0
+        if time >= _SHOWN * whole and not (row["start_up_ns"] and column == "idle_initialisation_ns"):
+            yield f"{words} {share(time / whole)}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def _start_up_words(row: Mapping[str, Any]) -> str:
+    if row["start_up_ns"] < row["window_ns"] / 2:
+        return ""
+    return f" Start-up takes {duration(row['start_up_ns'])} more, once a process."
+
+
+def _remedy_words(bound: Bound, advice: Sequence[Advice]) -> str:
+    """What promises most of what bounds the run: its title, the gain, and the first thing to do."""
+    rules = _REMEDIES.get(bound, ())
+    promising = [one for one in advice if one.rule.id in rules and not one.rule.on_trust]
+    if not promising:
+        return ""
+    one = max(promising, key=lambda each: each.gain_ns or 0.0)
+    gain = one.gain_share
+    faster = f", up to {1 / (1 - gain):.1f} times as fast" if gain and gain < _MAX_SHARE else ""
+    return f" {one.rule.title}{faster}: {one.do.split('. ')[0].rstrip('.')}."
