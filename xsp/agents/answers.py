@@ -14,8 +14,8 @@ from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
 from xsp.opening import expand, load
 from xsp_analyze.catalog import all_analyses, result
-from xsp_analyze.faults import FaultError, noting_faults
-from xsp_analyze.findings import advise
+from xsp_analyze.faults import FaultError, attempt, noting_faults
+from xsp_analyze.findings import advise, verdict
 from xsp_analyze.findings.recording import recordings
 from xsp_analyze.render.findings import documents
 from xsp_analyze.schema import describe_tables
@@ -76,10 +76,13 @@ class Answers:
         def compute() -> _Kept:
             captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
             frames = self._view(one, trace, serving_phase=serving_phase)
-            rows = documents(advise(frames, captures=[str(path) for path in captures]))
+            advice = advise(frames, captures=[str(path) for path in captures])
+            told = attempt("What bounds the run", lambda: verdict(frames, advice), lambda _: None)
+            head = {"verdict": plain_sentences([told.sentence])[0]} if told else {}
+            rows = documents(advice)
             sentences = plain_sentences([str(row["sentence"]) for row in rows])
             in_plain = [{**row, "sentence": text} for row, text in zip(rows, sentences, strict=True)]
-            return {"file": one.alias, **coverage_of(frames)}, in_plain
+            return {"file": one.alias, **head, **coverage_of(frames)}, in_plain
 
         return self._page_of(("findings", one.alias, serving_phase), compute, page)
 

@@ -14,7 +14,7 @@ from xsp.api.overview import Info, info_of
 from xsp.reading import as_declared
 from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, result
-from xsp_analyze.faults import noting_faults
+from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
@@ -153,12 +153,14 @@ class OpenTrace:
 
         Of the mean step, or of what `steps` says: `all` or the number of a step.
         """
-        from xsp_analyze.findings import advise  # noqa: PLC0415
+        from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
         from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
-            advice = advise(view_of_one(self.trace, serving_phase, None if steps is None else str(steps)))
-        return Findings(advice, [str(fault) for fault in faults])
+            view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))
+            advice = advise(view)
+            told = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
+        return Findings(advice, [str(fault) for fault in faults], told.sentence if told else "")
 
     @takes(steps=str | None, per_input=bool, serving_phase=str | None)
     @fault_sentence()
@@ -282,18 +284,22 @@ _SCHEMA = {
 class Findings(Sequence["Advice"]):
     """What is worth doing next: what promises most first, doubts about the numbers last.
 
-    `failed` says, each in a sentence, what rules could not look at.
+    `failed` says, each in a sentence, what rules could not look at; `verdict` what bounds the run, empty where nothing
+    was run.
     """
 
     advice: Sequence[Advice]
     failed: Sequence[str] = ()
+    verdict: str = ""
 
     @overload
     def __getitem__(self, index: int) -> Advice: ...
     @overload
     def __getitem__(self, index: slice) -> Findings: ...
     def __getitem__(self, index: int | slice) -> Advice | Findings:
-        return Findings(self.advice[index], self.failed) if isinstance(index, slice) else self.advice[index]
+        return (
+            Findings(self.advice[index], self.failed, self.verdict) if isinstance(index, slice) else self.advice[index]
+        )
 
     def __len__(self) -> int:
         return len(self.advice)
@@ -316,7 +322,8 @@ class Findings(Sequence["Advice"]):
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
     def __str__(self) -> str:
-        return as_text(self.advice, failed=self.failed)
+        head = [self.verdict.removesuffix(".")] if self.verdict else []
+        return as_text(self.advice, before=[*self.failed, *head])
 
     __repr__ = __str__
 

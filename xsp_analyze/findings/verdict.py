@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ class Verdict:
     sentence: str
 
 
+_CLAUSE_END = re.compile(r"[.;] ")
 _SHOWN = 0.01  # of the time: smaller parts are not named
 _MAX_SHARE = 0.95  # from there on a gain tells no number of times
 _CAUSES = {
@@ -55,24 +57,13 @@ _CAUSES = {
     "idle_launch_ns": "launched work waits to begin",
     "idle_unknown_ns": "the trace does not tell what the host does",
 }
-_REMEDIES: Mapping[Bound, Sequence[str]] = {
-    Bound.DEVICE: (
-        "fp32-products", "unfused-chains", "below-roof", "memory-bound", "excess-traffic", "far-from-peak", "tail-waste",
-        "small-grids", "recompute", "optimizer-kernels", "small-batch", "dominant-kernel", "dominant-layer",
-    ),
-    Bound.COMMUNICATION: ("straggler", "unbalanced-pipeline", "exposed-communication", "small-collectives"),
-    Bound.COPIES: ("pageable-copies", "copies-in-step"),
-    Bound.INPUT: ("data-wait",),
-    Bound.HOST: ("recompilation", "graph-breaks", "host-sync", "launch-bound", "gpu-idle", "pageable-copies"),
-}  # fmt: skip
-"""The rules that say what to do about each."""
 
 
 def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     """What bounds the run, judged by B03's device with most work of its own; None where nothing was run.
 
     Communication that nothing hides is no such work: it is waiting too, so whoever others wait for has least of it.
-    `advice` is what rules found in the same steps.
+    `advice` is what rules found in the same steps, most promising first.
     """
     facts = Facts(frames)
     if not frames.of_trace.is_timed or load_test(frames.trace) is not None:
@@ -82,13 +73,12 @@ def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
     working = facts.devices.filter(pl.col("busy_ns") > 0) if facts.devices.height else facts.devices
     if working.is_empty():
-        return (
-            Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.") if facts.latency_ns else None
-        )
+        alone = Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.")
+        return alone if facts.latency_ns else None
     row = working.sort(own, descending=True, maintain_order=True).row(0, named=True)
     bound = _bound_of(row)
     said = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
-    return Verdict(bound, f"{said}{_remedy_words(bound, advice)}")
+    return Verdict(bound, f"{said}{_first_words(advice)}")
 
 
 def _untold(facts: Facts) -> str:
@@ -156,13 +146,11 @@ def _start_up_words(row: Mapping[str, Any]) -> str:
     return f" Start-up takes {duration(row['start_up_ns'])} more, once a process."
 
 
-def _remedy_words(bound: Bound, advice: Sequence[Advice]) -> str:
-    """What promises most of what bounds the run: its title, the gain, and the first thing to do."""
-    rules = _REMEDIES.get(bound, ())
-    promising = [one for one in advice if one.rule.id in rules and not one.rule.on_trust]
-    if not promising:
+def _first_words(advice: Sequence[Advice]) -> str:
+    """What promises most: its title, the gain, and the first thing to do."""
+    one = next((each for each in advice if not each.rule.on_trust), None)
+    if one is None:
         return ""
-    one = max(promising, key=lambda each: each.gain_ns or 0.0)
     gain = one.gain_share
     faster = f", up to {1 / (1 - gain):.1f} times as fast" if gain and gain < _MAX_SHARE else ""
-    return f" {one.rule.title}{faster}: {one.do.split('. ')[0].rstrip('.')}."
+    return f" {one.rule.title}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."

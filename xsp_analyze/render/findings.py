@@ -52,16 +52,16 @@ def gain(gain_ns: float | None, gain_share: float | None) -> str:
     return f"at most {duration(gain_ns)}{of_step}"
 
 
-def as_text(advice: Sequence[Advice], width: int = 100, failed: Sequence[str] = ()) -> str:
+def as_text(advice: Sequence[Advice], width: int = 100, before: Sequence[str] = ()) -> str:
     """For a terminal: a heading a finding, then what was found, the evidence, and what to do; doubts apart.
 
-    First the sentences on what `failed`, so that rules could not look at it.
+    First the sentences `before`: what failed, so that rules could not look at it, and what bounds the run.
     """
     parts = ["\n".join(_lines(number, one, width)) for number, one in enumerate(advice, 1)] or [_NOTHING]
     doubts = [index for index, one in enumerate(advice) if one.rule.on_trust and not one.rule.first]
     if doubts:
         parts.insert(doubts[0], _DOUBTS)
-    parts = [*(textwrap.fill(f"{sentence}.", max(width, 40)) for sentence in failed), *parts]
+    parts = [*(textwrap.fill(f"{sentence}.", max(width, 40)) for sentence in before), *parts]
     return plain_spaces("\n\n".join(parts) + "\n")
 
 
@@ -89,14 +89,14 @@ def _estimate_sentence(one: Advice) -> str:
     return f"Estimated from {one.basis}{of_all}."
 
 
-def as_markdown(advice: Sequence[Advice], failed: Sequence[str] = ()) -> str:
-    """A table, for a pull request or an issue; before it what `failed`."""
-    before = "".join(f"{escape_markdown(sentence)}.\n\n" for sentence in failed)
+def as_markdown(advice: Sequence[Advice], before: Sequence[str] = ()) -> str:
+    """A table, for a pull request or an issue; before it sentences, as in `as_text`."""
+    head = "".join(f"{escape_markdown(sentence)}.\n\n" for sentence in before)
     if not advice:
-        return f"{before}{_NOTHING}\n"
+        return f"{head}{_NOTHING}\n"
     columns = [("finding", "", False, 0), ("at most", "", True, 0), ("what was found", "", False, 0)]
     rows = [(f"{one.rule.title} ({one.rule.id})", gain_of(one), clean(one.observation.sentence)) for one in advice]
-    return before + "\n".join(table_lines(of_rows("", columns, rows))) + "\n"
+    return head + "\n".join(table_lines(of_rows("", columns, rows))) + "\n"
 
 
 def as_json(advice: Sequence[Advice]) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.faults import FaultError
-    from xsp_analyze.findings import Advice
+    from xsp_analyze.findings import Advice, Verdict
     from xsp_model import Trace
 
 __all__ = ["Answers", "view_of_one"]
@@ -57,6 +57,13 @@ class Answers:
     def advice(self) -> Sequence[Advice]:
         """What rules found, the most promising first, doubts about the numbers last."""
         return self._advice_and_faults[0]
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What bounds the run; None where nothing was run, or what would tell it failed."""
+        from xsp_analyze.findings import verdict  # noqa: PLC0415 (`xsp top` asks for none)
+
+        return attempt("What bounds the run", lambda: verdict(self.per_step, self.advice), lambda _: None)
 
     @property
     def faults_of_advice(self) -> Sequence[FaultError]:

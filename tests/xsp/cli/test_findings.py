@@ -39,7 +39,9 @@ def test_findings_as_json_are_the_top_ones(raw: Path, capsys: pytest.CaptureFixt
 def test_findings_go_to_a_file(raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["findings", str(raw), "-f", "md", "-o", str(tmp_path / "found.md")]) == 0
     assert capsys.readouterr().out == ""
-    assert (tmp_path / "found.md").read_text(encoding="utf-8").startswith("| finding |")
+    verdict, table = (tmp_path / "found.md").read_text(encoding="utf-8").split("\n\n", 1)
+    assert verdict.startswith("Host-bound: of 997")
+    assert table.startswith("| finding |")
 
 
 def test_a_missing_file_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,19 +57,23 @@ def findings(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         captures = [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)]
-        from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
-        from xsp_analyze.findings import advise  # noqa: PLC0415
+        from xsp_analyze.faults import attempt, noting_faults  # noqa: PLC0415 (--help must not wait for polars)
+        from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
-            advice = advise(view_of_one(trace, serving_phase, steps), captures=captures)
+            view = view_of_one(trace, serving_phase, steps)
+            advice = advise(view, captures=captures)
+            told = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
+    head = [told.sentence.removesuffix(".")] if told else []
     advice = advice[:top] if top else advice
     failed = [str(fault) for fault in faults] if output is not None else []  # else stderr says it beside the answer
     if output_format is FindingFormats.JSON:
         text = as_json(advice)
     else:
-        text = as_markdown(advice, failed) if output_format is FindingFormats.MD else as_text(advice, _width(), failed)
+        first = [*failed, *head]
+        text = as_markdown(advice, first) if output_format is FindingFormats.MD else as_text(advice, _width(), first)
     if output is None:
         print_text(text.removesuffix("\n"))
     else:

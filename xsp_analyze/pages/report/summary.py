@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.findings.thresholds import IDLE_SHARE
 from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.model_time import load_test
@@ -30,8 +29,6 @@ __all__ = ["facts_measured", "in_one_line", "over_ranks", "summary_sentences"]
 
 # The head of a report in sentences: what ran, on what, how fast, what bounds it, and how far to trust that.
 
-_MAX_WAITING = 0.5  # of the time: from there on the device waits more than it works
-_MUCH_EXPOSED = 0.2  # of the time: communication or copies that nothing hides
 _MATCH = "match_"
 _HOST_ALONE = "the host alone: no device work was recorded"
 _UNNAMED_WORK = "A recording of work"
@@ -47,7 +44,7 @@ def summary_sentences(answers: Answers) -> list[str]:
     lines = (
         _what(answers),
         _how_fast(answers),
-        _device_bound_sentence(answers),
+        answers.verdict.sentence if answers.verdict else None,
         *_where(answers),
         *_confidence(answers),
     )
@@ -246,45 +243,6 @@ def _latency_basis_words(row: Mapping[str, Any]) -> str:
 def _ramp_up(answers: Answers) -> str:
     left_out = answers.per_step.ramp_up_count
     return f" ({count_of(left_out, 'step', 'steps')} of ramp-up left out)" if left_out else ""
-
-
-def _device_bound_sentence(answers: Answers) -> str | None:
-    """Who waits for whom: how much of their time all devices work, judged by B03's busiest one."""
-    timeline = answers.of("B03")
-    if isinstance(timeline, str) or timeline.table.is_empty() or answers.per_step.of_trace.is_one_by_one:
-        return None
-    busiest = timeline.table.sort("busy_ns", descending=True).row(0, named=True)
-    total = answers.first("A15").get("model_latency_ns") if answers.is_leveled else busiest["window_ns"]
-    if not total:
-        return None
-    busy, alone = busiest["busy_ns"] / total, busiest["exposed_communication_ns"] / total
-    copying = busiest["exposed_memory_ns"] / total
-    span, verdict = "it" if answers.step_count else "that time", _verdict(busy, alone, copying, _waits_for(busiest))
-    every = answers.first("A15").get("gpu_share")
-    if timeline.table.height == 1 or answers.is_leveled or every is None:
-        return f"The device works for {share(busy)} of {span}: {verdict}."
-    devices = f"The {timeline.table.height} devices work for {share(every)} of {span}"
-    return f"{devices}, the busiest for {share(busy)}: {verdict}."
-
-
-def _waits_for(busiest: Mapping[str, Any]) -> str:
-    """What an idle device waits for most: the host, launched work to begin, or what the trace does not tell."""
-    idle = busiest["idle_ns"] or 1
-    if busiest["idle_unknown_ns"] > idle / 2:
-        return "for what, the trace does not tell"
-    return "launched work waits to begin" if busiest["idle_launch_ns"] > idle / 2 else ""
-
-
-def _verdict(busy: float, alone: float, copying: float, waits_for: str) -> str:
-    if 1 - busy >= _MAX_WAITING:
-        return f"it waits, {waits_for}" if waits_for else "the host bounds this run"
-    if alone >= _MUCH_EXPOSED:
-        return "communication that nothing hides bounds this run"
-    if copying >= _MUCH_EXPOSED:
-        return "copies that nothing hides bound this run"
-    return "the device bounds this run" + (
-        ", but waits for the host as well" if 1 - busy >= IDLE_SHARE and not waits_for else ""
-    )
 
 
 def _where(answers: Answers) -> Iterator[str]:

@@ -7,6 +7,7 @@ function drawFirst(page) {
   const first = page.first;
   return make("div", { class: "first" },
     make("ul", { class: "first-line" }, first.line.map((part) => make("li", null, part)), first.doubts.length ? make("li", null, drawDoubts(first.doubts, "this trace")) : null),
+    first.verdict ? make("p", { class: "verdict" }, make("b", null, first.verdict[0]), first.verdict[1]) : null,
     first.bar ? drawStepBar(first.bar) : null,
     first.tiles.length ? make("div", { class: "tiles" }, first.tiles.map(drawTile)) : null,
     drawFirstFindings(first),

@@ -1,0 +1,128 @@
+"""What bounds a run, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers.hand import Hand
+from xsp_analyze.findings import Bound, advise, verdict
+from xsp_analyze.trace.step_view import StepView
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_analyze.findings import Verdict
+
+_STEP = 1_000_000
+
+
+def _told(*work: tuple[str, str, int, int], loader_ns: int = 0, ledger: str = "") -> Verdict:
+    """Three steps of 1 ms, each with this device work (name, kind, start in the step, duration)."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.module("Net_0", begin + 10, 1_000, 0)
+        if loader_ns:
+            name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+            hand.span("operator", "operator", name, begin + 2_000, loader_ns, parent_id=step, step=number, thread_id=1)
+        for name, kind, start, duration in work:
+            launch = begin + start - 500
+            hand.work(name, begin + start, duration, kind=kind, launch=launch, parent=step, step=number, thread_id=1)
+    if ledger:
+        row = {"run_id": None, "kind": ledger, "severity": "error", "count": 1, "duration_ns": 100, "detail": "x"}
+        hand.extra["ledger"] = [{**row, "advice": ""}]
+    frames = StepView.of(hand.build())
+    told = verdict(frames, advise(frames))
+    assert told is not None
+    return told
+
+
+_GEMM, _REDUCE = ("sgemm", "kernel", 5_000), ("ncclDevKernel_AllReduce_Sum_f32", "kernel", 500_000)
+_COPY = ("Memcpy HtoD (Pageable -> Device)", "memcpy", 300_000)
+
+
+@pytest.mark.parametrize(
+    ("work", "loader_ns", "bound", "parts"),
+    [
+        ([(*_GEMM, 800_000)], 0, Bound.DEVICE, "computes for 80.0 % and waits for 20.0 %"),
+        ([(*_GEMM, 300_000), (*_REDUCE, 400_000)], 0, Bound.COMMUNICATION, "communicates alone for 40.0 %"),
+        ([(*_GEMM, 200_000), (*_COPY, 600_000)], 0, Bound.COPIES, "copies alone for 60.0 %"),
+        ([(*_GEMM, 200_000)], 0, Bound.HOST, "waits for 80.0 % (the host does other work 80.0 %"),
+        ([("sgemm", "kernel", 700_000, 200_000)], 690_000, Bound.INPUT, "(the host fetches input 69.0 %"),
+    ],
+)
+def test_the_largest_part_bounds_the_run(
+    work: list[tuple[str, str, int, int]], loader_ns: int, bound: Bound, parts: str
+) -> None:
+    told = _told(*work, loader_ns=loader_ns)
+    assert told.bound is bound
+    assert told.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ").startswith(f"{bound}: of 1.00 ms a step the device ")
+    assert parts in told.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def test_the_verdict_names_what_promises_most() -> None:
+    """Half of the time is idle, so that without it the run is twice as fast."""
+    told = _told((*_GEMM, 500_000))
+    assert "The device waits for the host, up to 2.0 times as fast: " in told.sentence
+
+
+@pytest.mark.parametrize(
+    ("ledger", "why"),
+    [("stream_overlap", "its times cannot be"), ("no_timestamps", "sums, without times of start")],
+)
+def test_what_cannot_be_told_is_not(ledger: str, why: str) -> None:
+    told = _told((*_GEMM, 800_000), ledger=ledger)
+    assert told.bound is Bound.UNKNOWN
+    assert why in told.sentence
+
+
+def test_a_trace_of_the_host_alone_says_so() -> None:
+    told = _told()
+    assert told.bound is Bound.HOST_ONLY
+
+
+def test_start_up_stands_apart() -> None:
+    """A context is made until 9,000 us; then the device is busy for 800 of 1,000 us."""
+    hand = Hand()
+    hand.run(0)
+    hand.span("runtime", "call", "cudaFree", 0, 8_999_000, thread_id=1)
+    hand.work("sgemm", 9_000_000, 400_000, launch=8_999_500, thread_id=1)
+    hand.work("sgemm", 9_600_000, 400_000, launch=9_599_500, thread_id=1)
+    frames = StepView.of(hand.build())
+    told = verdict(frames, advise(frames))
+    assert told is not None
+    assert told.bound is Bound.DEVICE
+    sentence = told.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "of 1.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
+    assert "Start-up takes 9.00 ms more, once a process." in sentence
+
+
+def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:
+    hand = Hand()
+    hand.run(0)
+    frames = StepView.of(hand.build())
+    assert verdict(frames, advise(frames)) is None
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        ("kineto/resnet_train.rtx2080ti.json.gz", Bound.INPUT),
+        ("kineto/bert_small.h100.json.gz", Bound.HOST),
+        ("kineto/switch_moe_cold.a100.json.gz", Bound.DEVICE),
+        ("kineto/cpu_only.json.gz", Bound.HOST_ONLY),
+    ],
+)
+def test_real_traces(real_dir: Path, name: str, bound: Bound) -> None:
+    """What scripts that share nothing with us found in the same files."""
+    frames = StepView.of(convert([real_dir / name], Options()))
+    told = verdict(frames, advise(frames))
+    assert told is not None
+    assert told.bound is bound
