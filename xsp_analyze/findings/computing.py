@@ -49,14 +49,32 @@ _DO = {
 _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 
 
+_TRITON = "It is generated code: search its tiles and stages (max-autotune, more configurations of triton.autotune)."
+_FUSE = "It moves memory more than it computes: fuse it with what comes before and after it, or use a narrower type."
+_OF_CLASS = {
+    KernelClass.MATRIX_PRODUCT: "See which layers call it, with which shapes (B23): a narrower type, larger batches,"
+    " dimensions that are multiples of 64, libraries that search (max-autotune).",
+    KernelClass.CONVOLUTION: "See which layers call it, with which shapes (B23): channels_last, cudnn.benchmark, a"
+    " narrower type.",
+    KernelClass.ATTENTION: "See which layers call it: a newer kernel of attention (scaled_dot_product_attention chooses"
+    " among several), packed sequences instead of padded ones, a narrower type.",
+    KernelClass.SOFTMAX: "Fuse it with what surrounds it: scaled_dot_product_attention where it is attention's,"
+    " cross_entropy where it is the loss's.",
+    **dict.fromkeys(
+        (KernelClass.NORMALISATION, KernelClass.ELEMENTWISE, KernelClass.REDUCTION, KernelClass.COPY), _FUSE
+    ),
+}
+"""What to do about a kernel of each class; of others what the rule says."""
+
+
 @rule(
     "dominant-kernel",
     "One kernel takes much of the device's time",
     fires=f"Kernels of one name, other than communication, take at least {limit.DOMINANT_SHARE:.0%} of device time.",
     why="Where one kernel leads, everything else is second: a better one, or fewer calls of it, is worth the most.",
     gain="Its time times the part of its roof that it does not reach; unknown without hardware counters.",
-    do="See which layers call it, with which shapes. Try another algorithm (autotuning, channels_last), another"
-    " precision, or a library made for it; measure counters with ncu to see what bounds it.",
+    do="See which layers call it, with which shapes. Try another algorithm (autotuning), another precision, or a"
+    " library made for it; measure counters with ncu to see what bounds it.",
     source="Our choice.",
     basis=Basis.COUNTERS,
     needs=("timeline",),
@@ -64,10 +82,11 @@ _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
-    by_name = kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum(), pl.len())
+    kernel_class = pl.col("kernel_class").cast(pl.String).first()
+    by_name = kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum(), pl.len(), kernel_class)
     if by_name.is_empty():
         return
-    name, time, calls = by_name.sort(-pl.col("ns"), "name").row(0)
+    name, time, calls, kernel_class = by_name.sort(-pl.col("ns"), "name").row(0)
     if facts.device_share(time) < limit.DOMINANT_SHARE:
         return
     yield Observation(
@@ -77,6 +96,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
         time_above_roof(facts, pl.col("kernel_name") == name),
         "A10",
         name,
+        do=_TRITON if name.startswith("triton_") else _OF_CLASS.get(kernel_class, ""),
     )
 
 
@@ -415,22 +435,29 @@ def recompute(facts: Facts) -> Iterator[Observation]:
     )
 
 
+_OF_MANY_PARAMETERS = r"(?i)multi_?tensor|FusedAdam|foreach|^triton_"
+"""Names of kernels that update many parameters at once."""
+_SET_TO_NONE = "Most of them fill gradients with zeros: zero_grad(set_to_none=True), PyTorch's default since 2.0."
+
+
 @rule(
     "optimizer-kernels",
     "The optimizer runs a kernel for every parameter",
-    fires=f"The optimizer launches at least {limit.OPTIMIZER_KERNELS} kernels a step.",
+    fires=f"The optimizer launches at least {limit.OPTIMIZER_KERNELS} kernels a step that are not of many parameters.",
     why="Each parameter is updated by several tiny kernels, bound by their launches.",
     gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain.",
     do="fused=True or foreach=True in torch.optim, or a fused optimizer of a library.",
     source="Our choice; fused optimizers need a handful.",
 )
 def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
-    """Kernels of phase optimizer."""
+    """Kernels of phase optimizer, without those of many parameters."""
     is_kernel = pl.col("kind") == str(Kind.KERNEL)
-    rows = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
+    every = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
+    rows = every.filter(~facts.is_named(_OF_MANY_PARAMETERS))
     number = rows.height / facts.step_count
     if number < limit.OPTIMIZER_KERNELS:
         return
+    fills = rows.filter(pl.col("kernel_class").cast(pl.String) == str(KernelClass.MEMSET)).height
     time = facts.longest(rows)
     longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]
     yield Observation(
@@ -438,6 +465,7 @@ def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
         (Evidence("kernels", round(number), ""), Evidence("device time", time)),
         max(time - longest, 0.0),
         "A10",
+        do=_SET_TO_NONE if fills > rows.height / 2 else "",
     )
 
 

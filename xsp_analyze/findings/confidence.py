@@ -11,7 +11,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
-from xsp_analyze.text.doubts import counted_twice, impossible_times, lost_work
+from xsp_analyze.text.doubts import counted_twice, impossible_times, lost_work, missing_ranks
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, duration, share
 from xsp_model import Attribution, LayerSource
@@ -26,6 +26,7 @@ __all__ = [
     "device_only",
     "few_steps",
     "impossible_device_times",
+    "job_incomplete",
     "layers_unknown",
     "low_match_rates",
     "no_modules",
@@ -82,6 +83,23 @@ def impossible_device_times(facts: Facts) -> Iterator[Observation]:
     """Over the whole trace."""
     for sentence in facts.frames.of_trace.once(impossible_times):
         yield Observation(sentence, rows="ledger")
+
+
+@rule(
+    "ranks-missing",
+    "Ranks of the job are missing",
+    fires="Several ranks of one job were read, and fewer than its files say it has.",
+    why="A collective ends when the last rank has come: if it is not here, waiting looks like slow communication.",
+    gain="None: this is about the numbers.",
+    do="Give the traces of all ranks together, or of all ranks of one group that communicates.",
+    source="No threshold: the ranks and the world size that the files state.",
+    on_trust=True,
+    first=True,
+)
+def job_incomplete(facts: Facts) -> Iterator[Observation]:
+    """Over the whole trace."""
+    for sentence in facts.frames.of_trace.once(missing_ranks):
+        yield Observation(sentence, rows="ranks")
 
 
 @rule(

@@ -9,10 +9,13 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.formulas import mean_of
+from xsp_analyze.formulas import mean_of, total_of
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis
+from xsp_analyze.text.doubts import missing_ranks
+from xsp_analyze.text.shown import short_name
 from xsp_analyze.text.units import count, duration, share, size
 
 if TYPE_CHECKING:
@@ -51,8 +54,9 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
 @rule(
     "straggler",
     "Ranks wait for one that comes late",
-    fires=f"Ranks wait in collectives for at least {limit.WAIT_SHARE:.0%} of a step, and most of that in operations to"
-    f" which one rank comes last in at least {limit.STRAGGLER_LAST:.0%} of the calls.",
+    fires=f"Ranks wait in collectives for at least {limit.WAIT_SHARE:.0%} of a step, and of that for one at least"
+    f" {limit.STRAGGLER_WAIT:.0%}, and half again of what chance gives the others (of two ranks 75 %), in at least"
+    f" {limit.STRAGGLER_CALLS} calls; all ranks of the job are there.",
     why="A collective ends when the last rank has come. What looks like slow communication on all others is a late"
     " host, a slow device or more work on one.",
     gain="What a rank other than the last waits in a step, as far as nothing computes meanwhile.",
@@ -64,24 +68,32 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
     explains=("exposed-communication", "uneven-devices", "dominant-kernel", "dominant-layer", "gpu-idle"),
 )
 def straggler(facts: Facts) -> Iterator[Observation]:
-    """B08's waits, of the rank for which there are most."""
-    waits: dict[int, list[Mapping[str, Any]]] = {}
-    rows = [row for row in _operations(facts) if row["wait_ns"] and row["operation"] not in _POINT_TO_POINT]
-    for row in rows:
-        if row["straggler"] is not None and row["straggler_share"] >= limit.STRAGGLER_LAST:
-            waits.setdefault(row["straggler"], []).append(row)
-    total = sum(row["wait_ns"] for row in rows)
-    if not waits:
+    """B30's waits, of the rank for which there are most."""
+    waits = facts.table("B30")
+    if waits is None or facts.frames.of_trace.once(missing_ranks):
         return
-    rank, own = max(waits.items(), key=lambda item: sum(row["wait_ns"] for row in item[1]))
-    wait = sum(row["wait_ns"] for row in own)
-    if wait < limit.STRAGGLER_LAST * total or facts.share(wait) < limit.WAIT_SHARE:
+    waits = waits.filter(~pl.col("operation").is_in(list(_POINT_TO_POINT)), pl.col("waited_for_ns") > 0)
+    by_rank = waits.group_by("rank").agg(pl.col("waited_for_ns", "last_count").sum())
+    if by_rank.is_empty():
+        return
+    rank, waited, calls = by_rank.sort("waited_for_ns", "rank", descending=[True, False]).row(0)
+    of_operation = pl.col("waited_for_ns").sum().over("operation", "process_group")
+    for_it = waits.filter(pl.col("waited_for_ns") >= limit.STRAGGLER_WAIT * of_operation, pl.col("rank") == rank)
+    keys = set(for_it.select("operation", "process_group").iter_rows())
+    own = [row for row in _operations(facts) if row["wait_ns"] and (row["operation"], row["process_group"]) in keys]
+    chance = 1 / max((row["rank_count"] for row in own), default=1)
+    part = waited / total_of(waits["waited_for_ns"])
+    steps = facts.frames.steps["step"].n_unique() if facts.frames.is_mean else 1
+    if part < max(limit.STRAGGLER_WAIT, (1 + chance) / 2) or calls * steps < limit.STRAGGLER_CALLS:
+        return
+    if facts.share(sum(row["wait_ns"] for row in own)) < limit.WAIT_SHARE:
         return
     longest = max(own, key=lambda row: row["wait_ns"])
+    last = for_it.filter(pl.col("operation") == longest["operation"])["last_share"].max()
     yield Observation(
-        f"Rank {rank} comes last to {share(longest['straggler_share'])} of the calls of {longest['operation']}: of"
+        f"Rank {rank} comes last to {share(last)} of the calls of {longest['operation']}: of"  # type: ignore[arg-type]
         f" {duration(longest['duration_ns'])} a step that the {longest['rank_count']} ranks spend in it on average,"
-        f" {duration(longest['wait_ns'])} are waiting.",
+        f" {duration(longest['wait_ns'])} are waiting; of all waiting {share(part)} is for that rank.",
         [Evidence(f"waiting in {row['operation']}, mean over ranks", row["wait_ns"]) for row in own],
         sum(_wait_of_others(row) for row in own),
         "B08",
@@ -168,6 +180,7 @@ def small_collectives(facts: Facts) -> Iterator[Observation]:
             (Evidence("calls", round(calls), ""), Evidence("a call", time / calls), Evidence("needed", needed, "")),
             row["exposed_ns"] * max(1 - needed / calls, 0),
             "B08",
+            do=_NO_GRADIENTS if facts.context.is_inference else "",
         )
 
 
@@ -225,11 +238,27 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
     number = facts.devices.height
     yield Observation(
         f"Communication runs alone for {duration(time)}, {share(facts.share(time))} of the time, of {duration(every)}"
-        f" in all{f' (mean over {number} devices)' if number > 1 else ''}{waited}.",
+        f" in all{f' (mean over {number} devices)' if number > 1 else ''}{waited}.{_longest_call_words(facts)}",
         (Evidence("communication", every), Evidence("of it exposed", time), *waiting),
         time,
         "B03",
         do=_NO_GRADIENTS if facts.context.is_inference else "",
+    )
+
+
+def _longest_call_words(facts: Facts) -> str:
+    """The one call, of several, that takes most of all communication on its device."""
+    calls = facts.work.filter(IS_COMMUNICATION)
+    if calls.height <= 2 * facts.step_count:
+        return ""
+    longest = calls.sort("even_ns").row(-1, named=True)
+    same = [pl.col(column).eq_missing(pl.lit(longest[column], pl.Int64)) for column in ("run_id", "device_id")]
+    total = total_of(calls.filter(same)["even_ns"])
+    if longest["even_ns"] < limit.OUTLIER_SHARE * total:
+        return ""
+    return (
+        f" One call of {short_name(longest['name'])} takes {duration(longest['duration_ns'])} of"
+        f" {duration(total * facts.step_count)}."
     )
 
 

@@ -33,6 +33,12 @@ ANYWHERE: Mapping[str, str] = {
     "memory-bound": "Compute in a smaller type, fuse kernels that pass data to each other, avoid copies of layout.",
     "optimizer-kernels": "Update many parameters with one kernel: a fused optimizer.",
     "few-steps": "Record at least five steps after warm-up, with a range around each (--model-range names them).",
+    "dominant-kernel": "See what launches it, with which sizes. Try another algorithm, another precision, or a library"
+    " made for it; measure counters with ncu to see what bounds it.",
+    "far-from-peak": "Go down the list of operators by time to gain (B23): larger batches, dimensions that are"
+    " multiples of 64, libraries that search for their fastest kernel, a narrower type.",
+    "tail-waste": "Another tile size, split-K or a persistent kernel (stream-K); batches and sequence lengths whose"
+    " blocks fill waves; independent work on a second stream.",
     "fp32-products": "Let the library compute products in a type of the tensor cores, if the accuracy allows.",
 }
 """By rule: what to do whatever the framework."""
@@ -67,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     confidence.work_not_recorded,
     confidence.impossible_device_times,
     confidence.counted_again,
+    confidence.job_incomplete,
     confidence.device_only,
     confidence.orphans,
     confidence.layers_unknown,

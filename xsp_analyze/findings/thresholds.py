@@ -42,6 +42,7 @@ __all__ = [
     "MEMORY_BOUND_SHARE",
     "OPTIMIZER_KERNELS",
     "ORPHAN_SHARE",
+    "OUTLIER_SHARE",
     "OVERHEAD_SHARE",
     "PAGEABLE_SHARE",
     "QUEUED_NS",
@@ -59,7 +60,8 @@ __all__ = [
     "START_UP_SHARE",
     "STEP_GAIN",
     "STEP_SPREAD",
-    "STRAGGLER_LAST",
+    "STRAGGLER_CALLS",
+    "STRAGGLER_WAIT",
     "SYNC_SHARE",
     "TAIL_SHARE",
     "TAIL_WASTE_SHARE",
@@ -178,8 +180,14 @@ EXPLAINED = 0.5
 AHEAD_STEPS = 0.5
 """Steps that the device is behind the host at the end of the last step. Our choice."""
 
-STRAGGLER_LAST = 0.5
+STRAGGLER_WAIT = 0.5
 """Of the waiting, for one rank. Most of it."""
+
+STRAGGLER_CALLS = 3
+"""That one rank comes last to. To one or two somebody always does."""
+
+OUTLIER_SHARE = 0.5
+"""Of all communication of a device, in one call of several. Most of it."""
 
 WAIT_SHARE = 0.02
 """Of a step, in which ranks wait for one. Our choice."""

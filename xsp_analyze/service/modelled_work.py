@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Coverage", "coverage_of", "reached_share", "roof_summary", "roofed_time_ns", "unknown_peaks"]
 
 _MAX_NAMED = 3
+_ALL = 0.995  # from there on a share is shown as all of it
 _MIN_NAMED = 0.005  # of device time: less is not worth a name
 
 
@@ -36,6 +37,11 @@ class Coverage:
         named = [f"{clean(name)} ({share(part)})" for name, part in self.rest if part >= _MIN_NAMED]
         without = f"; not that of {', '.join(named)}" if named else ""
         return f"The work of {share(self.modelled_share)} of device time is modelled{without}."
+
+    @property
+    def at_least(self) -> str:
+        """What stands before a rate of which some work is not counted."""
+        return "at least " if self.modelled_share < _ALL else ""
 
 
 def coverage_of(answers: Answers) -> Coverage | None:
@@ -76,9 +82,10 @@ def roof_summary(answers: Answers) -> str | None:
     gain, first = total_of(rows["gain_ns"]), rows.row(0, named=True)
     mfu = answers.first("B24").get("mfu")
     lead = f", most at {spelled_call(first)} ({duration(first['gain_ns'])})" if first["gain_ns"] else ""
+    of_peak = "" if mfu is None else f", MFU is {covered.at_least}{share(mfu)}"
     return (
         f"Operators run at {share(reached_share(answers))} of what their shapes allow on this device (modelled for"
-        f" {share(covered.modelled_share)} of device time){'' if mfu is None else f', MFU is {share(mfu)}'}:"
+        f" {share(covered.modelled_share)} of device time){of_peak}:"
         f" {duration(gain)} of device time to gain at most{lead}."
     )
 

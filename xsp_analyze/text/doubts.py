@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["counted_twice", "first_doubts", "impossible_times", "lost_work"]
+__all__ = ["counted_twice", "first_doubts", "impossible_times", "lost_work", "missing_ranks"]
 
 _KERNEL_LAUNCH = r"(?i)^(?:cuda|cu|hip)(?:Module|Ext|ExtModule|HccModule)?Launch(?:Cooperative)?Kernel"
 _NAMED = 3  # ranks that several files say they are
@@ -23,7 +23,8 @@ _CAPTURE = r"(?i)^(?:cuda|cu|hip)StreamBeginCapture"
 
 def first_doubts(view: TraceView) -> list[str]:
     """Sentences to be told before all numbers; mostly none."""
-    return [*view.once(lost_work), *view.once(impossible_times), *counted_twice(view.trace)]
+    told = (view.once(each) for each in (lost_work, impossible_times, missing_ranks))
+    return [*(sentence for sentences in told for sentence in sentences), *counted_twice(view.trace)]
 
 
 def lost_work(view: TraceView) -> list[str]:
@@ -83,6 +84,17 @@ def impossible_times(view: TraceView) -> list[str]:
         work = count_of(number_and_time[0], "device activity starts", "device activities start")
         sentences.append(f"{work} over 100 µs before the launch: idle time and its causes cannot be told.")
     return sentences
+
+
+def missing_ranks(view: TraceView) -> list[str]:
+    """A sentence where several ranks of a job were read, and not all of them."""
+    runs = view.trace.frame("runs").select("rank", "world_size").drop_nulls()
+    ranks, world = runs["rank"].n_unique(), int(runs["world_size"].max() or 0)  # type: ignore[arg-type]
+    if not 1 < ranks < world:
+        return []
+    return [
+        f"Of the {count(world)} ranks of the job {count(ranks)} were read: whom they wait for may be none of these."
+    ]
 
 
 def counted_twice(trace: Trace) -> list[str]:

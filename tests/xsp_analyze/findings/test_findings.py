@@ -407,11 +407,21 @@ def _cold(first_ns: int) -> Trace:
     return hand.build()
 
 
+def _of_world(size: int) -> Trace:
+    """Ranks 0 and 1 of a job of so many."""
+    hand = Hand()
+    for rank in range(2):
+        hand.run(rank, rank=rank, world_size=size)
+        hand.work("a", 10, 100, launch=1, run_id=rank)
+    return hand.build()
+
+
 _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]] = {
     # rule: a trace on which it fires, one on which it is silent, the gain in ns a step
     "work-not-recorded": (lambda: _recorded(0, 1), lambda: _recorded(0, 1, 2), None),
     "impossible-times": (lambda: _matched("error", "stream_overlap"), lambda: _matched("error", "bad_line"), None),
     "counted-twice": (lambda: _matched("warning", "same_rank_again"), lambda: _matched("error", "bad_line"), None),
+    "ranks-missing": (lambda: _of_world(4), lambda: _of_world(2), None),
     "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
     "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
@@ -553,7 +563,8 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
                                               "few-steps", "unmatched", "device-only", "ramp-up",
                                               "host-ahead", "graph-replays", "runs-disagree", "start-up",
-                                              "work-not-recorded", "impossible-times", "counted-twice"})  # fmt: skip
+                                              "work-not-recorded", "impossible-times", "counted-twice",
+                                              "ranks-missing"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))
@@ -681,6 +692,58 @@ def test_json_keeps_units_at_rest_and_null_for_unknown() -> None:
     one = next(f for f in document if f["id"] == "dominant-kernel")
     assert one["gain_ns"] is None
     assert one["evidence"][0] == {"label": "its device time", "value": 3_000.0, "unit": "ns"}
+
+
+def _late(waits: Sequence[tuple[int, int]], ranks: int = 2) -> Trace:
+    """Collectives of so many ranks, in each of which the others wait so many ns for this rank."""
+    hand = Hand()
+    for rank in range(ranks):
+        hand.run(rank, rank=rank, world_size=ranks)
+        hand.work("gemm", 0, 10_000, launch=0, run_id=rank, parent=None)
+        end = 20_000
+        for late, wait in waits:
+            begin = end + (wait if rank == late else 0)
+            end += wait + 1_000
+            hand.work("ncclDevKernel_AllReduce_Sum_f32", begin, end - begin, launch=begin - 100, run_id=rank)
+            end += 5_000
+    return hand.build()
+
+
+@pytest.mark.parametrize(
+    ("waits", "is_told"),
+    [
+        ([(1, 5_000)] * 6, True),
+        ([(1, 5_000), (0, 4_500)] * 6, False),  # of two ranks one is always last, and one a little more often
+        ([(1, 9_000), (0, 500)] * 6, True),  # by what is waited for it, however often the other is last
+        ([(1, 9_000)] * 2, False),
+    ],
+)
+def test_a_straggler_is_told_by_what_is_waited_for_it(waits: Sequence[tuple[int, int]], *, is_told: bool) -> None:
+    assert ("straggler" in _fired(_late(waits))) == is_told
+
+
+def test_one_collective_that_takes_most_is_named() -> None:
+    sentence = _fired(_late([(0, 300), (1, 300), (0, 90_000)]))["exposed-communication"].observation.sentence
+    assert "One call of ncclDevKernel_AllReduce_Sum_f32 takes 91.0" in sentence
+    assert "One call" not in _fired(_late([(0, 30_000), (1, 30_000), (0, 30_000)]))[
+        "exposed-communication"
+    ].observation.sentence  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ampere_sgemm_128x64_tn", "narrower type"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW", "fuse it"),
+        ("softmax_warp_forward", "scaled_dot_product_attention"),
+        ("triton_poi_fused_add_0", "generated code"),
+        ("my_kernel", "Try another algorithm"),
+    ],
+)
+def test_what_to_do_about_a_kernel_is_of_its_class(name: str, words: str) -> None:
+    advice = _fired(_trace(_kernels((name, 1, 9_000)), framework="pytorch"))["dominant-kernel"]
+    assert words in advice.do
+    assert "channels_last" not in advice.do
 
 
 def test_a_hostile_name_breaks_no_table() -> None:

@@ -111,6 +111,7 @@ _FIRES: Mapping[str, Mapping[str, str]] = {
 _SILENT: Mapping[str, Mapping[str, str]] = {
     "work-not-recorded": {_RESNET_2080: "kernels of every step", _RESNET50_V100: "kernels of every step"},
     "impossible-times": {_RESNET_2080: "no overlap on a stream", _RESNET50_V100: "no overlap on a stream"},
+    "ranks-missing": {_RESNET_2080: "one file", _DLRM: "all eight ranks"},
     "counted-twice": {_RESNET_2080: "one file", _RESNET50_V100: "one file"},
     "tail-waste": {_BERT_H100: "3.8 us of 4,426", _RESNET18: "registers are not recorded: waves are unknown"},
     "small-grids": {_RESNET50_V100: "8.9 ms of 1,065.664", _NCU: "a table of one kernel has no step"},
@@ -168,6 +169,7 @@ _MISSING: Mapping[str, str] = {
     "work-not-recorded": "one file with launches and no kernel",
     "impossible-times": "no file whose streams overlap by over 1 %, or whose work starts before its launch",
     "counted-twice": "one file each",
+    "ranks-missing": "one file each, or all ranks",
     "excess-traffic": "no file with counters and shapes",
     "profiling-overhead": "no profile of several levels",
     "unmatched": "no profile of several levels",
