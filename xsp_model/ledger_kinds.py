@@ -26,6 +26,12 @@ class LedgerKind(StrEnum):
         return member
 
     # Where device time went: the words of `Attribution`.
+    EXPORT_BROKEN_OFF = (
+        "export_broken_off",
+        _WARNING,
+        "The export lacks the tables that say what was captured and by which version: rows may be missing",
+        "Export the .nsys-rep file again with `nsys export --type sqlite`",
+    )
     LAYER = "layer", _INFO, "device time of work that belongs to a layer"
     MODEL_ONLY = (
         "model_only",

@@ -34,6 +34,7 @@ class Bound(StrEnum):
     COPIES = "Bound by copies"
     INPUT = "Input-bound"
     HOST = "Host-bound"
+    LAUNCH = "Launch-bound"
     HOST_ONLY = "Host only"
     UNKNOWN = "What bounds it cannot be told"
 
@@ -105,9 +106,9 @@ def _bound_of(row: Mapping[str, Any]) -> Bound:
     bound = max(times, key=lambda each: times[each])
     if bound is not Bound.HOST:
         return bound
-    if (row["idle_launch_ns"] or 0) + (row["idle_unknown_ns"] or 0) > row["waiting_ns"] / 2:
-        return Bound.UNKNOWN
-    return Bound.INPUT if (row["idle_input_ns"] or 0) >= row["waiting_ns"] / 2 else Bound.HOST
+    half = row["waiting_ns"] / 2
+    causes = {"idle_unknown_ns": Bound.UNKNOWN, "idle_launch_ns": Bound.LAUNCH, "idle_input_ns": Bound.INPUT}
+    return next((each for column, each in causes.items() if (row[column] or 0) >= half), Bound.HOST)
 
 
 def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:

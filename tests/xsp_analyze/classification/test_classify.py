@@ -150,3 +150,18 @@ def test_a_library_of_lambdas_is_no_lamb() -> None:
 )
 def test_classes_of_operators_and_layers(operator: str, expected: str) -> None:
     assert class_of_operator(operator) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_class"),
+    [
+        ("fp16x2_hcudnn_fp16x2_128x64_relu_interior_nn_v1", KernelClass.CONVOLUTION),
+        ("maxwell_scudnn_128x64_relu_small_nn_v1", KernelClass.CONVOLUTION),
+        ("void mul_mat_vec_q<(ggml_type)12, 1, false>(void const*, void const*, float*)", KernelClass.MATRIX_PRODUCT),
+        ("void mul_mat_q<(ggml_type)8, 64, 8, false>(char const*, int const*, float*)", KernelClass.MATRIX_PRODUCT),
+        ("void cuPoolingLayer::poolCHW_PQT<2, 2, 2, 2>(float const*, float*)", KernelClass.POOLING),
+        ("generatedNativePointwise", KernelClass.ELEMENTWISE),
+    ],
+)
+def test_kernels_of_runtimes_without_a_framework(name: str, kernel_class: KernelClass) -> None:
+    assert classify("kernel", name).kernel_class is kernel_class

@@ -13,9 +13,9 @@ from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
 from xsp_ingest.files import sqlite
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
-from xsp_ingest.ingester import Options
+from xsp_ingest.ingester import Match, Options
 from xsp_ingest.staging.raw import RAW_TABLES
-from xsp_model import XspError
+from xsp_model import LedgerKind, XspError
 from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
@@ -356,3 +356,17 @@ def test_a_database_that_is_being_written_is_explained(tmp_path: Path, suffix: s
         NSYS_SQLITE.read(path, Options())
     (tmp_path / f"made.sqlite{suffix}").write_bytes(b"")
     NSYS_SQLITE.read(path, Options())
+
+
+def test_an_export_that_was_broken_off_after_what_cuda_did_is_read_and_said(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.launch((100, 110), (200, 300), "sgemm")
+    whole = _read(file, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "made.sqlite")) as connection:
+        connection.execute("DROP TABLE META_DATA_EXPORT")
+        connection.commit()
+    probe = Probe(tmp_path / "made.sqlite")
+    assert NSYS_SQLITE.sniff(probe) is Match.EXACT
+    raw = NSYS_SQLITE.read(tmp_path / "made.sqlite", Options())
+    assert raw.tables["spans"].equals(whole.tables["spans"])
+    assert [finding.kind for finding in raw.findings if finding not in whole.findings] == [LedgerKind.EXPORT_BROKEN_OFF]

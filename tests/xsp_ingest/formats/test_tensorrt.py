@@ -66,11 +66,16 @@ def test_what_tensorrt_inserted_itself_has_a_type(tmp_path: Path) -> None:
         "Reformatting CopyNode for Input Tensor 0 to fc",
         "conv1 input reformatter 0",
         "PWN(PWN(/Sub), /Div)",
+        "001_convolutional + 001_activation",
+        "layers.3.matmul",
+        "model.pool/MaxPool",
         "fc",
     )
     trace = _read(tmp_path, json.dumps([{"count": 1}, *({"name": name, "averageMs": 1} for name in names)]))
     layers = trace.frame("layers").sort("layer_index")
-    assert layers["layer_type"].cast(pl.String).to_list() == ["Reformat", "Reformat", "PointWise", "fc"]
+    assert layers["layer_type"].cast(pl.String).to_list() == [
+        *("Reformat", "Reformat", "PointWise", "Convolution", "MatrixMultiply", "Pooling", "FullyConnected"),
+    ]
 
 
 def test_a_total_without_an_average_is_divided_by_the_count(tmp_path: Path) -> None:

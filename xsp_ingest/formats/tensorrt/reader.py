@@ -41,7 +41,16 @@ _SOURCE = "TensorRT"
 _TYPES: Sequence[tuple[re.Pattern[str], str]] = (  # what TensorRT's own names say
     (re.compile(r"(?i)\breformatt(?:er|ing)\b"), "Reformat"),
     (re.compile(r"\bPWN\("), "PointWise"),
-)
+    *(
+        (re.compile(f"(?i){pattern}"), kind)  # a fused layer is what leads in it: the first of these
+        for pattern, kind in (
+            ("conv", "Convolution"), ("gemm|matmul", "MatrixMultiply"),
+            (r"fully_?connected|(?:^|[/_. ])fc(?:\b|_)", "FullyConnected"),
+            ("attention|mha", "Attention"), ("softmax", "Softmax"), ("pool", "Pooling"), ("resize|upsampl", "Resize"),
+            ("(?:batch|layer|instance|group)_?norm", "Normalization"), ("concat", "Concatenation"),
+        )
+    ),
+)  # fmt: skip
 
 
 class _Layer(msgspec.Struct):

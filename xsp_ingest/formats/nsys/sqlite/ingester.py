@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite import MAGIC, Database, check_header, table_names
-from xsp_ingest.formats.nsys.tables.interface import META_TABLES
+from xsp_ingest.formats.nsys.tables.interface import META_TABLES, is_export
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
@@ -33,7 +33,7 @@ class NsysSqlite(Ingester):
         if not probe.head.startswith(MAGIC):
             return Match.NONE
         try:
-            return Match.exact_if(not table_names(probe.path).isdisjoint(META_TABLES))
+            return Match.exact_if(is_export(table_names(probe.path)))
         except XspError:
             # A damaged database: Nsight's if the name of that table stands in what can be read of its schema.
             return Match.exact_if(any(table.encode() in probe.head for table in META_TABLES))
@@ -67,7 +67,7 @@ class NsysSqlite(Ingester):
 def _nsight_tables(path: Path) -> frozenset[str]:
     check_header(path)
     tables = table_names(path)
-    if tables.isdisjoint(META_TABLES):
+    if not is_export(tables):
         raise XspError(
             "a SQLite database, but not one that Nsight Systems exported",
             path=path,

@@ -10,15 +10,23 @@ from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import polars as pl
 
     from xsp_ingest.files.stored_columns import Among, Strings
 
-__all__ = ["META_TABLES", "Noted", "Tables", "process_of", "tables_not_read", "thread_of"]
+__all__ = ["META_TABLES", "Noted", "Tables", "is_export", "process_of", "tables_not_read", "thread_of"]
 
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # the second: before nsys 2023
+_ACTIVITY_TABLES = {f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME")}
+
+
+def is_export(tables: AbstractSet[str]) -> bool:
+    """Whether tables of these names are of an export, if only of one that was broken off after what CUDA did."""
+    begun = "StringIds" in tables and not tables.isdisjoint(_ACTIVITY_TABLES)  # nvprof's strings are in StringTable
+    return begun or not tables.isdisjoint(META_TABLES)
 
 
 class Tables(Protocol):
