@@ -142,7 +142,12 @@ def _ratio(column: str, count: str) -> pl.Expr:
         STEP,
         Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),
         Column("device_id", pl.Int64(), "The device, as the framework numbers it.", role=Role.KEY),
-        Column("cause", pl.String(), "sync, initialisation, input, host, launch or unknown; see B03.", role=Role.KEY),
+        Column(
+            "cause",
+            pl.String(),
+            "sync, initialisation, input, host, profiler, launch or unknown; see B03.",
+            role=Role.KEY,
+        ),
         Column(
             "call",
             pl.String(),

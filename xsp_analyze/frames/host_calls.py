@@ -49,56 +49,49 @@ _ASYNCHRONOUS = r"(?i)Async"
 
 
 def is_wait(name: pl.Expr) -> pl.Expr:
-    """Whether the host waits for the device in calls of that name: synchronisations, copies that block, frees."""
+    """Whether the host may wait for the device in calls of that name: synchronisations, copies that block, frees."""
     blocks = name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS)
     return name.str.contains(SYNC_CALLS) | blocks | name.str.contains(_FREES)
 
 
 def host_waits(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
-    rows = (
-        view.trace.scan("spans")
-        .filter(
-            pl.col("run_id") == run,
-            pl.col("level") == str(Level.RUNTIME),
-            pl.col("duration_ns").is_not_null(),
-            pl.col("name").is_in(names_like(view.span_names, is_wait).implode()),
-        )
-        .select("process_id", "name", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        .collect()
+    waits = view.trace.scan("spans").filter(
+        pl.col("run_id") == run,
+        (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
+        pl.col("duration_ns").is_not_null(),
     )
-    return rows.filter(~_frees_at_once(view, run, rows)).select("start_ns", "end_ns").sort("end_ns", "start_ns")
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    rows = waits.select("process_id", "start_ns", end).collect()
+    return rows.filter(waited_ns(view, run, rows) > 0).select("start_ns", "end_ns").sort("end_ns", "start_ns")
 
 
-def _frees_at_once(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
-    """Which of the calls (process_id, name, start_ns) free memory while nothing is pending: they wait for no device.
+def waited_ns(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
+    """How long each of the calls (process_id, start_ns, end_ns) had work to wait for, that it or one before launched.
 
-    Pending is work that the process launched before and that ends later. Where the trace tells of no launches, frees
-    are taken for waits.
+    Where the trace tells of no launches, all of it. Work whose launch is unknown counts from its start on.
     """
-    frees = calls["name"].is_in(names_like(view.span_names, lambda name: name.str.contains(_FREES)).implode())
-    if not frees.any():
-        return frees
+    pending_until = (pl.col("start_ns") + pl.col("duration_ns")).alias("pending_until_ns")
+    work = view.all_activities.filter(pl.col("run_id") == run)
+    if work["call_start_ns"].null_count() == work.height:
+        return (calls["end_ns"] - calls["start_ns"]).alias("waited_ns")
+    process = pl.col("process_id").fill_null(NO_THREAD)  # nulls do not meet in a join
     work = (
-        view.all_activities.filter(pl.col("run_id") == run)
-        .drop_nulls("call_start_ns")
-        .select("process_id", "call_start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("pending_until_ns"))
-        .sort("call_start_ns")
+        work.select(process, pl.col("call_start_ns").fill_null(pl.col("start_ns")).alias("launch_ns"), pending_until)
+        .sort("launch_ns")
         .with_columns(pl.col("pending_until_ns").cum_max().over("process_id"))
     )
-    if work.is_empty():
-        return pl.repeat(value=False, n=calls.height, eager=True)
-    at_start = (
-        calls.select("process_id", "start_ns")
-        .with_row_index("row")
-        .sort("start_ns")
-        .join_asof(
-            work, left_on="start_ns", right_on="call_start_ns", by="process_id", strategy="backward",
-            allow_exact_matches=False, check_sortedness=False,
-        )
-        .sort("row")
-    )  # fmt: skip
-    return frees & (at_start["pending_until_ns"].fill_null(at_start["start_ns"]) <= at_start["start_ns"])
+    begun = calls.select(process, "start_ns", "end_ns").with_row_index("row").sort("start_ns")
+    joined = begun.join_asof(
+        work, left_on="start_ns", right_on="launch_ns", by="process_id", strategy="backward", check_sortedness=False
+    ).sort("row")
+    until = pl.min_horizontal(pl.col("pending_until_ns").fill_null(pl.col("start_ns")), "end_ns")
+    return joined.select((until - pl.col("start_ns")).clip(lower_bound=0).alias("waited_ns")).to_series()
+
+
+def _is_named(view: TraceView, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
+    """Whether this holds of a span's name; to look at each name once is not to look at each of millions of calls."""
+    return pl.col("name").is_in(names_like(view.span_names, predicate).implode())
 
 
 def names_like(names: pl.Series, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
@@ -139,9 +132,10 @@ def _pending(launch: Ints, end: Ints) -> Ints:
 
 # Calls of the host that explain why it launches nothing: it waits for a device, starts something up, fetches input.
 
-BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
-"""What a call can explain idle time by: it waits for a device, starts something up, fetches input, or reserves."""
-_SYNC, _INITIALISATION = 0, 1
+BLOCK_CAUSES = ("sync", "initialisation", "input", "host", "profiler")
+"""What a call can explain idle time by: it waits for a device, starts something up, fetches input, reserves or frees
+memory, or is the profiler's own."""
+_SYNC, _INITIALISATION, _INPUT, _HOST, _PROFILER = range(len(BLOCK_CAUSES))
 INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
 COMPILATIONS = (
@@ -162,7 +156,7 @@ _ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRe
 NO_THREAD = -1
 """Stands for the thread where a trace does not tell it."""
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
-_COLUMNS = ("process_id", "thread_id", "start_ns", "end_ns", "cause", "call")
+_COLUMNS = ("process_id", "thread_id", "start_ns", "end_ns", "cause", "call", "waited_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +212,7 @@ class HostCalls:
     _second: Blocks
     edges_of_others: Ints
     loading: Blocks
+    waits: tuple[Ints, Ints, Ints]  # in order of end: end, time waited, call
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> HostCalls:
@@ -228,15 +223,17 @@ class HostCalls:
         starts = Lanes.of(own.start)
         edges = Lanes.of(own.start, own.end)
         positions = np.unique(np.concatenate((edges.at(lane, own.start), edges.at(lane, own.end))))
-        holds = np.flatnonzero(np.isin(own.cause, (_SYNC, _INITIALISATION)))
+        holds = np.flatnonzero(np.isin(own.cause, (_SYNC, _INITIALISATION, _PROFILER)))
         order = holds[np.lexsort((-own.end[holds], own.start[holds]))]
         holding = Blocks(own.start[order], own.end[order], own.cause[order], own.call[order])
         first, second = _two_layers(holding)
         of_others = np.unique(np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)]))
-        loading = Blocks.of(rows.filter(pl.col("cause") == _INITIALISATION))
+        loading = Blocks.of(rows.filter(pl.col("cause").is_in([_INITIALISATION, _PROFILER])))
+        waits = rows.filter(pl.col("waited_ns") > 0).sort("end_ns", "start_ns").select("end_ns", "waited_ns", "call")
         return cls(
             own, thread, edges.time(positions), threads, starts.at(lane, own.start), starts, positions, edges,
             holding, thread[order], first, second, of_others, loading,
+            (waits["end_ns"].to_numpy(), waits["waited_ns"].to_numpy(), waits["call"].to_numpy()),
         )  # fmt: skip
 
     def _lane(self, thread: Ints) -> Ints:
@@ -309,32 +306,26 @@ def _two_layers(blocks: Blocks) -> tuple[Blocks, Blocks]:
 def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls of the host that explain why a device is idle, the outermost of each thread.
 
-    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES) and call (its span). What a process called
-    of the runtime before it launched its first work, but to wait, set it up.
+    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES), call (its span) and waited_ns, 0 but of
+    waits (see `waited_ns`). What a process called of the runtime before it launched its first work set it up. A free
+    that had to wait still frees when the work has ended, as one that waited for nothing does: no device is waited for.
     """
-    trace, names = view.trace, view.span_names  # to look at each name once is not to look at each of millions of calls
+    trace = view.trace
     work = view.all_activities.lazy().filter(pl.col("run_id") == run)
     first_launches = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
-    kinds = {
-        "sync": names_like(names, is_wait),
-        "initialisation": names_like(names, lambda name: name.str.contains(_STARTS_UP)),
-        "input": names_like(names, lambda name: name.str.contains(INPUT_CALLS)),
-        "host": names_like(names, lambda name: name.str.contains(_ALLOCATES)),
-    }
     is_runtime = pl.col("level") == str(Level.RUNTIME)
-    waits = names_like(names, lambda name: name.str.contains(SYNC_CALLS))
     before_any_launch = is_runtime & (pl.col("start_ns") < pl.col("first_launch_ns"))
     cause = (
-        pl.when(before_any_launch & ~pl.col("name").is_in(waits.implode()))
-        .then(1)
-        .when((pl.col("name").is_in(kinds["sync"].implode()) & is_runtime) | _is_pageable(trace))
-        .then(0)
-        .when(pl.col("name").is_in(kinds["initialisation"].implode()))
-        .then(1)
-        .when(pl.col("name").is_in(kinds["input"].implode()))
-        .then(2)
-        .when(pl.col("name").is_in(kinds["host"].implode()) & is_runtime)
-        .then(3)
+        pl.when(before_any_launch & ~_is_named(view, lambda name: name.str.contains(SYNC_CALLS)))
+        .then(_INITIALISATION)
+        .when((_is_named(view, is_wait) & is_runtime) | _is_pageable(trace))
+        .then(_SYNC)
+        .when(_is_named(view, lambda name: name.str.contains(_STARTS_UP)))
+        .then(_INITIALISATION)
+        .when(_is_named(view, lambda name: name.str.contains(INPUT_CALLS)))
+        .then(_INPUT)
+        .when(_is_named(view, lambda name: name.str.contains(_ALLOCATES)) & is_runtime)
+        .then(_HOST)
     )
     rows = (
         trace.scan("spans")
@@ -345,19 +336,32 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
             pl.col("duration_ns") > 0,
         )
         .join(first_launches.lazy(), on="process_id", how="left", nulls_equal=True)
-        .with_columns(cause.cast(pl.Int64).alias("cause"))
+        .with_columns(
+            cause.cast(pl.Int64).alias("cause"),
+            _is_named(view, lambda name: name.str.contains(_FREES)).alias("frees"),
+            before_any_launch.fill_null(value=False).alias("early"),
+        )
         .filter(pl.col("cause").is_not_null())
         .with_columns(
             pl.col("thread_id").fill_null(NO_THREAD),
             (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
             pl.col("span_id").alias("call"),
         )
-        .select(*_COLUMNS, "name")
+        .select(*_COLUMNS[:-1], "frees", "early")
         .collect()
     )
-    at_once = _frees_at_once(view, run, rows) & (rows["cause"] == 0)
-    reserves = pl.when(at_once).then(pl.lit(1, pl.Int64)).otherwise("cause").alias("cause")
-    return outermost_blocks(rows.with_columns(reserves).select(_COLUMNS))
+    may_wait, waited = pl.col("cause") == _SYNC, pl.col("waited_ns") > 0
+    without_wait = pl.when(pl.col("frees") | pl.col("early")).then(_INITIALISATION).otherwise(_HOST)
+    rows = rows.with_columns(waited_ns(view, run, rows)).with_columns(
+        pl.when(may_wait & ~waited)
+        .then(without_wait)
+        .when(may_wait & pl.col("frees"))
+        .then(_HOST)
+        .otherwise("cause")
+        .alias("cause"),
+        pl.when(may_wait).then("waited_ns").otherwise(0).alias("waited_ns"),
+    )
+    return outermost_blocks(rows.select(_COLUMNS))
 
 
 def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:
