@@ -163,7 +163,7 @@ class HostTime:
         Those after a run's last device work are left out: profilers make them.
         """
         last = self.frames.of_trace.all_activities.group_by("run_id").agg(pl.col("start_ns").max().alias("last_ns"))
-        waits = self.blocks.filter(pl.col("waited_ns") > 0).join(last, on="run_id", maintain_order="left")
+        waits = self.blocks.filter(pl.col("cause") == "sync").join(last, on="run_id", maintain_order="left")
         return waits.filter(pl.col("start_ns") < pl.col("last_ns")).drop("last_ns")
 
     @cached_property
@@ -330,7 +330,7 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest."""
+        """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest."""
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})

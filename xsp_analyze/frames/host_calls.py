@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.columns.arrays import Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "BLOCK_CAUSES",
@@ -212,24 +212,28 @@ class HostCalls:
     _second: Blocks
     edges_of_others: Ints
     loading: Blocks
-    waits: tuple[Ints, Ints, Ints]  # in order of end: end, time waited, call
+    waits: tuple[Ints, Ints, Ints]  # in order of end, but for frees: end, time waited, call
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> HostCalls:
         """Those of the rows, see `host_blocks`."""
-        thread, own = _own_blocks(rows)
+        thread, own, is_holding = _own_blocks(rows)
         threads = np.unique(thread)
         lane = np.searchsorted(threads, thread)
         starts = Lanes.of(own.start)
         edges = Lanes.of(own.start, own.end)
         positions = np.unique(np.concatenate((edges.at(lane, own.start), edges.at(lane, own.end))))
-        holds = np.flatnonzero(np.isin(own.cause, (_SYNC, _INITIALISATION, _PROFILER)))
+        holds = np.flatnonzero(is_holding)
         order = holds[np.lexsort((-own.end[holds], own.start[holds]))]
         holding = Blocks(own.start[order], own.end[order], own.cause[order], own.call[order])
         first, second = _two_layers(holding)
         of_others = np.unique(np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)]))
         loading = Blocks.of(rows.filter(pl.col("cause").is_in([_INITIALISATION, _PROFILER])))
-        waits = rows.filter(pl.col("waited_ns") > 0).sort("end_ns", "start_ns").select("end_ns", "waited_ns", "call")
+        waits = (
+            rows.filter(pl.col("waited_ns") > 0, pl.col("cause") == _SYNC)
+            .sort("end_ns", "start_ns")
+            .select("end_ns", "waited_ns", "call")
+        )
         return cls(
             own, thread, edges.time(positions), threads, starts.at(lane, own.start), starts, positions, edges,
             holding, thread[order], first, second, of_others, loading,
@@ -269,19 +273,24 @@ class HostCalls:
         return np.where(is_own, other, call)
 
 
-def _own_blocks(rows: pl.DataFrame) -> tuple[Ints, Blocks]:
-    """The calls by thread and start, where two of one number of thread overlap the one that began first; and whose."""
+def _own_blocks(rows: pl.DataFrame) -> tuple[Ints, Blocks, Bools]:
+    """The calls by thread and start, where two of one number of thread overlap the one that began first; and whose.
+
+    And whether each holds up the whole process: what waits, frees that did among it, what starts up, the profiler.
+    """
     ordered = rows.sort("thread_id", "start_ns", -pl.col("end_ns"))
+    holds = pl.col("cause").is_in([_SYNC, _INITIALISATION, _PROFILER]) | (pl.col("waited_ns") > 0)
     columns = ("thread_id", "start_ns", "end_ns", "cause", "call")
     thread, start, end, cause, call = (ordered[c].to_numpy() for c in columns)
+    holding = ordered.select(holds).to_series().to_numpy()
     if not len(start):
-        return thread, Blocks(start, end, cause, call)
+        return thread, Blocks(start, end, cause, call), holding
     starts = run_starts(thread)
     reach = np.roll(running_max(end, starts), 1)
     reach[starts] = start[starts]
     start = np.maximum(start, reach)
     keep = start < end
-    return thread[keep], Blocks(start[keep], end[keep], cause[keep], call[keep])
+    return thread[keep], Blocks(start[keep], end[keep], cause[keep], call[keep]), holding[keep]
 
 
 def _two_layers(blocks: Blocks) -> tuple[Blocks, Blocks]:
