@@ -151,7 +151,9 @@ def _ratio(column: str, count: str) -> pl.Expr:
         Column(
             "call",
             pl.String(),
-            "The outermost call of the host that explains it; null where none does, as between launches.",
+            "The outermost call of the host that explains it; of work of the host's own that lasts over 200 \u00b5s the"
+            " innermost range, module, operator (as the line of Python that called it) or call that it was in. Null"
+            " where none is, as between launches.",
             role=Role.KEY,
         ),
         Column("idle_ns", TIME_NS, "Idle time of the device meanwhile.", "ns"),

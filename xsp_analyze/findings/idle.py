@@ -127,8 +127,8 @@ def _calls(facts: Facts) -> str:
         return ""
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device)
-    if facts.start_up_ns:
-        rows = rows.filter(pl.col("cause") != "initialisation")
+    told = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
+    rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in told.items() if time]))
     waiting_ns = busiest["waiting_ns"]
     parts = [f"{clean(call)} ({share(ns / waiting_ns)})" for call, ns in facts.main_calls(rows, waiting_ns)]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""

@@ -332,9 +332,21 @@ def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
     """The calls by the names of their spans: one row a window, cause and name."""
     span = calls.select(pl.when(pl.col("call") >= 0).then("call")).to_series()
     cause = pl.Series("cause", CAUSES, dtype=pl.String).gather(calls["cause"])
-    named = calls.with_columns(cause, column_at(frames.trace, "name", span).cast(pl.String).alias("call"))
+    name = column_at(frames.trace, "name", span).cast(pl.String).alias("call")
+    lines = _callers_of_operators(frames, span.filter(cause == "idle_host_ns"))
+    named = calls.with_columns(cause, name).with_columns(
+        pl.coalesce(span.replace_strict(lines, default=None, return_dtype=pl.String), "call").alias("call")
+    )
     keys = [*DEVICE, "step", "cause", "call"]
     return named.group_by(keys, maintain_order=True).agg(pl.col("idle_ns", "gap_count").sum())
+
+
+def _callers_of_operators(frames: StepView, spans: pl.Series) -> Mapping[int, str]:
+    """Of those spans that are operators the user's line of Python that called it, where it is known."""
+    own = pl.col("span_id").is_in(spans.drop_nulls().unique().implode())
+    rows = frames.trace.scan("operators").filter(own, pl.col("source_lines").is_not_null())
+    lines = rows.select("span_id", pl.col("source_lines").cast(pl.String).str.split("; ").list.first()).collect()
+    return dict(lines.iter_rows())
 
 
 # How the time in which a device works is shared out to classes of work, in parts that add up to it exactly.

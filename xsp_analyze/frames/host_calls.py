@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import group_ids, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import group_ids, positions_in, run_starts, running_max, sort_by
 from xsp_model import Kind, Level
 from xsp_model.columns.intervals import Lanes
 
@@ -30,7 +30,9 @@ __all__ = [
     "Blocks",
     "HostCalls",
     "host_blocks",
+    "host_spans",
     "host_waits",
+    "innermost_around",
     "is_wait",
     "names_like",
     "outermost_blocks",
@@ -371,6 +373,57 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         pl.when(may_wait).then("waited_ns").otherwise(0).alias("waited_ns"),
     )
     return outermost_blocks(rows.select(_COLUMNS))
+
+
+def host_spans(view: TraceView, run: int, least_ns: int) -> pl.DataFrame:
+    """The run's ranges, modules, operators and calls that last so long: process_id, thread_id, start_ns, end_ns, call.
+
+    Also parent_id (of the span around) and is_step: all that a thread does is in a step, which says nothing.
+    """
+    return (
+        view.trace.scan("spans")
+        .filter(
+            pl.col("run_id") == run,
+            pl.col("duration_ns") >= least_ns,
+            pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
+            pl.col("kind") != str(Kind.SYNC),
+        )
+        .select(
+            "process_id",
+            pl.col("thread_id").fill_null(NO_THREAD),
+            "start_ns",
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+            pl.col("span_id").alias("call"),
+            "parent_id",
+            (pl.col("kind") == str(Kind.STEP)).alias("is_step"),
+        )
+        .collect()
+    )
+
+
+def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) -> Ints:
+    """For each stretch of a thread the innermost of the spans (see `host_spans`) that holds half of it; -1: none does.
+
+    Such a span holds the middle, and so is the last that began before it, or one around that.
+    """
+    found = np.full(len(thread), -1)
+    for number in np.unique(thread).tolist():
+        rows = spans.filter(pl.col("thread_id") == number).sort("start_ns", -pl.col("end_ns"), "call")
+        if rows.is_empty():
+            continue
+        begin, until, call, is_step = (rows[c].to_numpy() for c in ("start_ns", "end_ns", "call", "is_step"))
+        around = positions_in(rows.select("call"), rows.select(call="parent_id"), ("call",))
+        mine = np.flatnonzero(thread == number)
+        first, last = start[mine], end[mine]
+        at = np.searchsorted(begin, first + (last - first) // 2, side="right") - 1
+        while True:
+            held = np.minimum(until[at], last) - np.maximum(begin[at], first)
+            outward = (at >= 0) & (is_step[at] | (2 * held < last - first))
+            if not outward.any():
+                break
+            at = np.where(outward, around[at], at)
+        found[mine] = np.where(at >= 0, call[at], -1)
+    return found
 
 
 def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:

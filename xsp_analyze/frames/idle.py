@@ -16,7 +16,15 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, NO_THREAD, Blocks, HostCalls, host_blocks
+from xsp_analyze.frames.host_calls import (
+    BLOCK_CAUSES,
+    NO_THREAD,
+    Blocks,
+    HostCalls,
+    host_blocks,
+    host_spans,
+    innermost_around,
+)
 from xsp_model.columns.intervals import Lanes, gaps, intersection, merge
 
 if TYPE_CHECKING:
@@ -93,7 +101,8 @@ def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]
             )
             of_processes = pl.col("process_id").is_in(pl.Series([processes], dtype=_PROCESSES), nulls_equal=True)
             calls = view.once(host_blocks, run).filter(of_processes)
-            times = idle_times(work, HostCalls.of(calls), extents[run])
+            spans = view.once(host_spans, run, SHORT_GAP_NS // 2).filter(of_processes)
+            times = idle_times(work, HostCalls.of(calls), spans, extents[run])
             idle |= {(run, device): time for device, time in zip(devices, times, strict=True)}
     return {key: idle[key] for key in rows.select(DEVICE).unique(maintain_order=True).iter_rows() if key in idle}
 
@@ -123,7 +132,7 @@ class _Gaps:
     row: Ints
 
 
-def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) -> list[IdleTime]:
+def idle_times(work: pl.DataFrame, calls: HostCalls, spans: pl.DataFrame, extent: tuple[int, int]) -> list[IdleTime]:
     """The idle time of each device (a lane, from 0) over the extent of its run, by cause.
 
     `work` is all their work by lane and start, with call_start_ns and call_thread_id (of the launch; null: unknown);
@@ -131,7 +140,8 @@ def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) ->
     explains a gap, else what another thread was in (but not input, which is fetched ahead); else the host did other
     work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
     if that blocks. A gap after which nothing was launched is the host's. What the host worked and launched behind a
-    wait is of the wait, see `_behind_waits`.
+    wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
+    `innermost_around`.
     """
     gaps = _gaps_of(work, extent)
     launched = np.clip(gaps.launch, gaps.left, gaps.right)
@@ -144,7 +154,7 @@ def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) ->
         inside,
         *_long_calls(after, work, gaps.row[after.gap]),
     ]
-    explained = _behind_waits(_concat(parts), gaps, calls.waits)
+    explained = _by_spans(_behind_waits(_concat(parts), gaps, calls.waits), gaps, spans)
     every = _concat([_pieces(gaps.left, gaps.right, without, _UNKNOWN), explained])
     return _by_lane(every, gaps, extent[0], int(work["lane"].max() or 0) + 1)  # type: ignore[arg-type]
 
@@ -317,6 +327,14 @@ def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) 
     )  # fmt: skip
     every = _concat(parts)
     return every.of(every.start < every.end)
+
+
+def _by_spans(pieces: _Pieces, gaps: _Gaps, spans: pl.DataFrame) -> _Pieces:
+    long = np.flatnonzero((pieces.cause == _HOST) & (pieces.call < 0) & (pieces.end - pieces.start > SHORT_GAP_NS))
+    call = pieces.call.copy()
+    thread = gaps.thread[pieces.gap[long]]
+    call[long] = innermost_around(spans, thread, pieces.start[long], pieces.end[long])
+    return replace(pieces, call=call)
 
 
 def _by_lane(pieces: _Pieces, gaps: _Gaps, begin: int, count: int) -> list[IdleTime]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
@@ -175,6 +177,48 @@ def test_a_copy_that_holds_its_caller_is_waiting_and_no_launch() -> None:
     )
     causes = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
     assert causes == [("sync", "cudaMemcpy", 30), ("host", None, 10)]
+
+
+def test_the_hosts_own_work_is_named_after_the_innermost_span_that_holds_half_of_it() -> None:
+    # Between works at [0, 10) and from 1,000 us on, launched at 990 us by thread 1. Until then it is in `epoch`, therein
+    # for 700 us in `preprocess`, therein for 300 in an operator; another thread is in `other` throughout.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 0, 10, launch=0, thread_id=1)
+    epoch = hand.span("application", "range", "epoch", 20, 999_000, thread_id=1)
+    prepare = hand.span("application", "range", "preprocess", 200_000, 700_000, thread_id=1, parent_id=epoch)
+    hand.span("operator", "operator", "aten::to", 300_000, 300_000, thread_id=1, parent_id=prepare)
+    hand.span("application", "range", "other", 20, 999_000, thread_id=2)
+    hand.work("b", 1_000_000, 10, launch=990_000, thread_id=1)
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert rows == [("host", "preprocess", 989_990), ("launch", None, 10_000)]
+
+
+@pytest.mark.parametrize(
+    ("call", "pending_ns", "expected"),
+    [
+        # It waits for 70 and takes 10 more; 70 of the 150 behind it are its, and all 150 where it waits longer.
+        ("cudaStreamSynchronize", 70, {("sync", "cudaStreamSynchronize"): 80, ("host", None): 80}),
+        ("hipMemcpyWithStream", 200, {("sync", "hipMemcpyWithStream"): 160}),
+        # Nothing is pending: what it takes is the host's own time.
+        ("cudaStreamSynchronize", 0, {("host", "cudaStreamSynchronize"): 10, ("host", None): 160}),
+        ("cudaFree", 0, {("initialisation", "cudaFree"): 10, ("host", None): 160}),
+        # A free that waited frees when the work has ended.
+        ("cudaFree", 70, {("host", "cudaFree"): 10, ("host", None): 150}),
+    ],
+)
+def test_a_call_waits_while_work_from_before_it_is_pending_and_holds_up_the_host_no_longer_than_that(
+    call: str, pending_ns: int, expected: dict[tuple[str, str | None], int]
+) -> None:
+    # The call begins at 20 and ends 10 after the work that is pending; 150 later the next work is launched, and begins.
+    end = 20 + pending_ns + 10
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 0, 20 + pending_ns if pending_ns else 10, launch=0, thread_id=1)
+    hand.span("runtime", "call", call, 20, end - 20, thread_id=1)
+    hand.work("b", end + 150, 10, launch=end + 150, thread_id=1)
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert {(cause, name): idle for cause, name, idle in rows} == expected
 
 
 def test_a_launch_call_of_milliseconds_beside_an_idle_device_loads_code() -> None:
