@@ -259,7 +259,7 @@ def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
     " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V` (PyTorch 2.5"
     " and later).",
-    explains=("gpu-idle", "uneven-steps", "dominant-layer"),
+    explains=("uneven-steps", "dominant-layer"),
 )
 def recompilation(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of compilation, but those of each run's first step."""

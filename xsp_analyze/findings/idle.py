@@ -77,8 +77,8 @@ def _if_much(time_ns: float, least_ns: float) -> float:
     " findings tell of its idle time.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
-    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches or compilation tells; of a"
-    " profile of levels as much of it as a step is idle without a profiler.",
+    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches or compilation tells, without"
+    " what is the profiler's; of a profile of levels as much of it as a step is idle without a profiler.",
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
@@ -87,7 +87,7 @@ def _if_much(time_ns: float, least_ns: float) -> float:
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device that no other finding tells."""
     told = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
-    rest = facts.idle_ns - told
+    rest = facts.idle_ns - told - facts.idle_of("idle_profiler_ns")
     replays = not holds(facts.frames.of_trace, "few replays")
     if (
         facts.devices.is_empty()

@@ -25,6 +25,7 @@ __all__ = [
     "COMPILATIONS",
     "INPUT_CALLS",
     "NO_THREAD",
+    "OVERHEADS",
     "STREAM",
     "SYNC_CALLS",
     "Blocks",
@@ -140,14 +141,20 @@ memory, or is the profiler's own."""
 _SYNC, _INITIALISATION, _INPUT, _HOST, _PROFILER = range(len(BLOCK_CAUSES))
 INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
+_LOADS = "Lazy Function Loading|Runtime Triggered Module Loading|Driver Compiler"
+_PROFILES = "Activity Buffer Request|Buffer Flush|Command Buffer Full|Instrumentation|Resource|UVM Activity Init"
+OVERHEADS = rf"^(?:{_LOADS}|{_PROFILES})$"
+"""What CUPTI records as overhead, events of that category in Kineto's traces: code that is loaded, and its own work."""
 COMPILATIONS = (
     r"(?i)^(?:cuda|cu|hip)(?:Module|Library)Load|^(?:cuda|cu|hip)Link(?:Create|Add|Complete)|nvrtc\w*Compile"
     r"|hiprtc\w*Compile|nvJitLink|^_compile\.compile_inner|entire_frame_compile|compile_fx|fw_compiler_base"
     r"|inductor_compile|async_compile|Graph(?:Node)?\.record|triton.*compile|CachingAutotuner"
+    rf"|^(?:{_LOADS})$"
     r"|XlaCompile|CompileXla|PjRt\w*Compile|backend_?compile|LlvmCompile|jit_compile"
 )
 """Spans in which code is made or loaded for the device: the driver's linking and loading, NVRTC, HIPRTC, TorchDynamo,
-Inductor, capture of graphs by Inductor, Triton, XLA. Names as these tools' own traces have them."""
+Inductor, capture of graphs by Inductor, loading as CUPTI tells it, Triton, XLA. Names as these tools' own traces
+have them."""
 _STARTS_UP = (
     r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|DevicePrimaryCtxRetain|(?:Module|Library)Unload|DeviceReset)"
     rf"|{COMPILATIONS.removeprefix('(?i)')}"
@@ -337,6 +344,8 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         .then(_INPUT)
         .when(_is_named(view, lambda name: name.str.contains(_ALLOCATES)) & is_runtime)
         .then(_HOST)
+        .when(_is_named(view, lambda name: name.str.contains(OVERHEADS)) & (pl.col("level") == str(Level.LIBRARY)))
+        .then(_PROFILER)
     )
     rows = (
         trace.scan("spans")

@@ -180,8 +180,8 @@ def test_a_copy_that_holds_its_caller_is_waiting_and_no_launch() -> None:
 
 
 def test_the_hosts_own_work_is_named_after_the_innermost_span_that_holds_half_of_it() -> None:
-    # Between works at [0, 10) and from 1,000 us on, launched at 990 us by thread 1. Until then it is in `epoch`, therein
-    # for 700 us in `preprocess`, therein for 300 in an operator; another thread is in `other` throughout.
+    # Between works at [0, 10) and from 1,000 us on, launched at 990 us by thread 1. Until then it is in `epoch`,
+    # therein for 700 us in `preprocess`, therein for 300 in an operator; another thread is in `other` throughout.
     hand = Hand()
     hand.run(0)
     hand.work("a", 0, 10, launch=0, thread_id=1)
