@@ -10,10 +10,10 @@ import polars as pl
 from xsp_analyze.catalog import table
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_time import DEVICE, IDLE_DETAILS, device_time
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks
-from xsp_analyze.frames.idle import idle_of_run
+from xsp_analyze.frames.idle import DEVICE, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION

@@ -42,12 +42,12 @@ _CAUSES = {
 
 def _input_ns(facts: Facts) -> float:
     """Idle time that data-wait tells; 0 where it is too little of it."""
-    return _if_much(facts.idle_of("idle_input_ns"), limit.DATA_SHARE * facts.idle_window_ns)
+    return _at_least(limit.DATA_SHARE * facts.idle_window_ns, facts.idle_of("idle_input_ns"))
 
 
 def _sync_ns(facts: Facts) -> float:
     """Idle time that host-sync tells, likewise."""
-    return _if_much(facts.idle_of("idle_sync_ns"), limit.SYNC_SHARE * facts.idle_window_ns)
+    return _at_least(limit.SYNC_SHARE * facts.idle_window_ns, facts.idle_of("idle_sync_ns"))
 
 
 def _launching_ns(facts: Facts) -> float:
@@ -57,8 +57,8 @@ def _launching_ns(facts: Facts) -> float:
         return 0.0
     if not all(holds(facts.frames.of_trace, need) for need in _LAUNCH_NEEDS):
         return 0.0
-    least = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
-    return _if_much(facts.idle_of("launching_ns"), least)
+    lower_ns = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
+    return _at_least(lower_ns, facts.idle_of("launching_ns"))
 
 
 def _compiling_ns(facts: Facts) -> float:
@@ -66,8 +66,9 @@ def _compiling_ns(facts: Facts) -> float:
     return 0.0 if facts.start_up_ns else min(facts.host.recompiling_ns, facts.idle_of("idle_initialisation_ns"))
 
 
-def _if_much(time_ns: float, least_ns: float) -> float:
-    return time_ns if time_ns >= least_ns else 0.0
+def _at_least(lower_ns: float, time_ns: float) -> float:
+    """The time; 0 where it is less."""
+    return time_ns if time_ns >= lower_ns else 0.0
 
 
 @rule(
@@ -86,8 +87,8 @@ def _if_much(time_ns: float, least_ns: float) -> float:
 )
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device that no other finding tells."""
-    told = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
-    rest = facts.idle_ns - told - facts.idle_of("idle_profiler_ns")
+    elsewhere = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
+    rest = facts.idle_ns - elsewhere - facts.idle_of("idle_profiler_ns")
     replays = not holds(facts.frames.of_trace, "few replays")
     if (
         facts.devices.is_empty()
@@ -95,7 +96,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         or not (replays or _is_of_host(facts, rest))
     ):
         return
-    beside = f", {share(facts.idle_share(rest))} beside what other findings tell" if told else ""
+    beside = f", {share(facts.idle_share(rest))} beside what other findings tell" if elsewhere else ""
     yield Observation(
         f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
         f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
@@ -127,8 +128,8 @@ def _calls(facts: Facts) -> str:
         return ""
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device)
-    told = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
-    rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in told.items() if time]))
+    elsewhere = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
+    rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in elsewhere.items() if time]))
     waiting_ns = busiest["waiting_ns"]
     parts = [f"{clean(call)} ({share(ns / waiting_ns)})" for call, ns in facts.main_calls(rows, waiting_ns)]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""

@@ -307,7 +307,7 @@ def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame
     sums = np.zeros((windows.height, len(_IDLE)), dtype=np.int64)
     np.add.at(sums, (window, cause[rows]), length)
     for at, some in enumerate((launching, behind), len(CAUSES)):
-        np.add.at(sums, (window, at), np.where(some[rows] > 0, length, 0))
+        np.add.at(sums[:, at], window, np.where(some[rows] > 0, length, 0))
     stretches = pl.DataFrame({"window": window, "cause": cause[rows], "call": call[rows], "idle_ns": length})
     calls = stretches.group_by("window", "cause", "call", maintain_order=True).agg(
         pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("gap_count")

@@ -384,7 +384,7 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
     return outermost_blocks(rows.select(_COLUMNS))
 
 
-def host_spans(view: TraceView, run: int, least_ns: int) -> pl.DataFrame:
+def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
     """The run's ranges, modules, operators and calls that last so long: process_id, thread_id, start_ns, end_ns, call.
 
     Also parent_id (of the span around) and is_step: all that a thread does is in a step, which says nothing.
@@ -393,7 +393,7 @@ def host_spans(view: TraceView, run: int, least_ns: int) -> pl.DataFrame:
         view.trace.scan("spans")
         .filter(
             pl.col("run_id") == run,
-            pl.col("duration_ns") >= least_ns,
+            pl.col("duration_ns") >= min_duration_ns,
             pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
             pl.col("kind") != str(Kind.SYNC),
         )
@@ -415,7 +415,7 @@ def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) 
 
     Such a span holds the middle, and so is the last that began before it, or one around that.
     """
-    found = np.full(len(thread), -1)
+    result = np.full(len(thread), -1)
     for number in np.unique(thread).tolist():
         rows = spans.filter(pl.col("thread_id") == number).sort("start_ns", -pl.col("end_ns"), "call")
         if rows.is_empty():
@@ -431,8 +431,8 @@ def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) 
             if not outward.any():
                 break
             at = np.where(outward, around[at], at)
-        found[mine] = np.where(at >= 0, call[at], -1)
-    return found
+        result[mine] = np.where(at >= 0, call[at], -1)
+    return result
 
 
 def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:

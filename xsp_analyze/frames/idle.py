@@ -317,13 +317,13 @@ def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) 
     starts, total = run_starts(pieces.gap), np.cumsum(length) - length
     taken = total - np.repeat(total[starts], np.diff(np.append(starts, len(total))))
     until = begin + np.clip(waited[at] - taken, 0, length)
-    given = until > begin
-    behind = pieces.of(given)
+    is_behind = until > begin
+    behind = pieces.of(is_behind)
     parts = (
-        replace(pieces, end=np.where(given, begin, pieces.end)),
-        replace(behind, start=begin[given], end=until[given], cause=np.full(len(behind.start), _BEHIND_WAIT),
-                call=call[at[given]]),
-        replace(behind, start=until[given]),
+        replace(pieces, end=np.where(is_behind, begin, pieces.end)),
+        replace(behind, start=begin[is_behind], end=until[is_behind], cause=np.full(len(behind.start), _BEHIND_WAIT),
+                call=call[at[is_behind]]),
+        replace(behind, start=until[is_behind]),
     )  # fmt: skip
     every = _concat(parts)
     return every.of(every.start < every.end)
@@ -353,4 +353,4 @@ def _by_lane(pieces: _Pieces, gaps: _Gaps, begin: int, count: int) -> list[IdleT
 
 def _is_work(pieces: _Pieces) -> Bools:
     """Which are the host's own work, which no call explains, or a launch."""
-    return (pieces.cause == _LAUNCH) | ((pieces.cause == _HOST) & (pieces.call < 0))
+    return np.asarray((pieces.cause == _LAUNCH) | ((pieces.cause == _HOST) & (pieces.call < 0)))

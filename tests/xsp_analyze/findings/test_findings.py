@@ -835,3 +835,33 @@ def test_start_up_is_in_no_gain_and_no_share() -> None:
     assert advice["start-up"].observation.sentence.startswith(
         "900\u202fns of 10.0\u202f\u00b5s are start-up, once a process"
     )
+
+
+def test_shares_of_a_trace_taken_whole_say_that_they_are_without_start_up() -> None:
+    # Start-up until the first work at 6,000. Of the 4,000 after that 2,000 go into the next batch, and 1,900 into work.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 6_000, 900, launch=5_990)
+    hand.span("operator", "operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 6_950, 2_000)
+    hand.work("b", 9_000, 1_000, launch=8_990)
+    fired = _fired(hand.build())
+    assert fired["data-wait"].gain_ns == pytest.approx(2_000)
+    assert (
+        "2.00\u202f\u00b5s, 50.0\u202f% of the time without start-up, while the next"
+        in fired["data-wait"].observation.sentence
+    )
+
+
+def test_a_device_that_is_idle_for_several_reasons_has_a_finding_for_each_and_one_for_the_rest() -> None:
+    # Of 10,000 ns the loader takes 2,000, and Python 3,990; 10 lie between launch and start.
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        hand.span("operator", "operator", name, start, 2_000, parent_id=step, step=number)
+        hand.work("a", start + 6_000, 4_000, launch=start + 5_990, parent=step, step=number)
+
+    fired = _fired(_trace(fill))
+    assert {rule: fired[rule].gain_ns for rule in ("data-wait", "gpu-idle")} == {"data-wait": 2_000, "gpu-idle": 4_000}
+    assert (
+        "60.0\u202f% of the time (6.00\u202f\u00b5s of 10.0\u202f\u00b5s), 40.0\u202f% beside"
+        in fired["gpu-idle"].observation.sentence
+    )
