@@ -142,11 +142,18 @@ def _ratio(column: str, count: str) -> pl.Expr:
         STEP,
         Column("run_id", pl.Int64(), "The run (rank) that used the device.", role=Role.KEY),
         Column("device_id", pl.Int64(), "The device, as the framework numbers it.", role=Role.KEY),
-        Column("cause", pl.String(), "sync, initialisation, input, host, launch or unknown; see B03.", role=Role.KEY),
+        Column(
+            "cause",
+            pl.String(),
+            "sync, initialisation, input, host, profiler, launch or unknown; see B03.",
+            role=Role.KEY,
+        ),
         Column(
             "call",
             pl.String(),
-            "The outermost call of the host that explains it; null where none does, as between launches.",
+            "The outermost call of the host that explains it; of work of the host's own that lasts over 200 \u00b5s the"
+            " innermost range, module, operator (as the line of Python that called it) or call that it was in. Null"
+            " where none is, as between launches.",
             role=Role.KEY,
         ),
         Column("idle_ns", TIME_NS, "Idle time of the device meanwhile.", "ns"),

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
+from xsp_analyze.frames.host_calls import OVERHEADS
 from xsp_analyze.frames.kernels.activities import every_span, share_among_layers
 from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.layers.modules import ModuleTree, module_work
@@ -29,6 +30,7 @@ _CALL_TIMES = ("count", "host_ns", "self_host_ns")
 _CALL_WORK = ("device_sum_ns", "activity_count")
 # Where no NVTX domain says whose call it is, its own name does.
 _BY_NAME = (
+    (OVERHEADS, "CUPTI"),
     (r"(?i)^cudnn", "cuDNN"),
     (r"(?i)^cublas", "cuBLAS"),
     (r"(?i)^cusparse", "cuSPARSE"),

@@ -69,7 +69,7 @@ def _time(name: str, doc: str) -> Column:
             " decodes, or the name does not say that each got one (speculative decoding).",
         ),
         Column("device_busy_share", pl.Float64(), "Of the latency (times devices), time in which a device worked."),
-        _time("exposed_host_ns", "Time of devices idle for the host: B03's idle_host_ns and idle_launch_ns."),
+        _time("exposed_host_ns", "Time of devices idle while the host worked or launched, behind waits too; see B03."),
         Column("basis", pl.String(), "What the latency is measured by, as in A01.", role=Role.LABEL),
         Column("mode", pl.String(), "The engine's own word for the kind of step.", role=Role.LABEL),
         Column("tool", pl.String(), "The engine, by the form of the name.", role=Role.LABEL),

@@ -11,7 +11,7 @@ from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, innermost_calls, overlaps, walk
-from xsp_analyze.frames.device_time import device_time, window_parts
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, window_parts
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
 from xsp_analyze.frames.host_calls import STREAM, host_waits
 from xsp_analyze.frames.idle import DEVICE
@@ -56,13 +56,18 @@ def _time(name: str, doc: str) -> Column:
         _time("compute_communication_ns", "Time in which compute and communication ran side by side."),
         _time("exposed_communication_ns", "Communication while nothing computed."),
         _time("exposed_memory_ns", "Copies and memsets while nothing computed or communicated."),
-        _time("idle_sync_ns", "Idle until the next launch, while the host waited for a device in a call that blocks."),
+        _time(
+            "idle_sync_ns",
+            "Idle until the next launch, while the host waited for a device in a call that blocks; and behind it, while"
+            " the host worked and launched, for no longer than it had waited: so much earlier it would have been.",
+        ),
         _time(
             "idle_initialisation_ns",
             "Likewise while it created contexts, loaded modules, compiled; of a whole trace all before the first work.",
         ),
         _time("idle_input_ns", "Likewise while it fetched the next batch."),
         _time("idle_host_ns", "Likewise while it did other work: Python, the framework, calls that do not block."),
+        _time("idle_profiler_ns", "Likewise while the profiler did work of its own, where it recorded that."),
         _time("idle_launch_ns", "Idle between that launch and the start of the work."),
         _time("idle_unknown_ns", "Idle before work whose launch is not in the trace."),
         Column("idle_share", pl.Float64(), "Idle time over the window."),
@@ -83,6 +88,7 @@ def timeline(frames: StepView) -> pl.LazyFrame:
     return (
         frames.once(device_time)
         .parts.lazy()
+        .drop(IDLE_DETAILS)
         .with_columns((window - pl.col("busy_ns")).alias("idle_ns"))
         .with_columns(pl.when(window > 0).then(quotient(pl.col("idle_ns"), window)).alias("idle_share"))
         .sort(*frames.by, *DEVICE, nulls_last=True)

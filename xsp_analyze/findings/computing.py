@@ -279,14 +279,13 @@ def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     source="Our choice; spans are those of TorchDynamo, Inductor, graph capture, NVRTC, HIPRTC, XLA and Triton, and"
     " calls that load modules. Versions are those that TorchDynamo numbers in `Torch-Compiled Region: F/V` (PyTorch 2.5"
     " and later).",
-    explains=("gpu-idle", "uneven-steps", "dominant-layer"),
+    explains=("uneven-steps", "dominant-layer"),
 )
 def recompilation(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of compilation, but those of each run's first step."""
     if facts.frames.of_trace.is_one_by_one:
         return
-    spans = _after_first_steps(facts, facts.host.compilations)
-    lost = facts.host.idle_within(spans)
+    spans, lost = facts.host.recompilations, facts.host.recompiling_ns
     if spans.is_empty() or facts.share(lost) < limit.COMPILE_SHARE:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
@@ -295,19 +294,11 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     waits = "devices are idle for" if holds(facts.frames.of_trace, "kernel") else "the rest waits for"
     yield Observation(
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
-        f" {share(facts.share(lost))} of the time.{_versions(facts)}",
+        f" {share(facts.share(lost))} {facts.of_the_time}.{_versions(facts)}",
         [Evidence(clean(name), time / facts.step_count) for name, time in names.head(limit.MAX_EVIDENCE).iter_rows()],
         lost,
         "timeline",
     )
-
-
-def _after_first_steps(facts: Facts, spans: pl.DataFrame) -> pl.DataFrame:
-    """The spans, without those in each run's first step where steps are averaged."""
-    if not facts.frames.is_mean:
-        return spans
-    first = facts.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
-    return spans.join(first, on="run_id", maintain_order="left").filter(pl.col("step") > pl.col("first"))
 
 
 def _versions(facts: Facts) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from xsp_analyze.catalog import table
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, SYNC_CALLS, host_blocks
-from xsp_analyze.frames.idle import idle_of_run
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.idle import DEVICE, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
@@ -23,11 +24,12 @@ from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_model import Attribution, Kind, LayerSource, Phase
 from xsp_model.columns.arrays import nullable_index
+from xsp_model.columns.intervals import intersection, merge, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.frames.idle import Intervals, RunIdle
+    from xsp_analyze.frames.idle import Intervals
     from xsp_analyze.frames.kernels.graphs import CompiledRegions
     from xsp_analyze.trace.step_view import StepView
 
@@ -114,7 +116,7 @@ class HostTime:
         return extents.select("run_id", none, pl.col("begin_ns").alias("start_ns"), "end_ns")
 
     @cached_property
-    def gaps(self) -> Mapping[int, RunIdle]:
+    def gaps(self) -> Mapping[int, Intervals]:
         """Of each run, when none of its devices worked."""
         by_run = self.windows.partition_by("run_id", as_dict=True)
         return {run: idle_of_run(self.frames.of_trace, run, by_run[run,]) for run in self._runs}
@@ -127,7 +129,7 @@ class HostTime:
     def blocks(self) -> pl.DataFrame:
         """Calls that hold up the host, the outermost of each thread: run_id, step, name, start_ns, duration_ns, cause.
 
-        `cause` is a name of BLOCK_CAUSES.
+        `cause` is a name of BLOCK_CAUSES; waited_ns says how long the call waited for a device.
         """
         of_trace = self.frames.of_trace
         runs = self._runs or [-1]  # of no run there are none, in the same columns
@@ -140,6 +142,7 @@ class HostTime:
                 "start_ns",
                 (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
                 causes.gather(rows["cause"]).alias("cause"),
+                "waited_ns",
             )
         )
 
@@ -154,27 +157,34 @@ class HostTime:
         )
 
     @cached_property
-    def syncs(self) -> pl.DataFrame:
+    def waits(self) -> pl.DataFrame:
         """Calls in which the host waited for a device: as `blocks`.
 
-        Those before a run's first device work or after its last are left out: profilers make them.
+        Those after a run's last device work are left out: profilers make them.
         """
-        first, last = pl.col("start_ns").min(), (pl.col("start_ns") + pl.col("duration_ns")).max()
-        work = self.frames.of_trace.all_activities.group_by("run_id").agg(
-            first.alias("first_ns"), last.alias("last_ns")
-        )
-        end = pl.col("start_ns") + pl.col("duration_ns")
-        return (
-            self.blocks.filter(pl.col("cause") == "sync", pl.col("name").str.contains(SYNC_CALLS))
-            .join(work, on="run_id", maintain_order="left")
-            .filter(end > pl.col("first_ns"), pl.col("start_ns") < pl.col("last_ns"))
-            .drop("first_ns", "last_ns")
-        )
+        last = self.frames.of_trace.all_activities.group_by("run_id").agg(pl.col("start_ns").max().alias("last_ns"))
+        waits = self.blocks.filter(pl.col("cause") == "sync").join(last, on="run_id", maintain_order="left")
+        return waits.filter(pl.col("start_ns") < pl.col("last_ns")).drop("last_ns")
 
     @cached_property
     def compilations(self) -> pl.DataFrame:
         """Calls in which code was compiled or loaded, likewise."""
         return self.blocks.filter(pl.col("cause") == "initialisation", pl.col("name").str.contains(COMPILATIONS))
+
+    @cached_property
+    def recompilations(self) -> pl.DataFrame:
+        """Those, without what is in each run's first step where steps are averaged."""
+        if not self.frames.is_mean:
+            return self.compilations
+        first = self.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))
+        return self.compilations.join(first, on="run_id", maintain_order="left").filter(
+            pl.col("step") > pl.col("first")
+        )
+
+    @cached_property
+    def recompiling_ns(self) -> float:
+        """Idle device time in them, per step."""
+        return self.idle_within(self.recompilations)
 
     @cached_property
     def regions(self) -> CompiledRegions:
@@ -193,25 +203,11 @@ class HostTime:
         """Calls in which the host fetched the next batch, likewise."""
         return self.blocks.filter(pl.col("cause") == "input")
 
-    @cached_property
-    def interruptions(self) -> pl.DataFrame:
-        """Spans in which the host did what is told by itself: it fetched input, or compiled."""
-        return pl.concat([self.data_waits, self.compilations])
-
     def idle_within(self, spans: pl.DataFrame) -> float:
         """Idle device time, per step, while one of these host spans was open."""
-        return sum(gaps.within(_of(spans, run)) for run, gaps in self.gaps.items()) / self.step_count
-
-    def idle_after(self, calls: pl.DataFrame) -> float:
-        """Idle device time, per step, from the end of such a call to the next device work, without interruptions."""
         return sum(
-            gaps.after(_of(calls, run), without=_of(self.interruptions, run)) for run, gaps in self.gaps.items()
+            union_length(*intersection(gaps, merge(*_of(spans, run)))) for run, gaps in self.gaps.items()
         ) / self.step_count  # fmt: skip
-
-    def idle_between(self, longest_ns: int) -> float:
-        """Idle device time, per step, in gaps no longer than that in which the host was not held up by anything."""
-        held_up = pl.concat([self.syncs, self.interruptions])
-        return sum(gaps.short(longest_ns, _of(held_up, run)) for run, gaps in self.gaps.items()) / self.step_count
 
 
 def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
@@ -334,20 +330,32 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 per device, with `start_up_ns`, 0 but of a trace taken whole, and `waiting_ns`, the rest of idle time."""
+        """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest."""
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
         is_whole = self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
         start_up = pl.col("idle_initialisation_ns") if is_whole else pl.lit(0)
-        return table.with_columns(
+        keys = [*self.frames.by, *DEVICE]
+        details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
+        return table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left").with_columns(
             start_up.alias("start_up_ns"), (pl.col("idle_ns") - start_up).cast(pl.Float64).alias("waiting_ns")
         )
 
     @cached_property
+    def idle_device(self) -> Mapping[str, Any]:
+        """The row of `devices` that is idle least: findings on idle time divide its; empty without devices."""
+        rows = self.devices.sort("waiting_ns").head(1).to_dicts()
+        return rows[0] if rows else {}
+
+    @property
     def idle_ns(self) -> float:
         """Time in which even the busiest device has nothing to do."""
-        return float(self.devices["waiting_ns"].min() or 0) if self.devices.height else 0.0  # type: ignore[arg-type]
+        return self.idle_of("waiting_ns")
+
+    def idle_of(self, *columns: str) -> float:
+        """What the device that is idle least has in these columns of B03, or of IDLE_DETAILS."""
+        return float(sum(self.idle_device.get(column) or 0 for column in columns))
 
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""
@@ -368,11 +376,17 @@ class Facts:
         return time_ns / self.idle_window_ns if self.idle_window_ns else 0.0
 
     def idle_gain_ns(self, time_ns: float) -> float:
-        """What a step can save of idle time: no more than it has without the profiler of kernels."""
+        """What a step can save of idle time: of a profile of levels what is left without the profiler of kernels."""
         if not self.frames.of_trace.is_leveled or self.devices.is_empty():
             return time_ns
         busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
-        return max(min(time_ns, self.latency_ns - busy), 0.0)
+        without = max(self.latency_ns - busy, 0.0)
+        return time_ns * min(without / self.idle_ns, 1.0) if self.idle_ns else 0.0
+
+    @property
+    def of_the_time(self) -> str:
+        """What shares are of, in words."""
+        return "of the time without start-up" if self.start_up_ns else "of the time"
 
     def device_share(self, time_ns: float) -> float:
         """The time as a share of all device time."""

@@ -14,9 +14,10 @@ from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from xsp_analyze.findings.facts import Facts
+    from xsp_analyze.needs import Need
 
 __all__ = ["copies_in_step", "data_wait", "gpu_idle", "host_sync", "launch_bound", "pageable_copies"]
 
@@ -29,35 +30,79 @@ _CAUSES = {
     "idle_initialisation_ns": "idle while the host started something up or compiled",
     "idle_input_ns": "idle while the host fetched input",
     "idle_host_ns": "idle while the host did other work",
+    "idle_profiler_ns": "idle while the profiler did work of its own",
     "idle_launch_ns": "idle between launch call and start",
 }
 """Causes of idle time, by their columns in B03."""
 
 
+# Findings on idle time divide that of one device, the one that is idle least, as B03 divides it: each of its moments
+# is in the gain of one of them at most.
+
+
+def _input_ns(facts: Facts) -> float:
+    """Idle time that data-wait tells; 0 where it is too little of it."""
+    return _at_least(limit.DATA_SHARE * facts.idle_window_ns, facts.idle_of("idle_input_ns"))
+
+
+def _sync_ns(facts: Facts) -> float:
+    """Idle time that host-sync tells, likewise."""
+    return _at_least(limit.SYNC_SHARE * facts.idle_window_ns, facts.idle_of("idle_sync_ns"))
+
+
+def _launching_ns(facts: Facts) -> float:
+    """Idle time that launch-bound tells, likewise; 0 where kernels are few, or most are replayed."""
+    kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
+    if kernels.height / facts.step_count < limit.MANY_KERNELS:
+        return 0.0
+    if not all(holds(facts.frames.of_trace, need) for need in _LAUNCH_NEEDS):
+        return 0.0
+    lower_ns = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
+    return _at_least(lower_ns, facts.idle_of("launching_ns"))
+
+
+def _compiling_ns(facts: Facts) -> float:
+    """What recompilation tells of the initialisation in a mean step; of a whole trace that is start-up."""
+    return 0.0 if facts.start_up_ns else min(facts.host.recompiling_ns, facts.idle_of("idle_initialisation_ns"))
+
+
+def _at_least(lower_ns: float, time_ns: float) -> float:
+    """The time; 0 where it is less."""
+    return time_ns if time_ns >= lower_ns else 0.0
+
+
 @rule(
     "gpu-idle",
     "The device waits for the host",
-    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step.",
+    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, beside what other"
+    " findings tell of its idle time.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
-    gain="Latency of a step (of a profile of levels, without a profiler) less the busy time of the busiest device: a"
-    " step cannot be shorter than its device work.",
+    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches or compilation tells, without"
+    " what is the profiler's; of a profile of levels as much of it as a step is idle without a profiler.",
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
     needs=("timeline",),
 )
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
-    """Idle time of the busiest device."""
-    part = facts.idle_share(facts.idle_ns)
+    """Idle time of the busiest device that no other finding tells."""
+    elsewhere = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
+    rest = facts.idle_ns - elsewhere - facts.idle_of("idle_profiler_ns")
     replays = not holds(facts.frames.of_trace, "few replays")
-    if facts.devices.is_empty() or part < limit.IDLE_SHARE or not (replays or _is_of_host(facts)):
+    if (
+        facts.devices.is_empty()
+        or facts.idle_share(rest) < limit.IDLE_SHARE
+        or not (replays or _is_of_host(facts, rest))
+    ):
         return
+    beside = f", {share(facts.idle_share(rest))} beside what other findings tell" if elsewhere else ""
     yield Observation(
-        f"Even the busiest device is idle for {share(part)} of the time ({duration(facts.idle_ns)} of"
-        f" {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}{_start_up_words(facts)}){_calls(facts)}.",
+        f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
+        f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
+        f"{_start_up_words(facts)}){beside}{_calls(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
-        facts.idle_gain_ns(facts.idle_ns),
+        facts.idle_gain_ns(rest),
         "B03",
         do=_BETWEEN_REPLAYS if replays else "",
     )
@@ -71,22 +116,20 @@ def _kernels_profiled_words(facts: Facts) -> str:
     return " with kernels profiled" if facts.idle_window_ns != facts.latency_ns else ""
 
 
-def _is_of_host(facts: Facts) -> bool:
-    """Whether the host explains most of the idle time, not launched work that waits or what the trace does not tell."""
-    row = facts.devices.sort("waiting_ns").row(0, named=True)
-    other = (row.get("idle_launch_ns") or 0) + (row.get("idle_unknown_ns") or 0)
-    return bool(other <= row["idle_ns"] / 2)
+def _is_of_host(facts: Facts, rest_ns: float) -> bool:
+    """Whether the host explains most of the rest, not launched work that waits or what the trace does not tell."""
+    return facts.idle_of("idle_launch_ns", "idle_unknown_ns") - _launching_ns(facts) <= rest_ns / 2
 
 
 def _calls(facts: Facts) -> str:
     """The calls of the host that explain most of the idle time of that device, where any explains much."""
-    table, busiest = facts.table("B16"), facts.devices.sort("waiting_ns").row(0, named=True)
+    table, busiest = facts.table("B16"), facts.idle_device
     if table is None:
         return ""
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device)
-    if facts.start_up_ns:
-        rows = rows.filter(pl.col("cause") != "initialisation")
+    elsewhere = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
+    rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in elsewhere.items() if time]))
     waiting_ns = busiest["waiting_ns"]
     parts = [f"{clean(call)} ({share(ns / waiting_ns)})" for call, ns in facts.main_calls(rows, waiting_ns)]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
@@ -94,35 +137,35 @@ def _calls(facts: Facts) -> str:
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
     """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
-    row = facts.devices.sort("waiting_ns").row(0, named=True)
     for column, sentence in _CAUSES.items():
-        if row.get(column) and not (facts.start_up_ns and column == "idle_initialisation_ns"):
-            yield Evidence(sentence, float(row[column]))
+        if (time := facts.idle_of(column)) and not (facts.start_up_ns and column == "idle_initialisation_ns"):
+            yield Evidence(sentence, time)
+
+
+_LAUNCH_NEEDS: Sequence[Need] = ("timeline", "launches", "few replays")
 
 
 @rule(
     "launch-bound",
     "The device idles between short kernels",
     fires=f"A step has at least {limit.MANY_KERNELS} kernels, and gaps of at most {limit.LAUNCH_GAP_NS // 1000} \u00b5s"
-    " between device work, in which the host was held up by no wait, no input and no compilation, take at least"
+    " between device work take, but for what waits, input, start-up and calls that are named explain of them, at least"
     f" {limit.LAUNCH_SHARE:.0%} of it and {limit.LAUNCH_IDLE_SHARE:.0%} of the time in which the device is idle.",
     why="Each launch costs the host several microseconds, and an operator of the framework some tens of them. Where"
     " kernels are shorter than that, the device outruns the host and waits for the next launch.",
-    gain="The sum of these gaps.",
+    gain="The sum of these gaps, part of B03's idle_host_ns and idle_launch_ns.",
     do="Launch less: fusion (torch.compile) makes fewer and longer kernels, graphs (torch.compile with"
     " mode='reduce-overhead', torch.cuda.graph) replay many with one call, larger batches make longer ones.",
     source="Our choice. A launch takes 5 to 10 \u00b5s, an operator in Python with its profiler some tens.",
-    needs=("timeline", "launches", "few replays"),
-    explains=("gpu-idle",),
+    needs=_LAUNCH_NEEDS,
 )
 def launch_bound(facts: Facts) -> Iterator[Observation]:
     """Short gaps in which the host only launched."""
+    lost = _launching_ns(facts)
+    if not lost:
+        return
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
     number = kernels.height / facts.step_count
-    lost = facts.host.idle_between(limit.LAUNCH_GAP_NS)
-    lower_ns = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
-    if number < limit.MANY_KERNELS or not lost or lost < lower_ns:
-        return
     launches = kernels.drop_nulls("call_end_ns").unique("parent_id")
     evidence = [Evidence("kernels", round(number), ""), Evidence("idle between them", lost)]
     if launches.height:
@@ -131,7 +174,7 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     median = float(kernels["duration_ns"].median() or 0)  # type: ignore[arg-type]
     yield Observation(
         f"Between {count(round(number))} kernels, half of them of at most {duration(median)}, the device is idle for"
-        f" {duration(lost)}, {share(facts.idle_share(lost))} of the time, in gaps of at most"
+        f" {duration(lost)}, {share(facts.idle_share(lost))} {facts.of_the_time}, in gaps of at most"
         f" {duration(limit.LAUNCH_GAP_NS)}.",
         evidence,
         facts.idle_gain_ns(lost),
@@ -142,30 +185,31 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
 @rule(
     "host-sync",
     "The host waits for the device in the middle of a step",
-    fires=f"After calls that wait for the device, it stays idle for at least {limit.SYNC_SHARE:.0%} of a step.",
+    fires=f"In and after calls that wait for the device, it is idle for at least {limit.SYNC_SHARE:.0%} of a step.",
     why="While the host waits it launches nothing. When the wait ends the device has run dry, and stays so until the"
     " next launch arrives.",
-    gain="Idle device time from the end of each wait to the next device work, without what the host then spends on"
-    " input or compilation, and no more than the wait took: so much earlier the host would be. Waits before"
-    " the first device work or after the last do not count: profilers make them.",
+    gain="B03's idle_sync_ns: idle device time in such calls, and from their end on to the next device work, without"
+    " what the host then spends on input or compilation, and no more than the wait took: so much earlier the host would"
+    " be. A call waits while work that was launched before it is unfinished, and a copy that blocks while it copies.",
     do="Find what waits: .item(), .cpu(), printing a tensor, comparisons in Python, nonzero(), copies that are not"
     " non_blocking. Keep such values on the device and read them once in many steps.",
     source="Our choice; the calls are those of the rule cuda_api_sync of Nsight Systems, with events, driver and HIP.",
 )
 def host_sync(facts: Facts) -> Iterator[Observation]:
     """Idle time that follows synchronisation."""
-    lost = facts.host.idle_after(facts.host.syncs)
-    if facts.idle_share(lost) < limit.SYNC_SHARE:
+    lost = _sync_ns(facts)
+    if not lost:
         return
-    number, a_step = facts.host.syncs.height / facts.step_count, " a step" if facts.frames.is_mean else ""
-    names = facts.host.syncs.group_by("name").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
+    waits = facts.host.waits
+    number, a_step = waits.height / facts.step_count, " a step" if facts.frames.is_mean else ""
+    names = waits.group_by("name").agg(pl.col("waited_ns").sum()).sort(-pl.col("waited_ns"), "name")
     evidence = [
         Evidence(f"waited in {name}", time / facts.step_count)
-        for name, time in names.head(limit.MAX_EVIDENCE).select("name", "duration_ns").iter_rows()
+        for name, time in names.head(limit.MAX_EVIDENCE).select("name", "waited_ns").iter_rows()
     ]
     yield Observation(
-        f"The host waits for the device {times(number)}{a_step}; after that the device is idle for"
-        f" {duration(lost)}, {share(facts.idle_share(lost))} of the time.",
+        f"The host waits for the device {times(number)}{a_step}; in and after that the device is idle for"
+        f" {duration(lost)}, {share(facts.idle_share(lost))} {facts.of_the_time}.",
         evidence,
         facts.idle_gain_ns(lost),
         "timeline",
@@ -177,24 +221,22 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     "The device waits for input",
     fires=f"Devices are idle for at least {limit.DATA_SHARE:.0%} of a step while the host fetches the next batch.",
     why="Reading, decoding and collating input takes the host longer than the device needs for a batch.",
-    gain="Idle device time while a span of the data loader is open.",
+    gain="B03's idle_input_ns: idle device time until the next launch while a span of the data loader is open.",
     do="More num_workers, persistent_workers and prefetch_factor for PyTorch's DataLoader, prefetch() in tf.data;"
     " decode on the device or beforehand.",
     source="Our choice.",
     needs=("timeline",),
-    explains=("gpu-idle", "uneven-steps"),
+    explains=("uneven-steps",),
 )
 def data_wait(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of data loaders."""
-    if facts.host.data_waits.is_empty():
-        return
-    lost = facts.host.idle_within(facts.host.data_waits)
-    if facts.idle_share(lost) < limit.DATA_SHARE:
+    lost = _input_ns(facts)
+    if not lost:
         return
     fetching = facts.per_step(facts.host.data_waits["duration_ns"])
     yield Observation(
-        f"Devices are idle for {duration(lost)}, {share(facts.idle_share(lost))} of the time, while the next batch is"
-        " fetched.",
+        f"Devices are idle for {duration(lost)}, {share(facts.idle_share(lost))} {facts.of_the_time}, while the next"
+        " batch is fetched.",
         (Evidence("fetching input", fetching), Evidence("idle meanwhile", lost)),
         facts.idle_gain_ns(lost),
         "timeline",
@@ -233,7 +275,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     copies = count_of(round(rows.height / facts.step_count, 1), "copy", "copies")
     yield Observation(
         f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
-        f" {share(facts.share(time))} of the time.",
+        f" {share(facts.share(time))} {facts.of_the_time}.",
         (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
         time,
         "A10",
@@ -264,7 +306,7 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
     copies = facts.work.filter(pl.col("kind").is_in(kinds))
     by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
     yield Observation(
-        f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} of the time.",
+        f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} {facts.of_the_time}.",
         [Evidence(name, ns) for name, ns in by_name.head(3).iter_rows()],
         time,
         "A10",

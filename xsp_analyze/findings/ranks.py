@@ -237,8 +237,9 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
     waited = f"; {duration(waits)} of it is waiting for other ranks" if waits else ""
     number = facts.devices.height
     yield Observation(
-        f"Communication runs alone for {duration(time)}, {share(facts.share(time))} of the time, of {duration(every)}"
-        f" in all{f' (mean over {number} devices)' if number > 1 else ''}{waited}.{_longest_call_words(facts)}",
+        f"Communication runs alone for {duration(time)}, {share(facts.share(time))} {facts.of_the_time}, of"
+        f" {duration(every)} in all{f' (mean over {number} devices)' if number > 1 else ''}{waited}."
+        f"{_longest_call_words(facts)}",
         (Evidence("communication", every), Evidence("of it exposed", time), *waiting),
         time,
         "B03",

@@ -7,6 +7,8 @@ adds lines at the end and hides nothing.
 
 from __future__ import annotations
 
+from xsp_analyze.frames.idle import SHORT_GAP_NS
+
 __all__ = [
     "AHEAD_STEPS",
     "ATTRIBUTED_SHARE",
@@ -75,8 +77,8 @@ IDLE_SHARE = 0.2
 MANY_KERNELS = 50
 """A step. Our choice: below it, launches cost less than 0.5 ms at some 5 to 10 us each."""
 
-LAUNCH_GAP_NS = 200_000
-"""Our choice: longer than that an operator keeps the host only where something else holds it up."""
+LAUNCH_GAP_NS = SHORT_GAP_NS
+"""See there."""
 
 LAUNCH_SHARE = 0.02
 """Of a step, in such gaps. Our choice, as for SYNC_SHARE."""

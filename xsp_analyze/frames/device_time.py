@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMMUNICATION",
     "COMPUTE",
+    "IDLE_DETAILS",
     "MEASURES",
     "MEMORY",
     "NS_PER_S",
@@ -160,6 +161,9 @@ def _own_busy(work: pl.DataFrame, windows: pl.DataFrame) -> Ints:
 
 # What each device did with its time, over the steps chosen: one account for tables, pages, findings and cohorts.
 
+IDLE_DETAILS = ("launching_ns", "behind_wait_ns")
+"""Of idle_host_ns and idle_launch_ns, and of idle_sync_ns, what `IdleTime` has under these names."""
+_IDLE = (*CAUSES, *IDLE_DETAILS)
 _CALLS = {"cause": pl.Int64(), "call": pl.Int64(), "idle_ns": pl.Int64(), "gap_count": pl.Int64()}
 _WORK = (
     "process_id",
@@ -173,7 +177,7 @@ _WORK = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """`parts`: run_id, device_id (and step, where each is answered), MEASURES and CAUSES in ns, in order.
+    """`parts`: run_id, device_id (and step, where each is answered), MEASURES, CAUSES and IDLE_DETAILS in ns, in order.
 
     `calls`: the same keys, cause (a name in CAUSES), call (name of what explains it, null: none does), idle_ns and
     gap_count (stretches). Of a mean step both are means over whole steps, those that the trimmed mean of latency keeps:
@@ -243,7 +247,7 @@ def _answer(frames: StepView, parts: pl.DataFrame, calls: pl.DataFrame) -> Devic
     if frames.choice.mode is StepMode.EACH:
         order = ["step", *DEVICE]
         return DeviceTime(parts.sort(order, nulls_last=True), calls.sort(*order, "cause", "call", nulls_last=True))
-    by, per_call, measures = list(DEVICE), [*DEVICE, "cause", "call"], [*MEASURES, *CAUSES]
+    by, per_call, measures = list(DEVICE), [*DEVICE, "cause", "call"], [*MEASURES, *_IDLE]
     sums = parts.group_by(by, maintain_order=True).agg(pl.col(measures).sum(), pl.len().alias("windows"))
     calls = calls.group_by(per_call, maintain_order=True).agg(pl.col("idle_ns", "gap_count").sum())
     if frames.is_mean:
@@ -287,10 +291,10 @@ def device_windows(frames: StepView) -> pl.DataFrame:
 
 
 def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """CAUSES of each window; and its idle time by cause and call: window, cause, call, idle_ns, gap_count."""
+    """CAUSES and IDLE_DETAILS of each window; and by cause and call: window, cause, call, idle_ns, gap_count."""
     none = [np.empty(0, dtype=np.int64)]  # where no device worked
-    start, end, cause, call = (
-        np.concatenate([*none, *(getattr(one, each) for one in idle)]) for each in ("start", "end", "cause", "call")
+    start, end, cause, call, launching, behind = (
+        np.concatenate([*none, *(getattr(one, field.name) for one in idle)]) for field in fields(IdleTime)
     )
     lane = np.repeat(np.arange(len(idle)), [len(one.start) for one in idle])
     of, begin, until = (windows[each].to_numpy() for each in ("lane", "begin_ns", "end_ns"))
@@ -300,13 +304,15 @@ def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame
     window = np.repeat(np.arange(len(number)), number)
     rows = np.arange(len(window)) - np.repeat(np.cumsum(number) - number - first, number)
     length = np.minimum(end[rows], until[window]) - np.maximum(start[rows], begin[window])
-    sums = np.zeros((windows.height, len(CAUSES)), dtype=np.int64)
+    sums = np.zeros((windows.height, len(_IDLE)), dtype=np.int64)
     np.add.at(sums, (window, cause[rows]), length)
+    for at, some in enumerate((launching, behind), len(CAUSES)):
+        np.add.at(sums[:, at], window, np.where(some[rows] > 0, length, 0))
     stretches = pl.DataFrame({"window": window, "cause": cause[rows], "call": call[rows], "idle_ns": length})
     calls = stretches.group_by("window", "cause", "call", maintain_order=True).agg(
         pl.col("idle_ns").sum(), pl.len().cast(pl.Int64).alias("gap_count")
     )
-    return pl.DataFrame(sums, schema=dict.fromkeys(CAUSES, pl.Int64)), calls
+    return pl.DataFrame(sums, schema=dict.fromkeys(_IDLE, pl.Int64)), calls
 
 
 def with_start_up(idle: IdleTime, begun_ns: int | None) -> IdleTime:
@@ -314,22 +320,33 @@ def with_start_up(idle: IdleTime, begun_ns: int | None) -> IdleTime:
     if begun_ns is None:
         return idle
     early = int(np.searchsorted(idle.start, begun_ns))
-    if early and idle.end[early - 1] > begun_ns:
-        start, end = np.insert(idle.start, early, begun_ns), np.insert(idle.end, early - 1, begun_ns)
-        cause, call = (np.insert(column, early, column[early - 1]) for column in (idle.cause, idle.call))
-    else:
-        start, end, cause, call = idle.start, idle.end, idle.cause.copy(), idle.call
-    cause[:early] = CAUSES.index("idle_initialisation_ns")
-    return IdleTime(start, end, cause, call)
+    if early and idle.end[early - 1] > begun_ns:  # parted there
+        idle = idle.of(np.insert(np.arange(len(idle.start)), early, early - 1))
+        idle.start[early], idle.end[early - 1] = begun_ns, begun_ns
+    before = np.arange(len(idle.start)) < early
+    cause = np.where(before, CAUSES.index("idle_initialisation_ns"), idle.cause)
+    return replace(idle, cause=cause, is_launching=idle.is_launching & ~before)
 
 
 def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:
     """The calls by the names of their spans: one row a window, cause and name."""
     span = calls.select(pl.when(pl.col("call") >= 0).then("call")).to_series()
     cause = pl.Series("cause", CAUSES, dtype=pl.String).gather(calls["cause"])
-    named = calls.with_columns(cause, column_at(frames.trace, "name", span).cast(pl.String).alias("call"))
+    name = column_at(frames.trace, "name", span).cast(pl.String).alias("call")
+    lines = _callers_of_operators(frames, span.filter(cause == "idle_host_ns"))
+    named = calls.with_columns(cause, name).with_columns(
+        pl.coalesce(span.replace_strict(lines, default=None, return_dtype=pl.String), "call").alias("call")
+    )
     keys = [*DEVICE, "step", "cause", "call"]
     return named.group_by(keys, maintain_order=True).agg(pl.col("idle_ns", "gap_count").sum())
+
+
+def _callers_of_operators(frames: StepView, spans: pl.Series) -> Mapping[int, str]:
+    """Of those spans that are operators the user's line of Python that called it, where it is known."""
+    own = pl.col("span_id").is_in(spans.drop_nulls().unique().implode())
+    rows = frames.trace.scan("operators").filter(own, pl.col("source_lines").is_not_null())
+    lines = rows.select("span_id", pl.col("source_lines").cast(pl.String).str.split("; ").list.first()).collect()
+    return dict(lines.iter_rows())
 
 
 # How the time in which a device works is shared out to classes of work, in parts that add up to it exactly.
@@ -499,5 +516,5 @@ def _output_token_ns() -> pl.Expr:
 
 def _of_devices(frames: StepView) -> pl.DataFrame:
     parts = frames.of_each_step.once(device_time).parts
-    exposed = (pl.col("idle_host_ns") + pl.col("idle_launch_ns")).sum().alias("exposed_host_ns")
+    exposed = pl.sum_horizontal("idle_host_ns", "idle_launch_ns", "behind_wait_ns").sum().alias("exposed_host_ns")
     return parts.group_by(_KEYS).agg(pl.col("window_ns", "busy_ns").sum(), exposed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import group_ids, run_starts, running_max, sort_by
+from xsp_analyze.frames.group_ids import group_ids, positions_in, run_starts, running_max, sort_by
 from xsp_model import Kind, Level
 from xsp_model.columns.intervals import Lanes
 
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
-    from xsp_model.columns.arrays import Ints
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "BLOCK_CAUSES",
     "COMPILATIONS",
     "INPUT_CALLS",
     "NO_THREAD",
+    "OVERHEADS",
     "STREAM",
     "SYNC_CALLS",
     "Blocks",
     "HostCalls",
     "host_blocks",
+    "host_spans",
     "host_waits",
+    "innermost_around",
     "is_wait",
     "names_like",
     "outermost_blocks",
@@ -49,56 +52,49 @@ _ASYNCHRONOUS = r"(?i)Async"
 
 
 def is_wait(name: pl.Expr) -> pl.Expr:
-    """Whether the host waits for the device in calls of that name: synchronisations, copies that block, frees."""
+    """Whether the host may wait for the device in calls of that name: synchronisations, copies that block, frees."""
     blocks = name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS)
     return name.str.contains(SYNC_CALLS) | blocks | name.str.contains(_FREES)
 
 
 def host_waits(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
-    rows = (
-        view.trace.scan("spans")
-        .filter(
-            pl.col("run_id") == run,
-            pl.col("level") == str(Level.RUNTIME),
-            pl.col("duration_ns").is_not_null(),
-            pl.col("name").is_in(names_like(view.span_names, is_wait).implode()),
-        )
-        .select("process_id", "name", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-        .collect()
+    waits = view.trace.scan("spans").filter(
+        pl.col("run_id") == run,
+        (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
+        pl.col("duration_ns").is_not_null(),
     )
-    return rows.filter(~_frees_at_once(view, run, rows)).select("start_ns", "end_ns").sort("end_ns", "start_ns")
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    rows = waits.select("process_id", "start_ns", end).collect()
+    return rows.filter(waited_ns(view, run, rows) > 0).select("start_ns", "end_ns").sort("end_ns", "start_ns")
 
 
-def _frees_at_once(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
-    """Which of the calls (process_id, name, start_ns) free memory while nothing is pending: they wait for no device.
+def waited_ns(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
+    """How long each of the calls (process_id, start_ns, end_ns) had work to wait for, that it or one before launched.
 
-    Pending is work that the process launched before and that ends later. Where the trace tells of no launches, frees
-    are taken for waits.
+    Where the trace tells of no launches, all of it. Work whose launch is unknown counts from its start on.
     """
-    frees = calls["name"].is_in(names_like(view.span_names, lambda name: name.str.contains(_FREES)).implode())
-    if not frees.any():
-        return frees
+    pending_until = (pl.col("start_ns") + pl.col("duration_ns")).alias("pending_until_ns")
+    work = view.all_activities.filter(pl.col("run_id") == run)
+    if work["call_start_ns"].null_count() == work.height:
+        return (calls["end_ns"] - calls["start_ns"]).alias("waited_ns")
+    process = pl.col("process_id").fill_null(NO_THREAD)  # nulls do not meet in a join
     work = (
-        view.all_activities.filter(pl.col("run_id") == run)
-        .drop_nulls("call_start_ns")
-        .select("process_id", "call_start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("pending_until_ns"))
-        .sort("call_start_ns")
+        work.select(process, pl.col("call_start_ns").fill_null(pl.col("start_ns")).alias("launch_ns"), pending_until)
+        .sort("launch_ns")
         .with_columns(pl.col("pending_until_ns").cum_max().over("process_id"))
     )
-    if work.is_empty():
-        return pl.repeat(value=False, n=calls.height, eager=True)
-    at_start = (
-        calls.select("process_id", "start_ns")
-        .with_row_index("row")
-        .sort("start_ns")
-        .join_asof(
-            work, left_on="start_ns", right_on="call_start_ns", by="process_id", strategy="backward",
-            allow_exact_matches=False, check_sortedness=False,
-        )
-        .sort("row")
-    )  # fmt: skip
-    return frees & (at_start["pending_until_ns"].fill_null(at_start["start_ns"]) <= at_start["start_ns"])
+    begun = calls.select(process, "start_ns", "end_ns").with_row_index("row").sort("start_ns")
+    joined = begun.join_asof(
+        work, left_on="start_ns", right_on="launch_ns", by="process_id", strategy="backward", check_sortedness=False
+    ).sort("row")
+    until = pl.min_horizontal(pl.col("pending_until_ns").fill_null(pl.col("start_ns")), "end_ns")
+    return joined.select((until - pl.col("start_ns")).clip(lower_bound=0).alias("waited_ns")).to_series()
+
+
+def _is_named(view: TraceView, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
+    """Whether this holds of a span's name; to look at each name once is not to look at each of millions of calls."""
+    return pl.col("name").is_in(names_like(view.span_names, predicate).implode())
 
 
 def names_like(names: pl.Series, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
@@ -139,19 +135,26 @@ def _pending(launch: Ints, end: Ints) -> Ints:
 
 # Calls of the host that explain why it launches nothing: it waits for a device, starts something up, fetches input.
 
-BLOCK_CAUSES = ("sync", "initialisation", "input", "host")
-"""What a call can explain idle time by: it waits for a device, starts something up, fetches input, or reserves."""
-_SYNC, _INITIALISATION = 0, 1
+BLOCK_CAUSES = ("sync", "initialisation", "input", "host", "profiler")
+"""What a call can explain idle time by: it waits for a device, starts something up, fetches input, reserves or frees
+memory, or is the profiler's own."""
+_SYNC, _INITIALISATION, _INPUT, _HOST, _PROFILER = range(len(BLOCK_CAUSES))
 INPUT_CALLS = r"(?i)DataLoader.*(?:__next__|_next)|IteratorGetNext|^Iterator::|DataLoaderIter"
 """Spans in which the next batch is awaited: PyTorch's data loader, TensorFlow's input pipeline."""
+_LOADS = "Lazy Function Loading|Runtime Triggered Module Loading|Driver Compiler"
+_PROFILES = "Activity Buffer Request|Buffer Flush|Command Buffer Full|Instrumentation|Resource|UVM Activity Init"
+OVERHEADS = rf"^(?:{_LOADS}|{_PROFILES})$"
+"""What CUPTI records as overhead, events of that category in Kineto's traces: code that is loaded, and its own work."""
 COMPILATIONS = (
     r"(?i)^(?:cuda|cu|hip)(?:Module|Library)Load|^(?:cuda|cu|hip)Link(?:Create|Add|Complete)|nvrtc\w*Compile"
     r"|hiprtc\w*Compile|nvJitLink|^_compile\.compile_inner|entire_frame_compile|compile_fx|fw_compiler_base"
     r"|inductor_compile|async_compile|Graph(?:Node)?\.record|triton.*compile|CachingAutotuner"
+    rf"|^(?:{_LOADS})$"
     r"|XlaCompile|CompileXla|PjRt\w*Compile|backend_?compile|LlvmCompile|jit_compile"
 )
 """Spans in which code is made or loaded for the device: the driver's linking and loading, NVRTC, HIPRTC, TorchDynamo,
-Inductor, capture of graphs by Inductor, Triton, XLA. Names as these tools' own traces have them."""
+Inductor, capture of graphs by Inductor, loading as CUPTI tells it, Triton, XLA. Names as these tools' own traces
+have them."""
 _STARTS_UP = (
     r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|DevicePrimaryCtxRetain|(?:Module|Library)Unload|DeviceReset)"
     rf"|{COMPILATIONS.removeprefix('(?i)')}"
@@ -162,7 +165,7 @@ _ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRe
 NO_THREAD = -1
 """Stands for the thread where a trace does not tell it."""
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
-_COLUMNS = ("process_id", "thread_id", "start_ns", "end_ns", "cause", "call")
+_COLUMNS = ("process_id", "thread_id", "start_ns", "end_ns", "cause", "call", "waited_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,25 +221,32 @@ class HostCalls:
     _second: Blocks
     edges_of_others: Ints
     loading: Blocks
+    waits: tuple[Ints, Ints, Ints]  # in order of end, but for frees: end, time waited, call
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> HostCalls:
         """Those of the rows, see `host_blocks`."""
-        thread, own = _own_blocks(rows)
+        thread, own, is_holding = _own_blocks(rows)
         threads = np.unique(thread)
         lane = np.searchsorted(threads, thread)
         starts = Lanes.of(own.start)
         edges = Lanes.of(own.start, own.end)
         positions = np.unique(np.concatenate((edges.at(lane, own.start), edges.at(lane, own.end))))
-        holds = np.flatnonzero(np.isin(own.cause, (_SYNC, _INITIALISATION)))
+        holds = np.flatnonzero(is_holding)
         order = holds[np.lexsort((-own.end[holds], own.start[holds]))]
         holding = Blocks(own.start[order], own.end[order], own.cause[order], own.call[order])
         first, second = _two_layers(holding)
         of_others = np.unique(np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)]))
-        loading = Blocks.of(rows.filter(pl.col("cause") == _INITIALISATION))
+        loading = Blocks.of(rows.filter(pl.col("cause").is_in([_INITIALISATION, _PROFILER])))
+        waits = (
+            rows.filter(pl.col("waited_ns") > 0, pl.col("cause") == _SYNC)
+            .sort("end_ns", "start_ns")
+            .select("end_ns", "waited_ns", "call")
+        )
         return cls(
             own, thread, edges.time(positions), threads, starts.at(lane, own.start), starts, positions, edges,
             holding, thread[order], first, second, of_others, loading,
+            (waits["end_ns"].to_numpy(), waits["waited_ns"].to_numpy(), waits["call"].to_numpy()),
         )  # fmt: skip
 
     def _lane(self, thread: Ints) -> Ints:
@@ -272,19 +282,24 @@ class HostCalls:
         return np.where(is_own, other, call)
 
 
-def _own_blocks(rows: pl.DataFrame) -> tuple[Ints, Blocks]:
-    """The calls by thread and start, where two of one number of thread overlap the one that began first; and whose."""
+def _own_blocks(rows: pl.DataFrame) -> tuple[Ints, Blocks, Bools]:
+    """The calls by thread and start, where two of one number of thread overlap the one that began first; and whose.
+
+    And whether each holds up the whole process: what waits, frees that did among it, what starts up, the profiler.
+    """
     ordered = rows.sort("thread_id", "start_ns", -pl.col("end_ns"))
+    holds = pl.col("cause").is_in([_SYNC, _INITIALISATION, _PROFILER]) | (pl.col("waited_ns") > 0)
     columns = ("thread_id", "start_ns", "end_ns", "cause", "call")
     thread, start, end, cause, call = (ordered[c].to_numpy() for c in columns)
+    holding = ordered.select(holds).to_series().to_numpy()
     if not len(start):
-        return thread, Blocks(start, end, cause, call)
+        return thread, Blocks(start, end, cause, call), holding
     starts = run_starts(thread)
     reach = np.roll(running_max(end, starts), 1)
     reach[starts] = start[starts]
     start = np.maximum(start, reach)
     keep = start < end
-    return thread[keep], Blocks(start[keep], end[keep], cause[keep], call[keep])
+    return thread[keep], Blocks(start[keep], end[keep], cause[keep], call[keep]), holding[keep]
 
 
 def _two_layers(blocks: Blocks) -> tuple[Blocks, Blocks]:
@@ -309,32 +324,28 @@ def _two_layers(blocks: Blocks) -> tuple[Blocks, Blocks]:
 def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls of the host that explain why a device is idle, the outermost of each thread.
 
-    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES) and call (its span). What a process called
-    of the runtime before it launched its first work, but to wait, set it up.
+    process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES), call (its span) and waited_ns, 0 but of
+    waits (see `waited_ns`). What a process called of the runtime before it launched its first work set it up. A free
+    that had to wait still frees when the work has ended, as one that waited for nothing does: no device is waited for.
     """
-    trace, names = view.trace, view.span_names  # to look at each name once is not to look at each of millions of calls
+    trace = view.trace
     work = view.all_activities.lazy().filter(pl.col("run_id") == run)
     first_launches = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
-    kinds = {
-        "sync": names_like(names, is_wait),
-        "initialisation": names_like(names, lambda name: name.str.contains(_STARTS_UP)),
-        "input": names_like(names, lambda name: name.str.contains(INPUT_CALLS)),
-        "host": names_like(names, lambda name: name.str.contains(_ALLOCATES)),
-    }
     is_runtime = pl.col("level") == str(Level.RUNTIME)
-    waits = names_like(names, lambda name: name.str.contains(SYNC_CALLS))
     before_any_launch = is_runtime & (pl.col("start_ns") < pl.col("first_launch_ns"))
     cause = (
-        pl.when(before_any_launch & ~pl.col("name").is_in(waits.implode()))
-        .then(1)
-        .when((pl.col("name").is_in(kinds["sync"].implode()) & is_runtime) | _is_pageable(trace))
-        .then(0)
-        .when(pl.col("name").is_in(kinds["initialisation"].implode()))
-        .then(1)
-        .when(pl.col("name").is_in(kinds["input"].implode()))
-        .then(2)
-        .when(pl.col("name").is_in(kinds["host"].implode()) & is_runtime)
-        .then(3)
+        pl.when(before_any_launch & ~_is_named(view, lambda name: name.str.contains(SYNC_CALLS)))
+        .then(_INITIALISATION)
+        .when((_is_named(view, is_wait) & is_runtime) | _is_pageable(trace))
+        .then(_SYNC)
+        .when(_is_named(view, lambda name: name.str.contains(_STARTS_UP)))
+        .then(_INITIALISATION)
+        .when(_is_named(view, lambda name: name.str.contains(INPUT_CALLS)))
+        .then(_INPUT)
+        .when(_is_named(view, lambda name: name.str.contains(_ALLOCATES)) & is_runtime)
+        .then(_HOST)
+        .when(_is_named(view, lambda name: name.str.contains(OVERHEADS)) & (pl.col("level") == str(Level.LIBRARY)))
+        .then(_PROFILER)
     )
     rows = (
         trace.scan("spans")
@@ -345,19 +356,83 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
             pl.col("duration_ns") > 0,
         )
         .join(first_launches.lazy(), on="process_id", how="left", nulls_equal=True)
-        .with_columns(cause.cast(pl.Int64).alias("cause"))
+        .with_columns(
+            cause.cast(pl.Int64).alias("cause"),
+            _is_named(view, lambda name: name.str.contains(_FREES)).alias("frees"),
+            before_any_launch.fill_null(value=False).alias("early"),
+        )
         .filter(pl.col("cause").is_not_null())
         .with_columns(
             pl.col("thread_id").fill_null(NO_THREAD),
             (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
             pl.col("span_id").alias("call"),
         )
-        .select(*_COLUMNS, "name")
+        .select(*_COLUMNS[:-1], "frees", "early")
         .collect()
     )
-    at_once = _frees_at_once(view, run, rows) & (rows["cause"] == 0)
-    reserves = pl.when(at_once).then(pl.lit(1, pl.Int64)).otherwise("cause").alias("cause")
-    return outermost_blocks(rows.with_columns(reserves).select(_COLUMNS))
+    may_wait, waited = pl.col("cause") == _SYNC, pl.col("waited_ns") > 0
+    without_wait = pl.when(pl.col("frees") | pl.col("early")).then(_INITIALISATION).otherwise(_HOST)
+    rows = rows.with_columns(waited_ns(view, run, rows)).with_columns(
+        pl.when(may_wait & ~waited)
+        .then(without_wait)
+        .when(may_wait & pl.col("frees"))
+        .then(_HOST)
+        .otherwise("cause")
+        .alias("cause"),
+        pl.when(may_wait).then("waited_ns").otherwise(0).alias("waited_ns"),
+    )
+    return outermost_blocks(rows.select(_COLUMNS))
+
+
+def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
+    """The run's ranges, modules, operators and calls that last so long: process_id, thread_id, start_ns, end_ns, call.
+
+    Also parent_id (of the span around) and is_step: all that a thread does is in a step, which says nothing.
+    """
+    return (
+        view.trace.scan("spans")
+        .filter(
+            pl.col("run_id") == run,
+            pl.col("duration_ns") >= min_duration_ns,
+            pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
+            pl.col("kind") != str(Kind.SYNC),
+        )
+        .select(
+            "process_id",
+            pl.col("thread_id").fill_null(NO_THREAD),
+            "start_ns",
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+            pl.col("span_id").alias("call"),
+            "parent_id",
+            (pl.col("kind") == str(Kind.STEP)).alias("is_step"),
+        )
+        .collect()
+    )
+
+
+def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) -> Ints:
+    """For each stretch of a thread the innermost of the spans (see `host_spans`) that holds half of it; -1: none does.
+
+    Such a span holds the middle, and so is the last that began before it, or one around that.
+    """
+    result = np.full(len(thread), -1)
+    for number in np.unique(thread).tolist():
+        rows = spans.filter(pl.col("thread_id") == number).sort("start_ns", -pl.col("end_ns"), "call")
+        if rows.is_empty():
+            continue
+        begin, until, call, is_step = (rows[c].to_numpy() for c in ("start_ns", "end_ns", "call", "is_step"))
+        around = positions_in(rows.select("call"), rows.select(call="parent_id"), ("call",))
+        mine = np.flatnonzero(thread == number)
+        first, last = start[mine], end[mine]
+        at = np.searchsorted(begin, first + (last - first) // 2, side="right") - 1
+        while True:
+            held = np.minimum(until[at], last) - np.maximum(begin[at], first)
+            outward = (at >= 0) & (is_step[at] | (2 * held < last - first))
+            if not outward.any():
+                break
+            at = np.where(outward, around[at], at)
+        result[mine] = np.where(at >= 0, call[at], -1)
+    return result
 
 
 def outermost_blocks(rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,14 +1,14 @@
 """When devices had nothing to do, and why: what the host did before it launched what came next.
 
 Two questions are asked of it. What did this device wait for: `idle_by_device`, of each device by itself, each stretch
-with its cause, over the whole run (B03, B16 and the viewer take from it what they show). What did the job lose to this
-call: `idle_of_run`, when none of a run's devices worked, inside every step, of which findings take the part in or after
-calls of one kind; a step that recompiles counts there, which a trimmed mean leaves out, and work of 0 ns parts nothing.
+with its cause, over the whole run (B03, B16, the viewer and findings on idle time take theirs from it). What did the
+job lose while code was compiled: `idle_of_run`, when none of a run's devices worked, inside every step; a step that
+recompiles counts there, which a trimmed mean leaves out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,16 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import run_starts
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, NO_THREAD, Blocks, HostCalls, host_blocks
-from xsp_model.columns.intervals import Lanes, coverage_before, gaps, intersection, merge, union_length
+from xsp_analyze.frames.host_calls import (
+    BLOCK_CAUSES,
+    NO_THREAD,
+    Blocks,
+    HostCalls,
+    host_blocks,
+    host_spans,
+    innermost_around,
+)
+from xsp_model.columns.intervals import Lanes, gaps, intersection, merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
     Intervals = tuple[Ints, Ints]
 
-__all__ = ["CAUSES", "DEVICE", "IdleTime", "Intervals", "RunIdle", "idle_by_device", "idle_of_run"]
+__all__ = ["CAUSES", "DEVICE", "SHORT_GAP_NS", "IdleTime", "Intervals", "idle_by_device", "idle_of_run"]
 
 DEVICE = ("run_id", "device_id")
 _WORK = ("process_id", "start_ns", "duration_ns", "call_start_ns", "call_end_ns", "call_thread_id", "parent_id")
@@ -36,61 +44,36 @@ _BLOCKED = tuple(f"idle_{cause}_ns" for cause in BLOCK_CAUSES)
 CAUSES = (*_BLOCKED, "idle_launch_ns", "idle_unknown_ns")
 """What idle time divides into; see B03's columns. The first are those of BLOCK_CAUSES."""
 
-_SYNC, _INITIALISATION, _INPUT, _HOST, _LAUNCH, _UNKNOWN = range(len(CAUSES))
+_SYNC, _INITIALISATION, _INPUT, _HOST, _PROFILER, _LAUNCH, _UNKNOWN = range(len(CAUSES))
+_BEHIND_WAIT = len(CAUSES)  # what becomes _SYNC: the wait is over
 _PROCESSES = pl.List(pl.Int64)
 _LANES = {"device_id": pl.Int64, "lane": pl.Int64}
 _NEVER = np.iinfo(np.int64).max
 _LOADING_NS = 1_000_000  # a launch takes microseconds; beside an idle device one of milliseconds loads code
 
 
+SHORT_GAP_NS = 200_000
+"""Our choice: longer than that an operator keeps the host only where something else holds it up."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdleTime:
-    """Disjoint stretches in order in which a device was idle: cause (an index of CAUSES), span of the call or -1."""
+    """Disjoint stretches in order in which a device was idle: cause (an index of CAUSES), span of the call or -1.
+
+    `is_launching`: the host only launched, in a gap of at most SHORT_GAP_NS. `is_behind_wait`: the wait that is the
+    cause had ended, and the host worked on.
+    """
 
     start: Ints
     end: Ints
     cause: Ints
     call: Ints
+    is_launching: Bools
+    is_behind_wait: Bools
 
-
-@dataclass(frozen=True)
-class RunIdle:
-    """Stretches in order, in ns, in which none of a run's devices worked; `inner`: with work before and after them."""
-
-    first: Ints
-    last: Ints
-    inner: Bools
-
-    def within(self, spans: Intervals) -> int:
-        """What lies within the spans."""
-        return union_length(*intersection((self.first, self.last), merge(*spans)))
-
-    def after(self, calls: Intervals, *, without: Intervals) -> int:
-        """What lies between the end of the first call that ends in a gap, and the gap's end, but not within the others.
-
-        Of each gap no more than the call took: had it not been made, the host would have been earlier by that. Calls
-        before the first device work, or after the last, held up nothing.
-        """
-        first, last = self.first[self.inner], self.last[self.inner]
-        order = np.argsort(calls[1], kind="stable")
-        ends, lengths = calls[1][order], (calls[1] - calls[0])[order]
-        index = np.searchsorted(ends, first)
-        index, last = index[index < len(ends)], last[index < len(ends)]
-        inside = ends[index] < last
-        index, last = index[inside], last[inside]
-        return int(np.minimum(_lengths_without(ends[index], last, without), lengths[index]).sum())
-
-    def short(self, longest_ns: int, held_up: Intervals) -> int:
-        """The inner gaps that are no longer than that and meet none of the spans."""
-        first, last = self.first[self.inner], self.last[self.inner]
-        free = last - first <= longest_ns
-        if len(held_up[0]):
-            starts, ends = merge(*held_up)
-            next_one = np.searchsorted(ends, first, side="right")
-            met = next_one < len(starts)
-            met[met] = starts[next_one[met]] < last[met]
-            free &= ~met
-        return int((last - first)[free].sum())
+    def of(self, rows: Ints | Bools) -> IdleTime:
+        """Some of them."""
+        return IdleTime(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]:
@@ -118,25 +101,20 @@ def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]
             )
             of_processes = pl.col("process_id").is_in(pl.Series([processes], dtype=_PROCESSES), nulls_equal=True)
             calls = view.once(host_blocks, run).filter(of_processes)
-            times = idle_times(work, HostCalls.of(calls), extents[run])
+            spans = view.once(host_spans, run, SHORT_GAP_NS // 2).filter(of_processes)
+            times = idle_times(work, HostCalls.of(calls), spans, extents[run])
             idle |= {(run, device): time for device, time in zip(devices, times, strict=True)}
     return {key: idle[key] for key in rows.select(DEVICE).unique(maintain_order=True).iter_rows() if key in idle}
 
 
-def idle_of_run(view: TraceView, run: int, windows: pl.DataFrame) -> RunIdle:
-    """When none of the run's devices worked, inside the windows (start_ns, end_ns)."""
+def idle_of_run(view: TraceView, run: int, windows: pl.DataFrame) -> Intervals:
+    """When none of the run's devices worked, inside the windows (start_ns, end_ns): starts and ends, in order."""
     work = view.all_activities.filter(pl.col("run_id") == run)
     start = work["start_ns"].to_numpy()
     inside = merge(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-    bounds = (inside[0].min(), inside[1].max()) if len(inside[0]) else (0, 0)
-    first, last = intersection(_gaps_within(start, start + work["duration_ns"].to_numpy(), bounds), inside)
-    earliest, latest = (start.min(), start.max()) if len(start) else (0, -1)
-    return RunIdle(first, last, (first >= earliest) & (last <= latest))
-
-
-def _gaps_within(start: Ints, end: Ints, bounds: tuple[int, int]) -> Intervals:
-    """What a gap is: a stretch between these times in which no work runs; work of 0 ns parts one, too."""
-    return gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds)))
+    bounds = np.array([inside[0].min(), inside[1].max()]) if len(inside[0]) else np.zeros(2, dtype=np.int64)
+    end = start + work["duration_ns"].to_numpy()
+    return intersection(gaps(np.concatenate((start, bounds)), np.concatenate((end, bounds))), inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +132,16 @@ class _Gaps:
     row: Ints
 
 
-def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) -> list[IdleTime]:
+def idle_times(work: pl.DataFrame, calls: HostCalls, spans: pl.DataFrame, extent: tuple[int, int]) -> list[IdleTime]:
     """The idle time of each device (a lane, from 0) over the extent of its run, by cause.
 
     `work` is all their work by lane and start, with call_start_ns and call_thread_id (of the launch; null: unknown);
     `calls` those of their processes that explain idle time. Until the next launch, what the launching thread was in
     explains a gap, else what another thread was in (but not input, which is fetched ahead); else the host did other
     work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
-    if that blocks. A gap after which nothing was launched is the host's.
+    if that blocks. A gap after which nothing was launched is the host's. What the host worked and launched behind a
+    wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
+    `innermost_around`.
     """
     gaps = _gaps_of(work, extent)
     launched = np.clip(gaps.launch, gaps.left, gaps.right)
@@ -170,12 +150,13 @@ def idle_times(work: pl.DataFrame, calls: HostCalls, extent: tuple[int, int]) ->
     inside, after = _within_launch(launched, gaps, with_launch, calls)
     after = _by_loading(after, calls.loading)
     parts = [
-        _pieces(gaps.left, gaps.right, without, _UNKNOWN),
         _by_calls(before, gaps.thread[before.gap], calls),
         inside,
         *_long_calls(after, work, gaps.row[after.gap]),
     ]
-    return _by_lane(_concat(parts), gaps.lane, int(work["lane"].max() or 0) + 1)  # type: ignore[arg-type]
+    explained = _by_spans(_behind_waits(_concat(parts), gaps, calls.waits), gaps, spans)
+    every = _concat([_pieces(gaps.left, gaps.right, without, _UNKNOWN), explained])
+    return _by_lane(every, gaps, extent[0], int(work["lane"].max() or 0) + 1)  # type: ignore[arg-type]
 
 
 def _gaps_of(work: pl.DataFrame, extent: tuple[int, int]) -> _Gaps:
@@ -318,15 +299,58 @@ def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces
     return loading, rest.of(rest.start < rest.end)
 
 
-def _by_lane(pieces: _Pieces, lane: Ints, count: int) -> list[IdleTime]:
-    of = lane[pieces.gap]
+def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) -> _Pieces:
+    """The pieces, what the host worked and launched behind a wait given to it: the first that ends in the gap.
+
+    Of each gap no more than the wait took: had it not been made, the host would have been earlier by that. A gap that
+    nothing ends held up nothing.
+    """
+    ends, waited, call = waits
+    at = np.minimum(np.searchsorted(ends, gaps.left), max(len(ends) - 1, 0))
+    if not len(ends) or not len(pieces.start):
+        return pieces
+    waits_within = (ends[at] >= gaps.left) & (ends[at] < gaps.right) & (gaps.row >= 0)
+    pieces = pieces.of(np.lexsort((pieces.start, pieces.gap)))
+    at = at[pieces.gap]
+    begin = np.maximum(pieces.start, ends[at])
+    length = np.where(_is_work(pieces) & waits_within[pieces.gap], np.maximum(pieces.end - begin, 0), 0)
+    starts, total = run_starts(pieces.gap), np.cumsum(length) - length
+    taken = total - np.repeat(total[starts], np.diff(np.append(starts, len(total))))
+    until = begin + np.clip(waited[at] - taken, 0, length)
+    is_behind = until > begin
+    behind = pieces.of(is_behind)
+    parts = (
+        replace(pieces, end=np.where(is_behind, begin, pieces.end)),
+        replace(behind, start=begin[is_behind], end=until[is_behind], cause=np.full(len(behind.start), _BEHIND_WAIT),
+                call=call[at[is_behind]]),
+        replace(behind, start=until[is_behind]),
+    )  # fmt: skip
+    every = _concat(parts)
+    return every.of(every.start < every.end)
+
+
+def _by_spans(pieces: _Pieces, gaps: _Gaps, spans: pl.DataFrame) -> _Pieces:
+    long = np.flatnonzero((pieces.cause == _HOST) & (pieces.call < 0) & (pieces.end - pieces.start > SHORT_GAP_NS))
+    call = pieces.call.copy()
+    thread = gaps.thread[pieces.gap[long]]
+    call[long] = innermost_around(spans, thread, pieces.start[long], pieces.end[long])
+    return replace(pieces, call=call)
+
+
+def _by_lane(pieces: _Pieces, gaps: _Gaps, begin: int, count: int) -> list[IdleTime]:
+    of = gaps.lane[pieces.gap]
     order = np.lexsort((pieces.start, of))
-    parts = [column[order] for column in (pieces.start, pieces.end, pieces.cause, pieces.call)]
-    bounds = np.searchsorted(of[order], np.arange(count + 1))
-    return [IdleTime(*(column[first:last] for column in parts)) for first, last in pairwise(bounds.tolist())]
+    pieces, of = pieces.of(order), of[order]
+    is_short = (gaps.right - gaps.left <= SHORT_GAP_NS) & (gaps.left > begin) & (gaps.row >= 0)  # work on both sides
+    behind = pieces.cause == _BEHIND_WAIT
+    idle = IdleTime(
+        pieces.start, pieces.end, np.where(behind, _SYNC, pieces.cause), pieces.call,
+        is_launching=_is_work(pieces) & is_short[pieces.gap], is_behind_wait=behind,
+    )  # fmt: skip
+    bounds = np.searchsorted(of, np.arange(count + 1))
+    return [idle.of(np.arange(first, last)) for first, last in pairwise(bounds.tolist())]
 
 
-def _lengths_without(first: Ints, last: Ints, others: Intervals) -> Ints:
-    """How much of each stretch lies in none of the others."""
-    merged = merge(*others)
-    return np.asarray(last - first - (coverage_before(merged, last) - coverage_before(merged, first)), dtype=np.int64)
+def _is_work(pieces: _Pieces) -> Bools:
+    """Which are the host's own work, which no call explains, or a launch."""
+    return np.asarray((pieces.cause == _LAUNCH) | ((pieces.cause == _HOST) & (pieces.call < 0)))

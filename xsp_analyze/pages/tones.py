@@ -21,6 +21,7 @@ IDLE: Mapping[str, str] = MappingProxyType({
     "idle_initialisation_ns": "start-up",
     "idle_input_ns": "input",
     "idle_host_ns": "host work",
+    "idle_profiler_ns": "profiler",
     "idle_launch_ns": "launch",
     "idle_unknown_ns": "unknown",
 })  # fmt: skip

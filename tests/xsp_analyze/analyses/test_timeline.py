@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
@@ -79,8 +81,9 @@ def test_steps_are_measured_apart_then_averaged() -> None:
 
 
 def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None:
-    # Gaps: [0, 10), launched at 0: launch 10. [20, 60), next launched at 50 after a wait [10, 35): sync 15, host 15,
-    # launch 10. [70, 80), next launched at 65: launch 10. [90, 100), launch unknown.
+    # Gaps: [0, 10), launched at 0: launch 10. [20, 60), next launched at 50 after a call [10, 35) that waited until 20:
+    # sync 15, and 10 of the host's 15 behind it, as it had waited for 10; host 5, launch 10. [70, 80), next launched
+    # at 65: launch 10. [90, 100), launch unknown.
     hand = Hand()
     hand.run(0)
     hand.work("a", 10, 10, launch=0)
@@ -90,7 +93,7 @@ def test_idle_time_is_told_by_what_the_host_did_before_the_next_launch() -> None
     hand.work("c", 80, 10, launch=65)
     hand.work("d", 100, 10)
     table = run(find("B03"), StepView.of(hand.build())).table
-    assert table.select("idle_ns", *CAUSES).rows() == [(70, 15, 10, 0, 15, 20, 10)]
+    assert table.select("idle_ns", *CAUSES).rows() == [(70, 25, 10, 0, 5, 0, 20, 10)]
 
 
 def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None:
@@ -103,36 +106,38 @@ def test_work_too_short_for_the_clock_still_parts_and_bounds_idle_time() -> None
     for start, duration, launch in ((10, 0, 0), (20, 10, 12), (50, 0, 45), (70, 10, 65), (90, 0, 80)):
         hand.work("k", start, duration, launch=launch)
     table = run(find("B03"), StepView.of(hand.build())).table
-    assert table.select("window_ns", "active_ns", "idle_ns", *CAUSES).rows() == [(90, 80, 70, 0, 10, 0, 32, 28, 0)]
+    assert table.select("window_ns", "active_ns", "idle_ns", *CAUSES).rows() == [(90, 80, 70, 0, 10, 0, 32, 0, 28, 0)]
 
 
 def test_idle_time_is_explained_by_the_outermost_call_of_the_thread_that_launched_next() -> None:
     # Thread 1 launches at 5 (work [10, 20)), fetches input in [30, 60), which waits for the device in [40, 50), and
-    # launches at 70 (work [80, 90)). Thread 2 waits in [60, 66), and fetches ahead in [20, 66). The device is idle in
-    # [20, 80): 10 + 4 host, 30 input of the loader, 6 sync of the other thread, 10 launch. Before the first work
-    # [0, 10) is start-up, of which 4 in a call.
+    # launches at 70 (work [80, 90)). Thread 2 waits in [15, 26) for what ends at 20, and fetches ahead in [20, 66). The
+    # device is idle in [20, 80): 6 sync of the other thread, 5 behind it (4 until the loader, 1 after it) as it had
+    # waited for 5, 30 input of the loader, 9 host, 10 launch. Waits in [60, 66), when nothing runs, wait for nothing.
+    # Before the first work [0, 10) is start-up, of which 4 in a call.
     hand = Hand()
     hand.run(0)
     hand.span("runtime", "call", "cudaDeviceGetAttribute", 0, 4, thread_id=1)
     hand.work("a", 10, 10, launch=5, thread_id=1)
     hand.span("application", "range", _LOADER, 30, 30, thread_id=1)
     hand.span("runtime", "call", "cudaStreamSynchronize", 40, 10, thread_id=1)
+    hand.span("runtime", "call", "cudaStreamSynchronize", 15, 11, thread_id=2)
     hand.span("runtime", "call", "cudaStreamSynchronize", 60, 6, thread_id=2)
     hand.span("operator", "operator", "IteratorGetNext", 20, 46, thread_id=3)
     hand.work("b", 80, 10, launch=70, thread_id=1)
     frames = StepView.of(hand.build())
     causes = dict(zip(CAUSES, run(find("B03"), frames).table.select(CAUSES).row(0), strict=True))
     assert causes == {
-        "idle_sync_ns": 6, "idle_initialisation_ns": 10, "idle_input_ns": 30, "idle_host_ns": 14,
-        "idle_launch_ns": 10, "idle_unknown_ns": 0,
+        "idle_sync_ns": 11, "idle_initialisation_ns": 10, "idle_input_ns": 30, "idle_host_ns": 9,
+        "idle_profiler_ns": 0, "idle_launch_ns": 10, "idle_unknown_ns": 0,
     }  # fmt: skip
     calls = run(find("B16"), frames).table.select("cause", "call", "idle_ns", "gap_count").rows()
     assert calls == [
         ("input", _LOADER, 30, 1),
-        ("host", None, 14, 2),
+        ("sync", "cudaStreamSynchronize", 11, 3),
         ("launch", None, 10, 1),
+        ("host", None, 9, 1),
         ("initialisation", None, 6, 2),
-        ("sync", "cudaStreamSynchronize", 6, 1),
         ("initialisation", "cudaDeviceGetAttribute", 4, 1),
     ]
 
@@ -172,6 +177,48 @@ def test_a_copy_that_holds_its_caller_is_waiting_and_no_launch() -> None:
     )
     causes = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
     assert causes == [("sync", "cudaMemcpy", 30), ("host", None, 10)]
+
+
+def test_the_hosts_own_work_is_named_after_the_innermost_span_that_holds_half_of_it() -> None:
+    # Between works at [0, 10) and from 1,000 us on, launched at 990 us by thread 1. Until then it is in `epoch`,
+    # therein for 700 us in `preprocess`, therein for 300 in an operator; another thread is in `other` throughout.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 0, 10, launch=0, thread_id=1)
+    epoch = hand.span("application", "range", "epoch", 20, 999_000, thread_id=1)
+    prepare = hand.span("application", "range", "preprocess", 200_000, 700_000, thread_id=1, parent_id=epoch)
+    hand.span("operator", "operator", "aten::to", 300_000, 300_000, thread_id=1, parent_id=prepare)
+    hand.span("application", "range", "other", 20, 999_000, thread_id=2)
+    hand.work("b", 1_000_000, 10, launch=990_000, thread_id=1)
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert rows == [("host", "preprocess", 989_990), ("launch", None, 10_000)]
+
+
+@pytest.mark.parametrize(
+    ("call", "pending_ns", "expected"),
+    [
+        # It waits for 70 and takes 10 more; 70 of the 150 behind it are its, and all 150 where it waits longer.
+        ("cudaStreamSynchronize", 70, {("sync", "cudaStreamSynchronize"): 80, ("host", None): 80}),
+        ("hipMemcpyWithStream", 200, {("sync", "hipMemcpyWithStream"): 160}),
+        # Nothing is pending: what it takes is the host's own time.
+        ("cudaStreamSynchronize", 0, {("host", "cudaStreamSynchronize"): 10, ("host", None): 160}),
+        ("cudaFree", 0, {("initialisation", "cudaFree"): 10, ("host", None): 160}),
+        # A free that waited frees when the work has ended.
+        ("cudaFree", 70, {("host", "cudaFree"): 10, ("host", None): 150}),
+    ],
+)
+def test_a_call_waits_while_work_from_before_it_is_pending_and_holds_up_the_host_no_longer_than_that(
+    call: str, pending_ns: int, expected: dict[tuple[str, str | None], int]
+) -> None:
+    # The call begins at 20 and ends 10 after the work that is pending; 150 later the next work is launched, and begins.
+    end = 20 + pending_ns + 10
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 0, 20 + pending_ns if pending_ns else 10, launch=0, thread_id=1)
+    hand.span("runtime", "call", call, 20, end - 20, thread_id=1)
+    hand.work("b", end + 150, 10, launch=end + 150, thread_id=1)
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert {(cause, name): idle for cause, name, idle in rows} == expected
 
 
 def test_a_launch_call_of_milliseconds_beside_an_idle_device_loads_code() -> None:

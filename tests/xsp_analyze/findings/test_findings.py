@@ -436,7 +436,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "unmatched": (lambda: _matched("warning"), lambda: _matched("info"), None),
     "gpu-idle": (lambda: _trace(_kernels(("a", 20, 7_000))), lambda: _trace(_kernels(*_BUSY)), 3_000),
     # 60 kernels of 40 ns every 150 ns: 59 gaps of 110 ns in each of 5 steps, and 4 of 1,110 ns between steps
-    "launch-bound": (lambda: _trace(_many(60, 40, 50)), lambda: _trace(_many(49, 40, 50)), 59 * 110 + 4 * 1_110 / 5),
+    # of the steps that the mean keeps, which have work on both sides
+    "launch-bound": (lambda: _trace(_many(60, 40, 50)), lambda: _trace(_many(49, 40, 50)), 59 * 110 + 1_110),
     "host-sync": (lambda: _trace(_sync(400)), lambda: _trace(_sync(100)), 400),
     "data-wait": (lambda: _trace(_loader(1_500)), lambda: _trace(_loader(300)), 1_500),
     # From end of work to end of work the steps take 9,920, 9,000 and thrice 10,000: a trimmed mean of 9,973 1/3; less
@@ -897,4 +898,34 @@ def test_start_up_is_in_no_gain_and_no_share() -> None:
     assert "(3.10\u202f\u00b5s of 9.10\u202f\u00b5s without start-up)" in idle.observation.sentence
     assert advice["start-up"].observation.sentence.startswith(
         "900\u202fns of 10.0\u202f\u00b5s are start-up, once a process"
+    )
+
+
+def test_shares_of_a_trace_taken_whole_say_that_they_are_without_start_up() -> None:
+    # Start-up until the first work at 6,000. Of the 4,000 after that 2,000 go into the next batch, and 1,900 into work.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 6_000, 900, launch=5_990)
+    hand.span("operator", "operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 6_950, 2_000)
+    hand.work("b", 9_000, 1_000, launch=8_990)
+    fired = _fired(hand.build())
+    assert fired["data-wait"].gain_ns == pytest.approx(2_000)
+    assert (
+        "2.00\u202f\u00b5s, 50.0\u202f% of the time without start-up, while the next"
+        in fired["data-wait"].observation.sentence
+    )
+
+
+def test_a_device_that_is_idle_for_several_reasons_has_a_finding_for_each_and_one_for_the_rest() -> None:
+    # Of 10,000 ns the loader takes 2,000, and Python 3,990; 10 lie between launch and start.
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        hand.span("operator", "operator", name, start, 2_000, parent_id=step, step=number)
+        hand.work("a", start + 6_000, 4_000, launch=start + 5_990, parent=step, step=number)
+
+    fired = _fired(_trace(fill))
+    assert {rule: fired[rule].gain_ns for rule in ("data-wait", "gpu-idle")} == {"data-wait": 2_000, "gpu-idle": 4_000}
+    assert (
+        "60.0\u202f% of the time (6.00\u202f\u00b5s of 10.0\u202f\u00b5s), 40.0\u202f% beside"
+        in fired["gpu-idle"].observation.sentence
     )

@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from tests.helpers.linked import converted, ledger_counts
-from tests.helpers.synth import KinetoTrace
+from tests.helpers.synth import PROCESS, KinetoTrace
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner as compiled
 from xsp_ingest.formats.torch_profiler.shape import shape
@@ -171,3 +174,19 @@ def test_a_counter_may_have_the_event_s_name_and_the_device_the_process_s(tmp_pa
     kineto.raw(ph="C", cat="hardware_counters", name=_DRAM, pid="GPU 3 Counters", ts=1_500, args={"": 10.0})
     counters = converted(kineto, tmp_path).frame("counters").filter(pl.col("device_id") == 3)
     assert counters.select(pl.col("counter").cast(pl.String), "value").rows() == [(_DRAM, 0.1)]
+
+
+def test_overhead_is_read_and_explains_idle_time(tmp_path: Path) -> None:
+    # Launched at 10 us, a kernel in [12, 20); the next is launched at 100, and begins at 101. Of the 81 us between them
+    # code is loaded for 40, the profiler asks for a buffer for 15, 25 are the host's, 1 the launch's.
+    kineto = KinetoTrace()
+    kineto.launch("a", 10_000, 12_000, 8_000)
+    kineto.raw(ph="X", cat="overhead", name="Lazy Function Loading", pid=-1, tid=0, ts=30_000, dur=40_000)
+    kineto.raw(ph="X", cat="overhead", name="Activity Buffer Request", pid=-1, tid=0, ts=75_000, dur=15_000)
+    kineto.launch("a", 100_000, 101_000, 8_000)
+    trace = converted(kineto, tmp_path)
+    assert not [row for row in left_out(trace) if "overhead" in row[1]]
+    assert trace.frame("spans")["process_id"].unique().to_list() == [PROCESS]
+    table = run(find("B03"), StepView.of(trace)).table
+    causes = table.select("idle_initialisation_ns", "idle_profiler_ns", "idle_host_ns", "idle_launch_ns").row(0)
+    assert causes == (40_000 + 2_000, 15_000, 25_000, 1_000)  # and 2 us before the first work

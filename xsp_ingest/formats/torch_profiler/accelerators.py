@@ -32,6 +32,7 @@ _READ_ELSEWHERE = (
     *cat.ANNOTATION,
     *cat.SYNC,
     *cat.PYTHON,
+    *cat.OVERHEAD,
     *cat.PROFILER_RANGE,
     *cat.LEFT_OUT,
 )

@@ -22,6 +22,7 @@ __all__ = [
     "MODULE_PREFIX",
     "OPERATOR",
     "OTHER_CALL",
+    "OVERHEAD",
     "PROFILER_RANGE",
     "PYTHON",
     "RESTATED",
@@ -44,6 +45,7 @@ OPERATOR = ("cpu_op", "Operator")
 ANNOTATION = ("user_annotation",)
 SYNC = ("cuda_sync",)
 PYTHON = ("python_function",)
+OVERHEAD = ("overhead",)  # what the profiler recorded of its own work, and of code that the driver loads
 MEMORY = ("cpu_instant_event",)
 COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `raw_events`
 FLOW = ("fwdbwd",)
@@ -55,7 +57,6 @@ RESTATED = "sums and parts of device work"  # where a device's process holds suc
 LEFT_OUT: Mapping[str, str] = {
     "gpu_user_annotation": "they restate host annotations on the device's time line",
     "Trace": "it is the profiler's own window",
-    "overhead": "they are the profiler's own work",
     **dict.fromkeys((*UNREAD_FLOWS, "async", "HostToDevice"), "they restate which call launched what"),
     **dict.fromkeys(("enqueue", "dequeue", "async_task_queue"), "they pass operators from one host thread to another"),
     RESTATED: "other device work that was read holds them",

@@ -231,11 +231,12 @@ def _spans_of(parts: _Parts, annotations: pl.DataFrame) -> Sequence[pl.DataFrame
         annotations,
         _calls(parts),
         _syncs(parts),
+        _host(_of(parts, cat.OVERHEAD), Level.LIBRARY, Kind.CALL),
         _activities(parts),
     )
 
 
-_ORDER = (cat.PYTHON, cat.OPERATOR, cat.ANNOTATION, cat.CALL, cat.SYNC, tuple(cat.DEVICE))
+_ORDER = (cat.PYTHON, cat.OPERATOR, cat.ANNOTATION, cat.CALL, cat.SYNC, cat.OVERHEAD, tuple(cat.DEVICE))
 
 
 def _marks_of(parts: _Parts) -> Ints:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_memory", "once", "sound_events", "with_process"]
 
-_USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON)
+_USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON, *cat.OVERHEAD)
 _MIXER, _MIXER_2 = 0x9E3779B97F4A7C1, 0x2545F4914F6CDD1
 _RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id"}
 _RENAMED |= {"correlation": "correlation_id"}
@@ -36,8 +36,8 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
     used, lost = _timed_events(_used_events(document.events))
     mark = pl.col("ts_ns") * _MIXER + pl.col("dur_ns") * 31 + pl.col("tid").fill_null(-1) * _MIXER_2 + pl.col("pid")
     used, mended = _plausible(used.with_columns(mark.fill_null(0).alias("mark")))
-    on_device = pl.col("cat").is_in([*cat.DEVICE, *cat.SYNC])
-    process = pl.when(~on_device).then(pl.col("pid")).alias("process_id")
+    of_no_process = pl.col("cat").is_in([*cat.DEVICE, *cat.SYNC, *cat.OVERHEAD])
+    process = pl.when(~of_no_process).then(pl.col("pid")).alias("process_id")
     return used.with_columns(process).rename(_RENAMED), [*findings, *lost, *mended]
 
 
@@ -208,8 +208,14 @@ def _repeats(spans: pl.DataFrame, at: Ints, marks: Ints, facts: Mapping[str, pl.
 
 
 def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
-    """Device events carry the device's number as pid; their process is the one that made the launch."""
-    on_device = ((spans["level"] == str(Level.KERNEL)) | (spans["kind"] == str(Kind.SYNC))).to_numpy()
+    """Device events carry the device's number as pid; their process is the one that made the launch.
+
+    The profiler's own work has -1: it is of the only process, or of an unknown one.
+    """
+    of_no_process = ((spans["level"] == str(Level.KERNEL)) | (spans["kind"] == str(Kind.SYNC))) | (
+        (spans["level"] == str(Level.LIBRARY)) & (spans["kind"] == str(Kind.CALL))
+    )
+    on_device = of_no_process.to_numpy()
     process = spans["process_id"]
     hosts = process.drop_nulls().unique()
     only = hosts[0] if len(hosts) == 1 else None
