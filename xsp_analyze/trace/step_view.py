@@ -15,7 +15,6 @@ from xsp_analyze.frames.steps import (
     choose_steps,
     mean_over_steps,
     without_ramp_up,
-    without_stubs,
 )
 from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.trace_view import TraceView
@@ -69,8 +68,16 @@ class StepView(Memo):
         """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
         if self._requested == str(StepMode.ALL):
             return StepChoice(StepMode.ALL)
+        if self._requested is None and self.serving_phase is None and not self.of_trace.are_steps_worth_it:
+            return StepChoice(StepMode.ALL)
         what = f"{self.serving_phase} step" if self.serving_phase else "step"
         return choose_steps(self._requested, self._of_phase(self.of_trace.marked_steps), what)
+
+    @property
+    def is_whole_for_want_of_steps(self) -> bool:
+        """Whether the trace is taken whole, unasked, though it marks steps: they are not what it is about."""
+        unasked = self._requested is None and self.choice.mode is StepMode.ALL
+        return unasked and not self.of_trace.marked_steps.is_empty()
 
     def _of_phase(self, steps: pl.DataFrame) -> pl.DataFrame:
         if self.serving_phase is None:
@@ -105,7 +112,7 @@ class StepView(Memo):
 
     @once_property
     def steps(self) -> pl.DataFrame:
-        """The steps chosen, as `all_steps`; a mean without stubs and ramp-up (`without_stubs`; `without_ramp_up`)."""
+        """The steps chosen, as `all_steps`; a mean without faulty ones and ramp-up (`without_ramp_up`)."""
         if self.choice.mode is StepMode.ONE:
             return self.every_step.filter(pl.col("step") == self.choice.number)
         if not self.is_mean:
@@ -115,8 +122,16 @@ class StepView(Memo):
 
     @once_property
     def worked_steps(self) -> pl.DataFrame:
-        """Every step but stubs; of a mean, `steps` leaves out ramp-up as well."""
-        return without_stubs(self.every_step, self.of_trace.all_activities)
+        """Every step but faulty ones, of which a mean takes no more than it must; it leaves out ramp-up as well."""
+        faulty = self.of_trace.faulty_steps
+        sound = self.every_step.join(faulty, on=["run_id", "step"], how="anti", maintain_order="left")
+        return self.every_step if sound.is_empty() else sound
+
+    @once_property
+    def faulty_steps(self) -> pl.DataFrame:
+        """The steps that a mean leaves out, each with its `fault`, but for ramp-up."""
+        left_out = self.every_step.join(self.worked_steps, on=["run_id", "step"], how="anti")
+        return self.of_trace.faulty_steps.join(left_out, on=["run_id", "step"], how="semi", maintain_order="left")
 
     @once_property
     def ramp_up_count(self) -> int:

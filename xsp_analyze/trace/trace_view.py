@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.host_calls import host_waits
 from xsp_analyze.frames.kernels.activities import device_activities, device_work
 from xsp_analyze.frames.kernels.kernel_classes import kernel_classes
-from xsp_analyze.frames.serving_steps import serving_steps
-from xsp_analyze.frames.steps import QUEUED_NS, all_steps, host_steps, marked_steps, step_windows
+from xsp_analyze.frames.serving_steps import batch_of, serving_steps
+from xsp_analyze.frames.steps import QUEUED_NS, all_steps, faulty_steps, host_steps, marked_steps, step_windows
 from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
 from xsp_analyze.trace.timed_runs import timed_runs
+from xsp_model import Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.roles import Roles
     from xsp_model import Trace
 
-__all__ = ["TraceView"]
+__all__ = ["MIN_SHARE_IN_STEPS", "TraceView"]
 
+MIN_SHARE_IN_STEPS = 0.5
+"""Of device time (without a device, of operators' time): steps that hold less are not what the trace is about."""
 _CALL = ("call_start_ns", "call_end_ns")
 
 
@@ -168,6 +172,46 @@ class TraceView(Memo):
         """Every step of every run that a number is taken from, in `steps.STEP_COLUMNS`."""
         timed_first = self.model_runs.ids if self.is_leveled else ()
         return self.own_runs.of(all_steps(self.trace, self.process_steps, timed_first=timed_first))
+
+    @once_property
+    def work_in_steps(self) -> pl.DataFrame:
+        """By run and step (null: outside of all) `count` and `duration_ns` of device activities (`on_device`).
+
+        Of runs without any it is of operators, of which those within others count as well.
+        """
+        sums = pl.len().cast(pl.Int64).alias("count"), pl.col("duration_ns").sum()
+        device = self.device_work.group_by("run_id", "step").agg(*sums, on_device=pl.lit(value=True))
+        rest = set(self.marked_steps["run_id"]) - set(device["run_id"])
+        if not rest:
+            return device
+        is_operator = pl.col("level") == str(Level.OPERATOR)
+        operators = self.own_runs.scan("spans").filter(pl.col("run_id").is_in(list(rest)), is_operator)
+        return pl.concat(
+            [device, operators.group_by("run_id", "step").agg(*sums, on_device=pl.lit(value=False)).collect()]
+        )
+
+    @once_property
+    def share_in_steps(self) -> float:
+        """The part of the work of runs with marked steps that is in these; 1 where no work is recorded."""
+        marked = self._host_steps["run_id"].unique()
+        work = self.work_in_steps.filter(pl.col("run_id").is_in(marked.implode()))
+        inside, total = (float(rows["duration_ns"].sum() or 0) for rows in (work.drop_nulls("step"), work))
+        return inside / total if total else 1.0
+
+    @once_property
+    def faulty_steps(self) -> pl.DataFrame:
+        """The steps that means leave out as they are empty, cut, or begin in a wait; see `steps.faulty_steps`."""
+        launched = self.all_activities.drop_nulls(["step", "call_start_ns"])
+        first = launched.group_by("run_id", "step").agg(pl.col("call_start_ns").min())
+        steps = batch_of(self.all_steps, self.serving_steps)
+        return faulty_steps(steps, self.work_in_steps, first, lambda run: self.once(host_waits, run))
+
+    @once_property
+    def are_steps_worth_it(self) -> bool:
+        """Whether a mean step says something of the trace: steps hold half of the work, and some are sound."""
+        if self.marked_steps.is_empty():
+            return False
+        return self.share_in_steps >= MIN_SHARE_IN_STEPS and self.faulty_steps.height < self.all_steps.height
 
     @once_property
     def device_work(self) -> pl.DataFrame:
