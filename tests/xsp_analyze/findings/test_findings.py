@@ -879,7 +879,7 @@ def test_steps_that_hold_little_of_the_work_give_way_to_the_whole_trace(*, of_de
     few = _around(400, of_device=of_device)
     said = _fired(few)["few-steps"].observation.sentence
     time = "device" if of_device else "operators'"
-    assert said.startswith(f"The 3 marked steps hold 40.0 % of {time} time, so times are totals")
+    assert said.startswith(f"The 3 marked steps hold 40.0\u202f% of {time} time, so times are totals")
     assert "steps_hold_little" in coverage.ledger(StepView.of(few))["kind"].to_list()
     assert StepView.of(few, "mean").steps.height == 3  # whoever asks for them has them
     most = StepView.of(_around(600, of_device=of_device))
