@@ -14,7 +14,7 @@ from xsp_analyze.frames.model_time import latency_by_run, load_tests
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, count_of, duration, share
-from xsp_analyze.trace.trace_view import MIN_SHARE_IN_STEPS
+from xsp_analyze.trace.step_view import MIN_SHARE_IN_STEPS
 from xsp_model import Attribution, LayerSource
 
 if TYPE_CHECKING:
@@ -285,8 +285,8 @@ def _why_whole(view: TraceView) -> str:
     number, part = view.marked_steps.height, view.share_in_steps
     of = "device" if view.work_in_steps["on_device"].any() else "operators'"
     little = f"hold{'s' if number == 1 else ''} {share(part)} of {of} time"
-    said = little if part < MIN_SHARE_IN_STEPS else f"{'is' if number == 1 else 'are'} not whole"
-    return f"The {count_of(number, 'marked step', 'marked steps')} {said}, so times are totals over all of the trace."
+    fault = little if part < MIN_SHARE_IN_STEPS else f"{'is' if number == 1 else 'are'} not whole"
+    return f"The {count_of(number, 'marked step', 'marked steps')} {fault}, so times are totals over all of the trace."
 
 
 @rule(

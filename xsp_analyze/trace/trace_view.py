@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.host_calls import host_waits
 from xsp_analyze.frames.kernels.activities import device_activities, device_work
 from xsp_analyze.frames.kernels.kernel_classes import kernel_classes
-from xsp_analyze.frames.serving_steps import batch_of, serving_steps
-from xsp_analyze.frames.steps import QUEUED_NS, all_steps, faulty_steps, host_steps, marked_steps, step_windows
+from xsp_analyze.frames.serving_steps import serving_steps
+from xsp_analyze.frames.steps import QUEUED_NS, all_steps, host_steps, marked_steps, step_windows
 from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.roles import Roles
     from xsp_model import Trace
 
-__all__ = ["MIN_SHARE_IN_STEPS", "TraceView"]
+__all__ = ["TraceView"]
 
-MIN_SHARE_IN_STEPS = 0.5
-"""Of device time (without a device, of operators' time): steps that hold less are not what the trace is about."""
 _CALL = ("call_start_ns", "call_end_ns")
 
 
@@ -197,21 +194,6 @@ class TraceView(Memo):
         work = self.work_in_steps.filter(pl.col("run_id").is_in(marked.implode()))
         inside, total = (float(rows["duration_ns"].sum() or 0) for rows in (work.drop_nulls("step"), work))
         return inside / total if total else 1.0
-
-    @once_property
-    def faulty_steps(self) -> pl.DataFrame:
-        """The steps that means leave out as they are empty, cut, or begin in a wait; see `steps.faulty_steps`."""
-        launched = self.all_activities.drop_nulls(["step", "call_start_ns"])
-        first = launched.group_by("run_id", "step").agg(pl.col("call_start_ns").min())
-        steps = batch_of(self.all_steps, self.serving_steps)
-        return faulty_steps(steps, self.work_in_steps, first, lambda run: self.once(host_waits, run))
-
-    @once_property
-    def are_steps_worth_it(self) -> bool:
-        """Whether a mean step says something of the trace: steps hold half of the work, and some are sound."""
-        if self.marked_steps.is_empty():
-            return False
-        return self.share_in_steps >= MIN_SHARE_IN_STEPS and self.faulty_steps.height < self.all_steps.height
 
     @once_property
     def device_work(self) -> pl.DataFrame:

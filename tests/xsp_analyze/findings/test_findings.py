@@ -858,10 +858,9 @@ def _around(part: int, *, of_device: bool = True) -> Trace:
     """Three steps of work that takes `part` of 1,000 ns, the rest of it before all steps."""
     hand = Hand()
     hand.run(0, source_path="hand.json")
-    whole, step_of_rest = 3_000, None
-    outside = whole * (1_000 - part) // part
+    outside = 3_000 * (1_000 - part) // part
     if of_device:
-        hand.work("before", 20, outside, launch=10, step=step_of_rest)
+        hand.work("before", 20, outside, launch=10, step=None)
     else:
         hand.span("operator", "operator", "before", 20, outside)
     for number in range(3):
@@ -877,11 +876,11 @@ def _around(part: int, *, of_device: bool = True) -> Trace:
 @pytest.mark.parametrize("of_device", [True, False])
 def test_steps_that_hold_little_of_the_work_give_way_to_the_whole_trace(*, of_device: bool) -> None:
     few = _around(400, of_device=of_device)
-    said = _fired(few)["few-steps"].observation.sentence
+    sentence = _fired(few)["few-steps"].observation.sentence
     time = "device" if of_device else "operators'"
-    assert said.startswith(f"The 3 marked steps hold 40.0\u202f% of {time} time, so times are totals")
+    assert sentence.startswith(f"The 3 marked steps hold 40.0\u202f% of {time} time, so times are totals")
     assert "steps_hold_little" in coverage.ledger(StepView.of(few))["kind"].to_list()
     assert StepView.of(few, "mean").steps.height == 3  # whoever asks for them has them
-    most = StepView.of(_around(600, of_device=of_device))
-    assert most.is_mean
-    assert "steps_hold_little" not in coverage.ledger(most)["kind"].to_list()
+    enough = StepView.of(_around(600, of_device=of_device))
+    assert enough.is_mean
+    assert "steps_hold_little" not in coverage.ledger(enough)["kind"].to_list()
