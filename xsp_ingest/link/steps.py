@@ -153,7 +153,7 @@ def _with_rows(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(number.alias("row"))
     for name, type_ in spans.schema.items():
         if isinstance(type_, pl.Enum):
-            wider = pl.Enum(dict.fromkeys([*type_.categories, *(rows[name] if name in rows.columns else ())]))
+            wider = pl.Enum(list(dict.fromkeys([*type_.categories, *(rows[name] if name in rows.columns else ())])))
             physical = spans[name].to_physical().cast(pl.Series([], dtype=wider).to_physical().dtype)
             spans = spans.with_columns(physical.cat.to(wider).alias(name))
     added = rows.select(
