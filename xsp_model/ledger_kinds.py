@@ -578,7 +578,7 @@ class LedgerKind(StrEnum):
     STEPS_HOLD_LITTLE = (
         "steps_hold_little",
         _WARNING,
-        "marked steps hold under half of the device time (else operators' time), or none is whole: taken as one trace",
+        "marked steps hold under half of the device time (else of operators), or none is whole: taken as one trace",
         "Look at them with --steps mean, or name the ranges that are steps with --model-range",
     )
     STEPS_INFERRED = (

@@ -257,7 +257,7 @@ def _calls_of_start_up(facts: Facts) -> str:
     "few-steps",
     "Too few steps for an interval",
     fires=f"Numbers are means over fewer than {limit.FEW_STEPS} steps, or the trace marks no steps, or such that"
-    " together hold under half of device time (without a device, of operators' time).",
+    " together hold under half of device time (without a device, of operators and of their time).",
     why="Of one or two steps nobody can tell how far a third would differ.",
     gain="None: this is about the numbers.",
     do="Record at least five steps after warm-up, with profiler.step() or a range around each.",
@@ -283,8 +283,8 @@ def few_steps(facts: Facts) -> Iterator[Observation]:
 def _why_whole(view: TraceView) -> str:
     """Why no mean step is taken of a trace that marks some."""
     number, part = view.marked_steps.height, view.share_in_steps
-    of = "device" if view.work_in_steps["on_device"].any() else "operators'"
-    little = f"hold{'s' if number == 1 else ''} {share(part)} of {of} time"
+    of = "device time" if view.work_in_steps["on_device"].any() else "operators, by number or time"
+    little = f"hold{'s' if number == 1 else ''} {share(part)} of {of}"
     fault = little if part < MIN_SHARE_IN_STEPS else f"{'is' if number == 1 else 'are'} not whole"
     return f"The {count_of(number, 'marked step', 'marked steps')} {fault}, so times are totals over all of the trace."
 

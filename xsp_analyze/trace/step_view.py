@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MIN_SHARE_IN_STEPS", "StepView"]
 
 MIN_SHARE_IN_STEPS = 0.5
-"""Of device time (without a device, of operators' time): steps that hold less are not what the trace is about."""
+"""Of device time (without a device, of operators): steps that hold less are not what the trace is about."""
 
 
 class StepView(Memo):

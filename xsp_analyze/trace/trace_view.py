@@ -189,11 +189,17 @@ class TraceView(Memo):
 
     @once_property
     def share_in_steps(self) -> float:
-        """The part of the work of runs with marked steps that is in these; 1 where no work is recorded."""
+        """The part of the work of runs with marked steps that is in these; 1 where no work is recorded.
+
+        It is of device time. Of operators it is of their time or their number, whichever is more: the first calls of a
+        process may take longer than all of its steps.
+        """
         marked = self._host_steps["run_id"].unique()
         work = self.work_in_steps.filter(pl.col("run_id").is_in(marked.implode()))
-        inside, total = (float(rows["duration_ns"].sum() or 0) for rows in (work.drop_nulls("step"), work))
-        return inside / total if total else 1.0
+        measures = pl.col("duration_ns" if work["on_device"].any() else ("duration_ns", "count"))
+        inside, total = (rows.select(measures.sum().cast(pl.Float64)) for rows in (work.drop_nulls("step"), work))
+        shares = [part / every for part, every in zip(inside.row(0), total.row(0), strict=True) if every]
+        return max(shares, default=1.0)
 
     @once_property
     def device_work(self) -> pl.DataFrame:

@@ -862,7 +862,8 @@ def _around(part: int, *, of_device: bool = True) -> Trace:
     if of_device:
         hand.work("before", 20, outside, launch=10, step=None)
     else:
-        hand.span("operator", "operator", "before", 20, outside)
+        for at in range(9):
+            hand.span("operator", "operator", "before", 20 + at * outside // 9, outside // 9)
     for number in range(3):
         start = outside + 100 + number * 2_000
         step = hand.step(number, start, 1_900)
@@ -877,10 +878,19 @@ def _around(part: int, *, of_device: bool = True) -> Trace:
 def test_steps_that_hold_little_of_the_work_give_way_to_the_whole_trace(*, of_device: bool) -> None:
     few = _around(400, of_device=of_device)
     sentence = _fired(few)["few-steps"].observation.sentence
-    time = "device" if of_device else "operators'"
-    assert sentence.startswith(f"The 3 marked steps hold 40.0\u202f% of {time} time, so times are totals")
+    assert sentence.startswith(f"The 3 marked steps hold 40.0\u202f% of {'device time' if of_device else 'operators'},")
     assert "steps_hold_little" in coverage.ledger(StepView.of(few))["kind"].to_list()
     assert StepView.of(few, "mean").steps.height == 3  # whoever asks for them has them
     enough = StepView.of(_around(600, of_device=of_device))
     assert enough.is_mean
     assert "steps_hold_little" not in coverage.ledger(enough)["kind"].to_list()
+
+
+def test_a_first_call_longer_than_all_steps_makes_these_no_less_the_steps() -> None:
+    hand = Hand()
+    hand.run(0, source_path="hand.json")
+    hand.span("operator", "operator", "cold", 0, 50_000)
+    for number in range(3):
+        step = hand.step(number, 60_000 + number * 2_000, 1_900)
+        hand.span("operator", "operator", "k", 60_010 + number * 2_000, 1_000, parent_id=step, step=number)
+    assert StepView.of(hand.build()).is_mean
