@@ -94,6 +94,6 @@ def test_without_its_first_or_last_step_a_trace_leads_to_the_same_conclusions(
 ) -> None:
     content = _content(name)
     cut = {**content, "traceEvents": list(_without_step(content["traceEvents"], number))}
-    whole, rest = _advice(content, tmp_path / "whole.json.gz"), _advice(cut, tmp_path / "cut.json.gz")
+    every, rest = _advice(content, tmp_path / "whole.json.gz"), _advice(cut, tmp_path / "cut.json.gz")
     assert len(cut["traceEvents"]) < len(content["traceEvents"])
-    assert {one.rule.id for one in rest} == {one.rule.id for one in whole}
+    assert {one.rule.id for one in rest} == {one.rule.id for one in every}
