@@ -149,7 +149,7 @@ def _iterations(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
 
 def _with_rows(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The spans and further ones, numbered after them; words of large tables, an Enum, take in those of the new."""
-    number = pl.int_range(pl.len(), dtype=pl.Int64) + (spans["row"].max() or 0) + 1  # type: ignore[operator]
+    number = pl.int_range(pl.len(), dtype=pl.Int64) + (spans["row"].max() or 0) + 1
     rows = rows.with_columns(number.alias("row"))
     for name, type_ in spans.schema.items():
         if isinstance(type_, pl.Enum):
