@@ -572,8 +572,26 @@ class LedgerKind(StrEnum):
     STEP_WITHOUT_DEVICE_WORK = (
         "step_without_device_work",
         _INFO,
-        "steps without any device work, while others of their run have some, are left out of the mean",
+        "steps without any device work (or operator, without a device) beside others with it are left out of the mean",
         "Look at them with --steps each",
+    )
+    STEP_INCOMPLETE = (
+        "step_incomplete",
+        _WARNING,
+        "first or last steps with under half of the launched work of the median step were cut: not in the mean",
+        "Let the profiler's schedule end with its last step (repeat=1); look at them with --steps each",
+    )
+    STEP_BEGINS_IN_WAIT = (
+        "step_begins_in_wait",
+        _WARNING,
+        "steps that wait for half of their time before they launch anything, so for work of others: not in the mean",
+        "Synchronise before the first step, or record more steps; look at them with --steps each",
+    )
+    STEPS_HOLD_LITTLE = (
+        "steps_hold_little",
+        _WARNING,
+        "marked steps hold under half of the device time (else of operators), or none is whole: taken as one trace",
+        "Look at them with --steps mean, or name the ranges that are steps with --model-range",
     )
     STEPS_INFERRED = (
         "steps_inferred",

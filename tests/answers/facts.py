@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tests.answers.questions import OF_PATH
+from tests.answers.questions import OF_PATH, OverSteps
 
 if TYPE_CHECKING:
     from xsp import OpenTrace
@@ -60,7 +60,10 @@ class Fact:
 
     def answered(self, trace: OpenTrace | Path) -> object:
         """What XSP says."""
-        return getattr(import_module("tests.answers.questions"), self.ask)(trace, **self.of)
+        of = dict(self.of)
+        if steps := of.pop("steps", None):
+            trace = OverSteps(trace, steps)  # type: ignore[assignment, arg-type]
+        return getattr(import_module("tests.answers.questions"), self.ask)(trace, **of)
 
 
 @cache

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp import ComparedTraces, OpenTrace
+    from xsp_analyze.core import Result
 
-__all__ = ["OF_PATH"]
+__all__ = ["OF_PATH", "OverSteps"]
 
 OF_PATH = {
     "refusal_says",
@@ -28,6 +29,17 @@ OF_PATH = {
     "devices_differ",
     "layers_of_replays_us",
 }  # take a path, not a trace
+
+
+class OverSteps:
+    """An open trace whose analyses are over the steps named, such as `all`."""
+
+    def __init__(self, trace: OpenTrace, steps: str) -> None:
+        self.trace, self.steps = trace, steps
+
+    def analyze(self, analysis: str) -> Result:
+        """As the trace's own."""
+        return self.trace.analyze(analysis, steps=self.steps)
 
 
 def _rows(trace: OpenTrace, analysis: str) -> pl.DataFrame:
@@ -68,6 +80,12 @@ def answerable(trace: OpenTrace, analysis: str) -> bool:
 def step_latencies_ms(trace: OpenTrace) -> list[float]:
     """A01's latency of each step."""
     return [one / 1e6 for one in first(trace, "A01", "durations")]
+
+
+def launches_by_step(trace: OpenTrace) -> list[int]:
+    """How much device work each step launched."""
+    work = trace.table("spans").filter(pl.col("level").cast(pl.String) == "kernel", pl.col("step").is_not_null())
+    return work.group_by("step").len().sort("step")["len"].to_list()
 
 
 def step_bases(trace: OpenTrace) -> list[str]:

@@ -40,6 +40,10 @@ _STEPLESS = {
     "nvprof/trace_async.gtx950.csv": "text_facts.nvprof_busy_ms",
     "rocprof/dispatches.mi350x.rocprofv3.json.gz": "text_facts.rocprof_busy_ms",
 }
+_ITERATIONS = {  # by the ends of Optimizer.step: what an iteration begins with, and how many are of ramp-up
+    "kineto/resnet18_train_ddp.mi300x.json.gz": ("Optimizer.zero_grad", 2),
+    "kineto/resnet_train.rtx2080ti.json.gz": ("enumerate(DataLoader)", 1),
+}
 _ONE_STEP = "kineto/vllm_prefilldecode_piecewise_graph.mi300.json.gz"  # all of its work is of one step of the engine
 _FILES = [f"kineto/{name}.json.gz" for name in _KINETO] + [
     "kineto/dlrm_8rank.v100", *_STEPLESS, "xplane/conv3d_8gpu.mi300x.jax.xplane.pb", "xplane/gemm.mi300x.jax.xplane.pb",
@@ -142,6 +146,9 @@ def test_busy_time_is_what_the_script_by_hand_unites(name: str, real_dir: Path, 
         assert used.json == pytest.approx(_by_hand("kineto_facts.rank_busy_percent", real_dir / name), abs=0.01)
     elif name == _ONE_STEP:
         assert used.json == [pytest.approx(_by_hand("kineto_facts.capture_busy_percent", real_dir / name), abs=0.01)]
+    elif name in _ITERATIONS:
+        by_hand = _by_hand("kineto_facts.iteration_busy_percent", real_dir / name, *_ITERATIONS[name])
+        assert used.json == [pytest.approx(by_hand, abs=_SHOWN)]
     elif used.step_count:
         by_hand = _by_hand("kineto_facts.step_busy_percent", real_dir / name)
         assert used.json == [pytest.approx(by_hand, abs=_TRIMMED)]
@@ -149,9 +156,9 @@ def test_busy_time_is_what_the_script_by_hand_unites(name: str, real_dir: Path, 
         assert used.busy_ms == [pytest.approx(_by_hand("kineto_facts.busy_ms", real_dir / name), abs=1e-3)]
 
 
-def _by_hand(name: str, path: Path) -> float | list[float]:
+def _by_hand(name: str, path: Path, *settings: object) -> float | list[float]:
     module, function = name.split(".")
-    figures: float | list[float] = getattr(import_module(f"tests.answers.by_hand.{module}"), function)(path)
+    figures: float | list[float] = getattr(import_module(f"tests.answers.by_hand.{module}"), function)(path, *settings)
     return figures
 
 

@@ -13,13 +13,15 @@ from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
 from xsp_analyze.text.doubts import counted_twice, impossible_times, lost_work, missing_ranks
 from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, duration, share
+from xsp_analyze.text.units import count, count_of, duration, share
+from xsp_analyze.trace.step_view import MIN_SHARE_IN_STEPS
 from xsp_model import Attribution, LayerSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
+    from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = [
     "counted_again",
@@ -290,7 +292,8 @@ def _calls_of_start_up(facts: Facts) -> str:
 @rule(
     "few-steps",
     "Too few steps for an interval",
-    fires=f"Numbers are means over fewer than {limit.FEW_STEPS} steps, or the trace marks no steps.",
+    fires=f"Numbers are means over fewer than {limit.FEW_STEPS} steps, or the trace marks no steps, or such that"
+    " together hold under half of device time (without a device, of operators and of their time).",
     why="Of one or two steps nobody can tell how far a third would differ.",
     gain="None: this is about the numbers.",
     do="Record at least five steps after warm-up, with profiler.step() or a range around each.",
@@ -305,9 +308,21 @@ def few_steps(facts: Facts) -> Iterator[Observation]:
         if facts.latency_ns and not facts.frames.of_trace.once(load_tests):
             yield Observation("The trace marks no steps, so times are totals over all of it.", (), None, "A01")
         return
+    if facts.frames.is_whole_for_want_of_steps:
+        yield Observation(_why_whole(facts.frames.of_trace), (), None, "A01")
+        return
     step_count = max((len(d) for d in facts.frames.once(latency_by_run)["durations"].to_list()), default=0)
     if 0 < step_count < limit.FEW_STEPS:
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
+
+
+def _why_whole(view: TraceView) -> str:
+    """Why no mean step is taken of a trace that marks some."""
+    number, part = view.marked_steps.height, view.share_in_steps
+    of = "device time" if view.work_in_steps["on_device"].any() else "operators, by number or time"
+    little = f"hold{'s' if number == 1 else ''} {share(part)} of {of}"
+    fault = little if part < MIN_SHARE_IN_STEPS else f"{'is' if number == 1 else 'are'} not whole"
+    return f"The {count_of(number, 'marked step', 'marked steps')} {fault}, so times are totals over all of the trace."
 
 
 @rule(

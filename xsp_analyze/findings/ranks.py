@@ -13,7 +13,7 @@ from xsp_analyze.formulas import mean_of, total_of
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
-from xsp_analyze.frames.steps import StepBasis
+from xsp_analyze.frames.steps import StepBasis, StepFault
 from xsp_analyze.text.doubts import missing_ranks
 from xsp_analyze.text.shown import short_name
 from xsp_analyze.text.units import count, duration, share, size
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "exposed_communication",
     "host_ahead",
+    "incomplete_steps",
     "ramp_up",
     "small_collectives",
     "straggler",
@@ -266,16 +267,23 @@ def _longest_call_words(facts: Facts) -> str:
 # Rules on steps: those that differ in length, those of a ramp-up, a host that runs ahead of them.
 
 
+_FAULTS = {
+    StepFault.EMPTY: ("is empty", "are empty"),
+    StepFault.CUT: ("is cut short", "are cut short"),
+    StepFault.WAITS: ("begins in a wait for work of before it", "begin in waits for work of before them"),
+}
+
+
 @rule(
     "uneven-steps",
     "Steps differ in length",
-    fires=f"Of at least {limit.FEW_STEPS} steps of a run (of a server's those of its commonest batch), slowest"
-    " and fastest differ by at least"
-    f" {limit.STEP_SPREAD:.0%} of the median, and the mean step is at least {limit.STEP_GAIN:.0%} above the fastest."
-    " Not of queries that waited in a load test's queue.",
+    fires=f"Of at least {limit.FEW_STEPS} steps of a run (of a server's those of its commonest batch), the one that a"
+    " tenth of them is slower than and the one that a tenth is faster than (of fewer than six the slowest and the"
+    f" fastest) differ by at least {limit.STEP_SPREAD:.0%} of the median, and the mean step is at least"
+    f" {limit.STEP_GAIN:.0%} above the fast one. Not of queries that waited in a load test's queue.",
     why="A step that is now and then slower has a cause of its own: input, garbage collection, logging, clocks,"
     " another process, inputs of another shape.",
-    gain="Mean step less the fastest step.",
+    gain="Mean step less that fast step.",
     do="Compare a slow step with a fast one (xsp analyze --steps N); fix shapes and clocks, and move periodic work"
     " out of the step.",
     source="Our choice.",
@@ -290,20 +298,22 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
     for lengths, part in _lengths(facts.frames) if facts.frames.is_mean and not queued else ():
         if len(lengths) < limit.FEW_STEPS:
             continue
-        low, middle, high = (float(v) for v in (lengths.min(), lengths.median(), lengths.max()))  # type: ignore[arg-type]
+        low, high = (float(lengths.quantile(part, "nearest") or 0) for part in (0.1, 0.9))
+        middle = float(lengths.median() or 0)  # type: ignore[arg-type]
         spread = (high - low) / middle if middle else 0.0
         if spread >= limit.STEP_SPREAD and (widest is None or spread > widest[0]):
             mean = facts.latency_ns if part == 1 else float(lengths.mean() or 0)  # type: ignore[arg-type]
-            widest = (spread, low, middle, high, (mean - low) * part)
+            widest = (spread, low, middle, high, (mean - low) * part, bool((lengths < low).any()))
     if widest is None:
         return
-    spread, low, middle, high, gain = widest
+    spread, low, middle, high, gain, is_inner = widest
     gain = max(gain, 0.0)
     if facts.share(gain) < limit.STEP_GAIN:
         return
     yield Observation(
-        f"Steps take between {duration(low)} and {duration(high)}: {share(spread)} of the median.",
-        (Evidence("fastest step", low), Evidence("median step", middle), Evidence("slowest step", high)),
+        f"{'Eight of ten steps' if is_inner else 'Steps'} take between {duration(low)} and {duration(high)}:"
+        f" {share(spread)} of the median.",
+        (Evidence("fast step", low), Evidence("median step", middle), Evidence("slow step", high)),
         gain,
         "A01",
     )
@@ -353,6 +363,34 @@ def ramp_up(facts: Facts) -> Iterator[Observation]:
         None,
         "A01",
     )
+
+
+@rule(
+    "steps-left-out",
+    "Some steps are not whole",
+    fires="Steps without work beside others with it, first or last ones with under half of the launches (without a"
+    " device: operators) of the median step, or ones that wait for half of their time before their first launch.",
+    why="A profiler closes its last step at once, a schedule ends in the middle of a cycle, and a step that waits for"
+    " what was launched before it has another's time. A mean over them is of nothing that happened.",
+    gain="None: this is about the numbers.",
+    do="Let the schedule end with a whole step (repeat=1), and synchronise before the first. To see what was left out,"
+    " look at it alone: --steps N.",
+    source="Our choice.",
+    needs=("steps",),
+    on_trust=True,
+)
+def incomplete_steps(facts: Facts) -> Iterator[Observation]:
+    """The faulty ones among the steps, in one sentence."""
+    faulty = facts.frames.faulty_steps if facts.frames.is_mean else None
+    if faulty is None or faulty.is_empty():
+        return
+    parts = []
+    for fault, (one, several) in _FAULTS.items():
+        number = faulty.filter(pl.col("fault") == str(fault)).height
+        if number:
+            parts.append(f"{count(number)} {one if number == 1 else several}")
+    every = facts.frames.every_step.height
+    yield Observation(f"Of {count(every)} steps {', '.join(parts)}: not counted in means.", (), None, "A01")
 
 
 @rule(

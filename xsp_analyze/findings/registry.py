@@ -85,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     confidence.low_match_rates,
     confidence.runs_disagree,
     ranks.ramp_up,
+    ranks.incomplete_steps,
     ranks.host_ahead,
     ranks.straggler,
     ranks.unbalanced_pipeline,

@@ -159,7 +159,7 @@ STEP_GAIN = 0.03
 """Of a step, that the mean is above the fastest. Our choice: one step off among others that agree is no pattern."""
 
 STEP_SPREAD = 0.1
-"""Slowest less fastest step over the median of at least FEW_STEPS. Our choice."""
+"""Between the slowest and the fastest tenth of at least FEW_STEPS, over the median. Our choice."""
 
 IMBALANCE = 0.1
 """Of the longest compute time among devices. Our choice."""

@@ -26,7 +26,7 @@ from xsp_analyze.frames.kernels.roofline import DEVICE, by_precision, device_pea
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.operators.operator_calls import call_kinds
-from xsp_analyze.frames.steps import StepBasis, StepMode
+from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model import Attribution, AttributionBasis, Finding, Kind, LedgerKind, Level, Phase, Severity
 
@@ -302,6 +302,11 @@ def _overfull(frames: StepView) -> pl.DataFrame:
 ATTRIBUTIONS: Mapping[Attribution, LedgerKind] = {a: LedgerKind(a) for a in Attribution}
 """The ledger's kind for each place that device time can go to."""
 _ROUNDING_NS, _ROUNDING_SHARE = 1_000, 0.001
+_FAULTS: Mapping[StepFault, LedgerKind] = {
+    StepFault.EMPTY: LedgerKind.STEP_WITHOUT_DEVICE_WORK,
+    StepFault.CUT: LedgerKind.STEP_INCOMPLETE,
+    StepFault.WAITS: LedgerKind.STEP_BEGINS_IN_WAIT,
+}
 _OVER_RUNS = "times are summed over runs; model latency is their mean"
 _SCHEMA = {
     "run_id": pl.Int64(),
@@ -403,15 +408,16 @@ def _omissions(frames: StepView) -> Iterator[_Row]:
     """What the choice of steps leaves out: device work outside of them, kernels that are not in all of them."""
     inside = frames.of_chosen_steps(frames.of_trace.device_work)
     outside = frames.of_trace.device_work.height - inside.height
+    if frames.is_whole_for_want_of_steps:
+        yield _row(LedgerKind.STEPS_HOLD_LITTLE, frames.of_trace.marked_steps.height, None)
     if outside:
         duration = int(frames.of_trace.device_work["duration_ns"].sum()) - int(inside["duration_ns"].sum())
         few = frames.choice.mode is StepMode.ONE or frames.serving_phase is not None
         severity = Severity.INFO if few else None
         yield _row(LedgerKind.OUTSIDE_STEPS, outside, duration, severity)
     if frames.is_mean:
-        stubs = frames.every_step.height - frames.worked_steps.height
-        if stubs:
-            yield _row(LedgerKind.STEP_WITHOUT_DEVICE_WORK, stubs, None)
+        for fault, rows in frames.faulty_steps.sort("fault").group_by("fault", maintain_order=True):
+            yield _row(_FAULTS[StepFault(str(fault[0]))], rows.height, None)
         ramp_up = frames.worked_steps.join(frames.steps, on=["run_id", "step"], how="anti")
         if not ramp_up.is_empty():
             yield _row(LedgerKind.RAMP_UP_STEPS, ramp_up.height, int(ramp_up["duration_ns"].sum()))

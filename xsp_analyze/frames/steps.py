@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ from xsp_analyze.formulas import trimmed_count, trimmed_mean
 from xsp_model import Kind, Level, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_model import Trace
     from xsp_model.columns.arrays import Bools, Ints
@@ -23,9 +23,11 @@ __all__ = [
     "STEP_COLUMNS",
     "StepBasis",
     "StepChoice",
+    "StepFault",
     "StepMode",
     "all_steps",
     "choose_steps",
+    "faulty_steps",
     "host_steps",
     "kept_steps",
     "marked_steps",
@@ -34,7 +36,6 @@ __all__ = [
     "step_windows",
     "steps_of",
     "without_ramp_up",
-    "without_stubs",
 ]
 
 # When each step took place on its devices, and so how long it took.
@@ -177,6 +178,7 @@ def _follows_on(start: Ints, host_end: Ints, before: Ints) -> Bools:
 STEP_COLUMNS = ("run_id", "step", "start_ns", "host_ns", "duration_ns", "begin_ns", "end_ns", "basis")
 """Of `all_steps`: the range on the host begins at `start_ns` and lasts `host_ns`; the step took `duration_ns`, its
 latency by its `basis` (see `StepBasis`), from `begin_ns` to `end_ns`."""
+_STEP = ["run_id", "step"]
 _MAX_NAMED = 8
 _MIN_SETTLED = 2  # steps in the later half
 _SETTLED_SPREAD = 0.1  # of the median: what steps may differ by and still agree
@@ -307,14 +309,59 @@ def _numbers_as_text(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def without_stubs(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
-    """The steps but for those without device work in runs in which others hold some.
+class StepFault(StrEnum):
+    """Why a step is none like the others, and left out of means."""
 
-    Profilers open a last step that they close at once (50 us without a launch); it would halve every mean of two.
+    EMPTY = "empty"  # nothing was recorded in it: profilers open a last step that they close at once
+    CUT = "cut"  # at the begin or end of the trace, with less than half of the work of the others
+    WAITS = "waits"  # begins with a wait for work of before the trace
+
+
+def faulty_steps(
+    steps: pl.DataFrame, work: pl.DataFrame, first_launches: pl.DataFrame, waits: Callable[[int], pl.DataFrame]
+) -> pl.DataFrame:
+    """The steps that means leave out, each with its `fault`, a `StepFault`; of the columns of `steps`.
+
+    `steps` has `serving_phase` too: steps of one phase are held against each other. `work` has by run and step the
+    `count` of device activities, or (not `on_device`) of operators, `first_launches` the first `call_start_ns`; `waits`
+    gives of a run the calls in which the host waited (start_ns, end_ns), and is asked for few.
     """
-    worked = activities.select("run_id", "step").drop_nulls().unique()
-    idle = steps.join(worked, on="run_id", how="semi").join(worked, on=["run_id", "step"], how="anti")
-    return steps.join(idle, on=["run_id", "step"], how="anti", maintain_order="left")
+    sized = steps.join(work.select(*_STEP, "count"), on=_STEP, how="left", maintain_order="left")
+    on_device = set(work.filter("on_device")["run_id"])
+    cut = [
+        rows.with_columns(_size_faults(rows["count"].fill_null(0), on_device=rows["run_id"][0] in on_device))
+        for _, rows in sized.group_by("run_id", "serving_phase", maintain_order=True)
+    ]
+    faults = pl.concat(cut) if cut else sized.with_columns(pl.lit(None, pl.String).alias("fault"))
+    late = faults.join(first_launches, on=_STEP, how="inner", maintain_order="left").filter(
+        pl.col("fault").is_null(), (pl.col("call_start_ns") - pl.col("begin_ns")) * 2 >= pl.col("duration_ns")
+    )
+    held_up = [_is_held_up(row, waits(row["run_id"])) for row in late.iter_rows(named=True)]
+    waiting = late.filter(pl.Series(held_up, dtype=pl.Boolean)).select(*_STEP, wait=pl.lit(str(StepFault.WAITS)))
+    faults = faults.join(waiting, on=_STEP, how="left", maintain_order="left")
+    return faults.select(*steps.columns, pl.coalesce("fault", "wait").alias("fault")).drop_nulls("fault")
+
+
+def _size_faults(counts: pl.Series, *, on_device: bool) -> pl.Series:
+    """Of steps in order which are empty or cut: a step is cut only where the trace begins or ends."""
+    sizes = counts.filter(counts > 0) if on_device else counts  # a host may well do other things than call operators
+    middle = sizes.quantile(0.5, "higher")
+    if not middle:
+        return pl.Series("fault", [None] * len(counts), dtype=pl.String)
+    is_whole = (counts * 2 >= middle) & (counts > 0)
+    inside = is_whole.cum_max() & is_whole.cum_max(reverse=True)
+    fault = pl.when(counts == 0).then(pl.lit(str(StepFault.EMPTY))).when(~inside).then(pl.lit(str(StepFault.CUT)))
+    return pl.select(fault.alias("fault")).to_series()
+
+
+def _is_held_up(step: Mapping[str, Any], waits: pl.DataFrame) -> bool:
+    """Whether it waited for half of its time before it launched anything, so for work of before it."""
+    before = waits.filter(
+        pl.col("start_ns") < step["call_start_ns"], pl.col("end_ns").is_between(step["begin_ns"], step["call_start_ns"])
+    )
+    begun = pl.max_horizontal("start_ns", pl.lit(step["begin_ns"], pl.Int64))
+    waited = before.select((pl.col("end_ns") - begun).max()).item() or 0
+    return bool(waited * 2 >= step["duration_ns"])
 
 
 def without_ramp_up(steps: pl.DataFrame, by: Sequence[str] = ("run_id",)) -> pl.DataFrame:

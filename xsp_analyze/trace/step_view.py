@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.group_ids import positions_in
+from xsp_analyze.frames.host_calls import host_waits
 from xsp_analyze.frames.serving_steps import batch_of, of_phase, parsed_phase
 from xsp_analyze.frames.steps import (
     STEP_COLUMNS,
     StepChoice,
     StepMode,
     choose_steps,
+    faulty_steps,
     mean_over_steps,
     without_ramp_up,
-    without_stubs,
 )
 from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.trace_view import TraceView
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.step_annotations import ServingPhase
 
-__all__ = ["StepView"]
+__all__ = ["MIN_SHARE_IN_STEPS", "StepView"]
+
+MIN_SHARE_IN_STEPS = 0.5
+"""Of device time (without a device, of operators): steps that hold less are not what the trace is about."""
 
 
 class StepView(Memo):
@@ -69,8 +73,24 @@ class StepView(Memo):
         """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
         if self._requested == str(StepMode.ALL):
             return StepChoice(StepMode.ALL)
+        if self._requested is None and self.serving_phase is None and not self._are_steps_worth_it:
+            return StepChoice(StepMode.ALL)
         what = f"{self.serving_phase} step" if self.serving_phase else "step"
         return choose_steps(self._requested, self._of_phase(self.of_trace.marked_steps), what)
+
+    @property
+    def is_whole_for_want_of_steps(self) -> bool:
+        """Whether the trace is taken whole, unasked, though it marks steps: they are not what it is about."""
+        unasked = self._requested is None and self.choice.mode is StepMode.ALL
+        return unasked and not self.of_trace.marked_steps.is_empty()
+
+    @property
+    def _are_steps_worth_it(self) -> bool:
+        """Whether a mean step says something of the trace: steps hold half of the work, and some are sound."""
+        view = self.of_trace
+        if view.marked_steps.is_empty() or view.share_in_steps < MIN_SHARE_IN_STEPS:
+            return False
+        return view.once(_faulty_steps).height < view.all_steps.height
 
     def _of_phase(self, steps: pl.DataFrame) -> pl.DataFrame:
         if self.serving_phase is None:
@@ -105,7 +125,7 @@ class StepView(Memo):
 
     @once_property
     def steps(self) -> pl.DataFrame:
-        """The steps chosen, as `all_steps`; a mean without stubs and ramp-up (`without_stubs`; `without_ramp_up`)."""
+        """The steps chosen, as `all_steps`; a mean without faulty ones and ramp-up (`without_ramp_up`)."""
         if self.choice.mode is StepMode.ONE:
             return self.every_step.filter(pl.col("step") == self.choice.number)
         if not self.is_mean:
@@ -115,8 +135,18 @@ class StepView(Memo):
 
     @once_property
     def worked_steps(self) -> pl.DataFrame:
-        """Every step but stubs; of a mean, `steps` leaves out ramp-up as well."""
-        return without_stubs(self.every_step, self.of_trace.all_activities)
+        """Every step but faulty ones, of which a mean takes no more than it must; it leaves out ramp-up as well."""
+        faulty = self.of_trace.once(_faulty_steps)
+        sound = self.every_step.join(faulty, on=["run_id", "step"], how="anti", maintain_order="left")
+        return self.every_step if sound.is_empty() else sound
+
+    @once_property
+    def faulty_steps(self) -> pl.DataFrame:
+        """The steps that a mean leaves out, each with its `fault`, but for ramp-up."""
+        left_out = self.every_step.join(self.worked_steps, on=["run_id", "step"], how="anti")
+        return self.of_trace.once(_faulty_steps).join(
+            left_out, on=["run_id", "step"], how="semi", maintain_order="left"
+        )
 
     @once_property
     def ramp_up_count(self) -> int:
@@ -152,3 +182,11 @@ class StepView(Memo):
             return StepView(of_trace, self.choice, self.serving_phase)
         except XspError:
             return None
+
+
+def _faulty_steps(view: TraceView) -> pl.DataFrame:
+    """Of all steps those that are empty, cut, or begin in a wait; see `steps.faulty_steps`."""
+    launched = view.all_activities.drop_nulls(["step", "call_start_ns"])
+    first = launched.group_by("run_id", "step").agg(pl.col("call_start_ns").min())
+    steps = batch_of(view.all_steps, view.serving_steps)
+    return faulty_steps(steps, view.work_in_steps, first, lambda run: view.once(host_waits, run))

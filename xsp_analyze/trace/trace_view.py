@@ -14,6 +14,7 @@ from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
 from xsp_analyze.trace.timed_runs import timed_runs
+from xsp_model import Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,6 +169,37 @@ class TraceView(Memo):
         """Every step of every run that a number is taken from, in `steps.STEP_COLUMNS`."""
         timed_first = self.model_runs.ids if self.is_leveled else ()
         return self.own_runs.of(all_steps(self.trace, self.process_steps, timed_first=timed_first))
+
+    @once_property
+    def work_in_steps(self) -> pl.DataFrame:
+        """By run and step (null: outside of all) `count` and `duration_ns` of device activities (`on_device`).
+
+        Of runs without any it is of operators, of which those within others count as well.
+        """
+        sums = pl.len().cast(pl.Int64).alias("count"), pl.col("duration_ns").sum()
+        device = self.device_work.group_by("run_id", "step").agg(*sums, on_device=pl.lit(value=True))
+        rest = set(self.marked_steps["run_id"]) - set(device["run_id"])
+        if not rest:
+            return device
+        is_operator = pl.col("level") == str(Level.OPERATOR)
+        operators = self.own_runs.scan("spans").filter(pl.col("run_id").is_in(list(rest)), is_operator)
+        return pl.concat(
+            [device, operators.group_by("run_id", "step").agg(*sums, on_device=pl.lit(value=False)).collect()]
+        )
+
+    @once_property
+    def share_in_steps(self) -> float:
+        """The part of the work of runs with marked steps that is in these; 1 where no work is recorded.
+
+        It is of device time. Of operators it is of their time or their number, whichever is more: the first calls of a
+        process may take longer than all of its steps.
+        """
+        marked = self._host_steps["run_id"].unique()
+        work = self.work_in_steps.filter(pl.col("run_id").is_in(marked.implode()))
+        measures = pl.col("duration_ns" if work["on_device"].any() else ("duration_ns", "count"))
+        inside, total = (rows.select(measures.sum().cast(pl.Float64)) for rows in (work.drop_nulls("step"), work))
+        shares = [part / every for part, every in zip(inside.row(0), total.row(0), strict=True) if every]
+        return max(shares, default=1.0)
 
     @once_property
     def device_work(self) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from xsp_ingest.link.attributions import attribute, replayed_first, spans_of_cap
 from xsp_ingest.link.forest import at_spans, grow
 from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
+from xsp_ingest.link.steps import with_marked_steps
 from xsp_ingest.staging.raw import NOTHING, RunOverrides
 from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
 from xsp_model.columns.arrays import nullable_index
@@ -66,12 +67,15 @@ def link(
     zeros += [clock.alone(raw) for raw in raws[count:]]
     paths = [source.path for source in sources]
     clock.check_extent(raws, zeros, paths)
-    forests = []
-    for run, raw in enumerate(raws):
+    forests, marked = [], []
+    for run, read in enumerate(raws):
+        raw, inferred = with_marked_steps(read)
         forest, doubts = grow(raw)
+        marked.append(raw)
         forests.append(forest)
-        doubted = (f for f in (*raw.findings, *doubts) if run < count or f.severity is not Severity.INFO)
+        doubted = (f for f in (*raw.findings, *inferred, *doubts) if run < count or f.severity is not Severity.INFO)
         findings += [_of_run(f, run) for f in doubted]
+    raws = marked
     zeros[:count], of_clocks = clock.compare_clocks(raws[:count], forests[:count], zeros[:count], align=align_clocks)
     if align_clocks:
         clock.check_extent(raws, zeros, paths)

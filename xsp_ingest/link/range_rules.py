@@ -19,6 +19,7 @@ __all__ = [
     "ANNOTATIONS",
     "BEGINS",
     "COMPILED_REGION",
+    "ENGINE_STEP",
     "KINETO",
     "KINETO_STEP",
     "MAX_LENGTH",
@@ -266,6 +267,17 @@ _SERVING = (
     # Where other ranges are the steps it is no layer either, nor is a graph's capture.
     Rule(Level.APPLICATION, Kind.RANGE, reads=lambda name: parse_step_annotation(name) is not None),
 )
+ENGINE_STEP = r"^I?ExecutionContext::(enqueue|execute)(V\d+)?$"
+"""TensorRT: one inference is one enqueue (asynchronous) or execute (synchronous) of an execution context."""
+_ITERATION = Rule(
+    # Steps, iterations and batches, numbered or not: "step 3", "iteration12", "ProfilerStep#7", "train_step",
+    # "batch 4/10" (torch.profiler, Megatron-LM, nanoGPT, hand-written loops), and what Lightning names a batch.
+    Level.MODEL,
+    Kind.STEP,
+    name=r"(?i)^((train(ing)?|val(idation)?|eval(uation)?|test|infer(ence)?|profiler?|global|warm[ _-]?up)"
+    r"[ _:.-]*)?(step|iter|iteration|batch|mini[ _-]?batch)([ _:#=.-]*\(?\d+\)?( ?(/|of) ?\d+)?)?$"
+    r"|^\[pl\]\[profile\]run_training_batch$",
+)
 _MODULE_CALL = Rule(Level.LAYER, Kind.MODULE, name=r"^nn\.Module: ")
 _MODULE_RETURNED = Rule(Level.APPLICATION, Kind.RANGE, name=r"^nn\.Module outputs: ")  # no call of its own
 COMPILED_REGION = r"^## Call CompiledFxGraph \S+ ##$|^CUDAGraphNode\.record|^Torch-Compiled Region"
@@ -286,19 +298,12 @@ NVTX = Rules(
             domain=r"(?i)^(nccl|nvshmem|mpi|ucx|ucp|uct|cudnn|cublas|cublaslt|cusparse|cusolver|cufft|curand|cutensor|nvjpeg"
             r"|nvtiff|nvimagecodec|cub|thrust|cccl|rmm|libcudf|raft|cufile|nixl|openacc|openmp|oshmem)\b",
         ),
-        # TensorRT: one inference is one enqueue (asynchronous) or execute (synchronous) of an execution context.
-        Rule(Level.MODEL, Kind.STEP, name=r"^I?ExecutionContext::(enqueue|execute)(V\d+)?$"),
+        # TensorRT's own steps, unless ranges repeat around them (`steps.py`).
+        Rule(Level.MODEL, Kind.STEP, name=ENGINE_STEP),
         # TensorRT's other entry points (builder, runtime, engine) are calls of the library, not layers.
         Rule(Level.LIBRARY, Kind.RANGE, name=r"^I?(Builder|Runtime|CudaEngine|ExecutionContext|Refitter|Network\w*)::"),
         *_SERVING,
-        # Steps, iterations and batches, numbered or not: "step 3", "iteration12", "ProfilerStep#7", "train_step",
-        # "batch 4/10" (torch.profiler, Megatron-LM, nanoGPT, Lightning, hand-written loops).
-        Rule(
-            Level.MODEL,
-            Kind.STEP,
-            name=r"(?i)^((train(ing)?|val(idation)?|eval(uation)?|test|infer(ence)?|profiler?|global|warm[ _-]?up)"
-            r"[ _:.-]*)?(step|iter|iteration|batch|mini[ _-]?batch)([ _:#=.-]*\(?\d+\)?( ?(/|of) ?\d+)?)?$",
-        ),
+        _ITERATION,
         # emit_nvtx numbers these like operators, which they are not.
         Rule(Level.APPLICATION, Kind.RANGE, name=_BY_FRAMEWORKS),
         # An operator of PyTorch under its namespace, as emit_nvtx and --pytorch=autograd-nvtx write it.
@@ -320,6 +325,7 @@ KINETO = Rules(
     defaults=(
         Rule(Level.MODEL, Kind.STEP, name=KINETO_STEP),
         *_SERVING,
+        _ITERATION,
         Rule(Level.APPLICATION, Kind.RANGE, name=_BY_FRAMEWORKS),
         # A call of a compiled graph: what runs in it is of many layers.
         Rule(Level.APPLICATION, Kind.RANGE, name=COMPILED_REGION),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,13 @@ class Trace:
     def host_steps(self) -> list[Event]:
         """The `ProfilerStep#N` annotations of the host."""
         return [event for event in self.annotations if event.name.startswith("ProfilerStep#")]
+
+    def iterations(self, begins_with: str) -> list[Event]:
+        """From the end of one `Optimizer.step` to the end of the next, the first from the first range of that name."""
+        steps = [event for event in self.annotations if event.name.startswith("Optimizer.step#")]
+        begin = next(event.start for event in self.annotations if event.name.startswith(begins_with))
+        begins = [begin, *(event.end for event in steps[:-1])]
+        return [replace(event, start=start) for event, start in zip(steps, begins, strict=True)]
 
     def first_to_last(self) -> tuple[int, int]:
         """From the first start to the last end of device work."""
@@ -145,8 +152,8 @@ class Step:
         return self.window[1] - self.window[0]
 
 
-def device_steps(trace: Trace) -> list[Step]:
-    """Step latencies by the definition.
+def device_steps(trace: Trace, marks: list[Event] | None = None) -> list[Step]:
+    """Step latencies by the definition, of the profiler's steps or of these.
 
     `device_period` where the step before launched work and was not long over; `device_end` for the first and after a
     pause; `host` where nothing was launched.
@@ -156,7 +163,7 @@ def device_steps(trace: Trace) -> list[Step]:
     steps: list[Step] = []
     end_before: int | None = None
     previous: Event | None = None
-    for mark in trace.host_steps():
+    for mark in trace.host_steps() if marks is None else marks:
         mine = [event.end for call, event in launched_at if call and mark.start <= call.start < mark.end]
         earlier = [event.end for call, event in launched_at if call is None or call.start < mark.start]
         paused = previous is not None and _is_pause(previous, mark, end_before)

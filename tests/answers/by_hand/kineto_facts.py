@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tests.answers.by_hand.intervals import common, gaps, length, union
-from tests.answers.by_hand.kineto import Event, Trace, device_steps, read
+from tests.answers.by_hand.kineto import Event, Step, Trace, device_steps, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,36 @@ def step_busy_percent(path: Path) -> float:
     """Busy time over time elapsed, of all steps that launched work, windows as the definition sets them."""
     steps = [step for step in device_steps(read(path)) if step.basis != "host"]
     return 100 * sum(step.busy for step in steps) / sum(step.latency for step in steps)
+
+
+def _usual_iterations(trace: Trace, begins_with: str, ramp_up: int) -> list[Step]:
+    """Iterations after those of ramp-up without the longest and shortest fifth (of three: but the middle one)."""
+    steps = sorted(device_steps(trace, trace.iterations(begins_with))[ramp_up:], key=lambda step: step.latency)
+    fifth = 1 if len(steps) == 3 else len(steps) // 5
+    return steps[fifth : len(steps) - fifth]
+
+
+def iteration_busy_percent(path: Path, begins_with: str, ramp_up: int) -> float:
+    """Busy time over time elapsed, of the usual iterations."""
+    steps = _usual_iterations(read(path), begins_with, ramp_up)
+    return 100 * sum(step.busy for step in steps) / sum(step.latency for step in steps)
+
+
+def iteration_idle_in_ranges_ms(path: Path, begins_with: str, ramp_up: int) -> float:
+    """Idle time of a usual iteration while the host was in ranges of the name that iterations begin with."""
+    trace = read(path)
+    mine = [event.interval for event in trace.annotations if event.name.startswith(begins_with)]
+    steps = _usual_iterations(trace, begins_with, ramp_up)
+    idle = [gaps([event.interval for event in trace.device], step.window) for step in steps]
+    return sum(length(common(mine, each)) for each in idle) / len(steps) / _MS
+
+
+def iteration_launches(path: Path, begins_with: str) -> list[int]:
+    """How much device work each iteration launched."""
+    trace = read(path)
+    launches = trace.launches()
+    calls = [call for event in trace.device if (call := launches.get(event.args.get("correlation")))]
+    return [sum(mark.start <= call.start < mark.end for call in calls) for mark in trace.iterations(begins_with)]
 
 
 def step_idle_ms(path: Path) -> float:

@@ -13,6 +13,7 @@ from tests.helpers.launched import Launched
 from xsp_analyze.findings import RULES, Advice, advise, thresholds
 from xsp_analyze.findings.__main__ import pages
 from xsp_analyze.findings.registry import ANYWHERE, OF
+from xsp_analyze.frames import coverage
 from xsp_analyze.render.findings import as_json, as_markdown, as_text
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Trace, TraceBuilder
@@ -51,6 +52,15 @@ def _kernels(*works: tuple[str, int, int], **columns: Any) -> Any:  # noqa: ANN4
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         for name, at, duration in works:
             hand.work(name, start + at, duration, launch=start + at - 10, parent=step, step=number, **columns)
+
+    return fill
+
+
+def _cut_last(launches: int) -> Any:  # noqa: ANN401
+    """Fills steps with the three kernels of `_BUSY`, the last with so many of them."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        _kernels(*(_BUSY[:launches] if number == _STEPS - 1 else _BUSY))(hand, number, start, step)
 
     return fill
 
@@ -427,6 +437,7 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
     "profiling-overhead": (lambda: _leveled(1_000, 1_100), lambda: _leveled(1_000, 1_090), None),
     "runs-disagree": (lambda: _leveled(1_050, 1_000), lambda: _leveled(1_040, 1_000), None),
+    "steps-left-out": (lambda: _trace(_cut_last(1)), lambda: _trace(_cut_last(2)), None),
     "few-steps": (
         lambda: _trace(_kernels(*_BUSY), lengths=(_STEP, _STEP)),
         lambda: _trace(_kernels(*_BUSY), lengths=(_STEP,) * 3),
@@ -562,7 +573,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
     assert one.observation.sentence.endswith(".")
     assert one.gain_ns == (None if gain is None else pytest.approx(gain))
     assert one.rule.on_trust is (identity in {"orphans", "unattributed", "no-modules", "profiling-overhead",
-                                              "few-steps", "unmatched", "device-only", "ramp-up",
+                                              "few-steps", "unmatched", "device-only", "ramp-up", "steps-left-out",
                                               "host-ahead", "graph-replays", "runs-disagree", "start-up",
                                               "work-not-recorded", "impossible-times", "counted-twice",
                                               "ranks-missing"})  # fmt: skip
@@ -929,3 +940,52 @@ def test_a_device_that_is_idle_for_several_reasons_has_a_finding_for_each_and_on
         "60.0\u202f% of the time (6.00\u202f\u00b5s of 10.0\u202f\u00b5s), 40.0\u202f% beside"
         in fired["gpu-idle"].observation.sentence
     )
+
+
+def test_one_short_step_among_many_is_not_uneven() -> None:
+    # 19 steps agree; what is judged is what most of them are like
+    fill = _kernels(("a", 20, 1_000))
+    assert "uneven-steps" not in _fired(_trace(fill, lengths=[_STEP] * 19 + [_STEP // 3]))
+    assert "uneven-steps" in _fired(_trace(fill, lengths=[_STEP, 2 * _STEP] * 10))
+
+
+def _around(part: int, *, of_device: bool = True) -> Trace:
+    """Three steps of work that takes `part` of 1,000 ns, the rest of it before all steps."""
+    hand = Hand()
+    hand.run(0, source_path="hand.json")
+    outside = 3_000 * (1_000 - part) // part
+    if of_device:
+        hand.work("before", 20, outside, launch=10, step=None)
+    else:
+        for at in range(9):
+            hand.span("operator", "operator", "before", 20 + at * outside // 9, outside // 9)
+    for number in range(3):
+        start = outside + 100 + number * 2_000
+        step = hand.step(number, start, 1_900)
+        if of_device:
+            hand.work("k", start + 20, 1_000, launch=start + 10, parent=step, step=number)
+        else:
+            hand.span("operator", "operator", "k", start + 20, 1_000, parent_id=step, step=number)
+    return hand.build()
+
+
+@pytest.mark.parametrize("of_device", [True, False])
+def test_steps_that_hold_little_of_the_work_give_way_to_the_whole_trace(*, of_device: bool) -> None:
+    few = _around(400, of_device=of_device)
+    sentence = _fired(few)["few-steps"].observation.sentence
+    assert sentence.startswith(f"The 3 marked steps hold 40.0\u202f% of {'device time' if of_device else 'operators'},")
+    assert "steps_hold_little" in coverage.ledger(StepView.of(few))["kind"].to_list()
+    assert StepView.of(few, "mean").steps.height == 3  # whoever asks for them has them
+    enough = StepView.of(_around(600, of_device=of_device))
+    assert enough.is_mean
+    assert "steps_hold_little" not in coverage.ledger(enough)["kind"].to_list()
+
+
+def test_a_first_call_longer_than_all_steps_makes_these_no_less_the_steps() -> None:
+    hand = Hand()
+    hand.run(0, source_path="hand.json")
+    hand.span("operator", "operator", "cold", 0, 50_000)
+    for number in range(3):
+        step = hand.step(number, 60_000 + number * 2_000, 1_900)
+        hand.span("operator", "operator", "k", 60_010 + number * 2_000, 1_000, parent_id=step, step=number)
+    assert StepView.of(hand.build()).is_mean

@@ -64,6 +64,67 @@ def test_mean_leaves_out_a_step_that_the_profiler_only_opened() -> None:
     assert "step_without_device_work" in coverage.ledger(view)["kind"].to_list()
 
 
+def test_mean_leaves_out_a_last_step_that_was_cut_and_the_ledger_says_so() -> None:
+    hand = Hand()
+    hand.run(0)
+    for number, launches in ((1, 4), (2, 4), (3, 4), (4, 1)):
+        hand.step(number, number * 100, 100 if launches == 4 else 30)
+        for at in range(launches):
+            hand.work("k", number * 100 + 10 + 20 * at, 10, launch=number * 100 + 5 + 20 * at, step=number)
+    view = StepView.of(hand.build())
+    assert view.steps["step"].to_list() == [1, 2, 3]
+    assert "step_incomplete" in coverage.ledger(view)["kind"].to_list()
+    assert StepView.of(view.trace, "each").steps["step"].to_list() == [1, 2, 3, 4]
+
+
+def test_a_small_step_between_whole_ones_was_not_cut() -> None:
+    hand = Hand()
+    hand.run(0)
+    for number, launches in ((1, 4), (2, 1), (3, 4), (4, 4)):
+        hand.step(number, number * 100, 100)
+        for at in range(launches):
+            hand.work("k", number * 100 + 10 + 20 * at, 10, launch=number * 100 + 5 + 20 * at, step=number)
+    assert StepView.of(hand.build()).steps["step"].to_list() == [1, 2, 3, 4]
+
+
+def test_without_a_device_the_step_that_a_schedule_opened_last_is_left_out_by_its_operators() -> None:
+    hand = Hand()
+    hand.run(0)
+    for number, length in ((7, 1_000), (8, 1)):
+        step = hand.step(number, number * 1_000, length)
+        if number == 7:
+            hand.span("operator", "operator", "aten::mm", 7_010, 900, parent_id=step, step=7)
+    view = StepView.of(hand.build())
+    assert run(find("A01"), view).table["latency_ns"].to_list() == [1_000.0]
+    assert view.faulty_steps.select("step", "fault").rows() == [(8, "empty")]
+
+
+def waiting_steps(*waits: int) -> Trace:
+    """Steps that synchronise for so long before they launch 50 ns of work, with nothing in the trace to wait for."""
+    hand = Hand()
+    hand.run(0)
+    start = 0
+    for number, wait in enumerate(waits):
+        step = hand.step(number, start, wait + 80)
+        hand.span("runtime", "call", "cudaStreamSynchronize", start + 1, wait, parent_id=step, step=number)
+        hand.work("k", start + wait + 20, 50, launch=start + wait + 10, parent=step, step=number)
+        start += wait + 100
+    return hand.build()
+
+
+def test_a_step_that_begins_in_a_wait_for_work_of_before_the_trace_is_left_out() -> None:
+    view = StepView.of(waiting_steps(4_000, 10, 10, 10))
+    assert view.faulty_steps.select("step", "fault").rows() == [(0, "waits")]
+    assert view.steps["step"].to_list() == [1, 2, 3]
+    assert "step_begins_in_wait" in coverage.ledger(view)["kind"].to_list()
+
+
+def test_a_trace_of_no_step_but_such_is_taken_whole() -> None:
+    view = StepView.of(waiting_steps(4_000))
+    assert view.choice.mode is StepMode.ALL
+    assert "steps_hold_little" in coverage.ledger(view)["kind"].to_list()
+
+
 def test_latency_without_device_work_takes_every_step() -> None:
     hand = Hand()
     hand.run(0, batch_size=4)
