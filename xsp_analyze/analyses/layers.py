@@ -24,7 +24,13 @@ from xsp_analyze.columns import (
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ordered_sum, quotient, ratio, share_of_sum
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
-from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_intervals, layer_latencies, layer_quartiles
+from xsp_analyze.frames.layers.layer_time import (
+    LAYER_KEY,
+    layer_intervals,
+    layer_latencies,
+    layer_quartiles,
+    layers_and_others,
+)
 from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:
@@ -74,8 +80,8 @@ __all__ = [
     ),
 )
 def layer_information(frames: StepView) -> pl.LazyFrame:
-    """One row a layer, in order of first own operator."""
-    rows = frames.once(layer_latencies).join(
+    """One row a layer, in order of first own operator; on the host alone last what is of none, as optimizers."""
+    rows = frames.once(layers_and_others).join(
         layer_intervals(frames), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left"
     )
     return (
@@ -205,9 +211,9 @@ def layer_type_distribution(frames: StepView) -> pl.LazyFrame:
     figure=FigureSpec("bars", x="layer_type", y=("latency_ns",), title="Latency by layer type"),
 )
 def layer_latency_by_type(frames: StepView) -> pl.LazyFrame:
-    """One row a layer type, longest first, then by name."""
+    """One row a layer type, longest first, then by name; on the host alone also optimizers, input, other backward."""
     return (
-        frames.once(layer_latencies)
+        frames.once(layers_and_others)
         .group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(ordered_sum(pl.col("latency_ns")))
         .lazy()

@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.formulas import bootstrap_interval, known_sum
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
+from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
 from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
 from xsp_model import Attribution, Phase
 from xsp_model.columns.arrays import lookup, nullable_index
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Ints
 
 __all__ = [
+    "INPUT",
     "LAYER_KEY",
     "calls_of_layers",
     "every_layer_call",
+    "host_time",
     "layer_bases",
     "layer_calls",
     "layer_intervals",
@@ -32,12 +35,15 @@ __all__ = [
     "layer_latencies",
     "layer_quartiles",
     "layer_steps",
+    "layers_and_others",
 ]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
 _ATTRIBUTED = {"span_id": pl.Int64, "run_id": pl.Int64, "step": pl.Int64, "work_ns": pl.Int64, "call": pl.Int64}
 _SERIALISED_SHARE = 0.99
+INPUT = "input"
+"""What waiting for the next batch is called beside the phases of training."""
 _STEP = ("run_id", "step", *LAYER_KEY)
 _LABELS = ("path", "shapes", "dtypes")
 
@@ -83,7 +89,7 @@ def layer_calls(view: TraceView) -> pl.DataFrame:
 
 
 def layer_bases(view: TraceView) -> pl.DataFrame:
-    """What layer latency is measured by, per run; see `_latency_bases`."""
+    """What layer latency is measured by, per run (see `_latency_bases`); `is_host_only`: no device worked in it."""
     if not view.is_leveled:
         return _latency_bases(view.trace, view.once(layer_calls), view.all_activities)
     activities = view.own_runs.of(device_activities(view.trace))
@@ -98,7 +104,8 @@ def layer_steps(view: TraceView) -> pl.DataFrame:
     calls, activities = view.once(layer_calls), view.all_activities
     attributed = _attributed_work(view.trace, calls, activities)
     attributed = attributed if view.replays_tell_layers else attributed.clear()
-    return _layer_steps(calls, activities, view.once(layer_bases), attributed)
+    hosted = view.once(host_time).filter(pl.col("layer_index").is_not_null())
+    return _layer_steps(calls, activities, view.once(layer_bases), attributed, hosted)
 
 
 def calls_of_layers(trace: Trace) -> pl.DataFrame:
@@ -169,6 +176,7 @@ def _latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) 
             .otherwise(pl.lit("device"))
             .alias("basis"),
             pl.col("serialised").is_null().alias("observed"),
+            idle.alias("is_host_only"),
         )
         .sort("run_id")
     )
@@ -180,10 +188,15 @@ def _call_of(activities: pl.DataFrame, calls: pl.DataFrame) -> Ints:
 
 
 def _layer_steps(
-    calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame, attributed: pl.DataFrame
+    calls: pl.DataFrame,
+    activities: pl.DataFrame,
+    bases: pl.DataFrame,
+    attributed: pl.DataFrame,
+    hosted: pl.DataFrame,
 ) -> pl.DataFrame:
     """See `layer_steps`; `attributed`: see `_attributed_work`, the work of layers that were not called."""
-    called = _of_calls(calls, activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode())), bases)
+    own = activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode()))
+    called = _of_calls(_with_host_time(calls, hosted), own, bases)
     if attributed.is_empty():
         return called
     elsewhere = _sums_by_layer(
@@ -235,13 +248,30 @@ def _less_time_of_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame)
     return host.with_columns(caller, -pl.col("duration_ns")).filter(pl.col("layer_id") >= 0)
 
 
+def _with_host_time(calls: pl.DataFrame, hosted: pl.DataFrame) -> pl.DataFrame:
+    """The calls with `calls`, 1 each; of runs without device work host time is that of `host_time`, a row a part."""
+    counted = calls.with_columns(pl.lit(1, pl.Int64).alias("calls"))
+    if hosted.is_empty():
+        return counted
+    known = hosted.select("span_id", pl.col("host_ns").alias("own_ns")).filter(
+        pl.col("span_id").is_in(calls["span_id"].implode())
+    )
+    own = counted.join(known, on="span_id", how="left", maintain_order="left")
+    backward = hosted.filter(~pl.col("span_id").is_in(calls["span_id"].implode()))
+    kinds = {name: calls.schema[name] for name in (*_STEP, "host_ns")}
+    rows = backward.select(pl.col(name).cast(kind) for name, kind in kinds.items()).with_columns(
+        pl.lit(0, pl.Int64).alias("calls")
+    )
+    return pl.concat([own.with_columns(pl.coalesce("own_ns", "host_ns").alias("host_ns")), rows], how="diagonal")
+
+
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     """As `_layer_steps`, of layers by their calls."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
     host = _sums_by_layer(
         calls,
         pl.col("host_ns").sum(),
-        pl.len().cast(pl.Int64).alias("call_count"),
+        pl.col("calls").sum().alias("call_count"),
         known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"),
     )
     on_host = pl.col("run_id").is_in(hosted)
@@ -292,6 +322,153 @@ def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, I
     busy = np.add.reduceat(np.maximum(end - np.maximum(start, before), 0), starts)
     last = np.append(starts[1:], len(start)) - 1
     return reach[last] - start[starts], busy
+
+
+# Where no device worked: what the host did, each moment of a thread counted for the innermost that says what it is.
+
+_OPTIMIZER, _BACKWARD = str(Phase.OPTIMIZER), str(Phase.BACKWARD)
+_PARTS = ("span_id", "run_id", "step", *LAYER_KEY, "phase", "host_ns")
+_THREAD = ("run_id", "process_id", "thread_id")
+
+
+def layers_and_others(view: StepView) -> pl.DataFrame:
+    """`layer_latencies`, and what `host_time` has of no layer, without index: optimizers, input, backward."""
+    layers = view.once(layer_latencies)
+    others = _of_no_layer(view)
+    kinds = {name: layers.schema[name] for name in others.columns}
+    return pl.concat([layers, others.select(pl.col(name).cast(kind) for name, kind in kinds.items())], how="diagonal")
+
+
+def _of_no_layer(view: StepView) -> pl.DataFrame:
+    rows = view.of_trace.once(host_time).filter(pl.col("layer_index").is_null())
+    per_step = rows.group_by(_STEP, maintain_order=True).agg(
+        pl.col("host_ns").sum().alias("latency_ns"), pl.len().cast(pl.Int64).alias("call_count")
+    )
+    return view.combine(per_step, LAYER_KEY, ("latency_ns", "call_count")).sort(*view.by, *LAYER_KEY, nulls_last=True)
+
+
+def host_time(view: TraceView) -> pl.DataFrame:
+    """In runs where no device worked: span_id, run_id, step, LAYER_KEY, phase and host_ns; a row a part of host time.
+
+    Parts are calls of layers, backward operators, optimizers and waits for input (phase INPUT), each without the parts
+    in it. A backward operator is of its forward twin's layer. What is of no layer has no layer_index, and its phase as
+    type; what an optimizer or a wait for input calls is of that phase, a layer or not.
+    """
+    alone = view.once(layer_bases).filter("is_host_only")["run_id"]
+    spans = view.layer_runs.scan("spans").filter(pl.col("run_id").is_in(alone.implode()))
+    calls = _calls_with_containers(view, alone)
+    found = _found_parts(view, spans, calls)
+    if found.is_empty():
+        return found.select(_PARTS)
+    parents = view.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
+    up = _part_around(found, parents)
+    own = found["host_ns"].to_numpy() - _time_of_parts_inside(found, up)
+    phase = _phase_around(found, up)
+    return (
+        found.with_columns(pl.Series("host_ns", np.maximum(own, 0)), phase)
+        .filter(~pl.col("is_call") | pl.col("layer_index").is_not_null())
+        .select(_PARTS)
+    )
+
+
+def _calls_with_containers(view: TraceView, runs: pl.Series) -> pl.DataFrame:
+    """Every call of a layer of these runs, containers without work of their own too: span_id, LAYER_KEY, self_ns."""
+    source = dict(view.trace.frame("runs").select("run_id", "layer_source").iter_rows())
+    calls = view.trace.scan("layers").select("span_id", "source", *LAYER_KEY, "is_container", "self_host_ns").collect()
+    run = column_at(view.trace, "run_id", calls["span_id"])
+    in_force = run.replace_strict(source, default=None, return_dtype=pl.String)
+    is_ours = run.is_in(runs.implode()) & (calls["source"].cast(pl.String) == in_force)
+    return calls.filter(is_ours.fill_null(value=False)).drop("source")
+
+
+def _found_parts(view: TraceView, spans: pl.LazyFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The spans that are parts, in order of their ids, with `is_call`, LAYER_KEY and what of host_ns layers leave."""
+    waits = names_like(view.span_names, lambda name: name.str.contains(INPUT_CALLS))
+    above = ("phase", "layer_id")
+    columns = ("span_id", "parent_id", *_THREAD, "step", "start_ns", "duration_ns", "name", *above)
+    is_call = pl.col("span_id").is_in(calls["span_id"].implode())
+    is_input = pl.col("name").is_in(waits.implode())
+    is_phase = pl.col("phase").is_in([_OPTIMIZER, _BACKWARD])
+    some = spans.filter(pl.col("duration_ns").is_not_null(), is_call | is_input | is_phase)
+    rows = some.select(*columns, is_call.alias("is_call"), is_input.alias("is_input")).collect()
+    outer = pl.DataFrame([column_at(view.trace, name, rows["parent_id"]).alias(f"outer_{name}") for name in above])
+    text = pl.col("phase", "outer_phase").cast(pl.String)
+    rows = rows.hstack(outer).with_columns(text, pl.col("name").cast(pl.String))
+    goes_on = pl.col("phase").eq_missing(pl.col("outer_phase")) & (
+        (pl.col("phase") == _OPTIMIZER) | pl.col("layer_id").eq_missing(pl.col("outer_layer_id"))
+    )
+    rows = rows.filter(pl.col("is_call") | pl.col("is_input") | ~goes_on)
+    return _with_layers(rows, calls)
+
+
+def _with_layers(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The parts with the key of their layer, or of what they are where they are of none."""
+    layer = pl.when("is_call").then("span_id").when(pl.col("phase") == _BACKWARD).then("layer_id").alias("layer_id")
+    keys = calls.select(pl.col("span_id").alias("layer_id"), *LAYER_KEY, "is_container", "self_host_ns")
+    kind = pl.when("is_input").then(pl.lit(INPUT)).otherwise("phase")
+    name = pl.when(kind == _BACKWARD).then(pl.lit("backward outside of layers")).otherwise("name")
+    own = pl.coalesce("self_host_ns", pl.when(~pl.col("is_container")).then("duration_ns"), pl.lit(0))
+    of_none = pl.col("layer_type").is_null()
+    return (
+        rows.with_columns(layer)
+        .join(keys, on="layer_id", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(of_none).then(name).otherwise(pl.col("layer_name").cast(pl.String)).alias("layer_name"),
+            pl.when(of_none).then(kind).otherwise(pl.col("layer_type").cast(pl.String)).alias("layer_type"),
+            pl.when("is_call").then("phase").otherwise(kind).alias("phase"),
+            pl.when("is_call").then(own).otherwise("duration_ns").alias("host_ns"),
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+        )
+        .sort("span_id")
+    )
+
+
+def _part_around(parts: pl.DataFrame, parents: Ints) -> Ints:
+    """For each part the row of the part that it lies in, or -1.
+
+    The tree never has an operator above a module: what is recomputed is looked for by time, in the backward operators
+    of its thread.
+    """
+    ids = parts["span_id"].to_numpy()
+    row = np.full(len(parents) + 1, -1, dtype=np.int64)  # the last for no span
+    row[ids] = np.arange(len(ids))
+    nearest = np.append(innermost(parents, row[:-1] >= 0), -1)
+    up = row[nearest[parents[ids]]]
+    phase = parts["phase"].to_numpy()
+    again = phase == str(Phase.RECOMPUTE)
+    lost = np.flatnonzero(again & ((up < 0) | ~again[up]))
+    if not len(lost):
+        return up
+    backward = np.flatnonzero(~parts["is_call"].to_numpy() & (phase == _BACKWARD))
+    times = parts.select(*_THREAD, "start_ns").with_row_index("at")
+    held = times[lost].sort("start_ns")
+    found = held.join_asof(
+        times[backward].sort("start_ns"), on="start_ns", by=_THREAD, suffix="_around", check_sortedness=False
+    )
+    at, around = (found[name].fill_null(-1).cast(pl.Int64).to_numpy() for name in ("at", "at_around"))
+    start, end = parts["start_ns"].to_numpy(), parts["end_ns"].to_numpy()
+    while (over := np.flatnonzero((around >= 0) & (end[around] <= start[at]))).size:
+        around = around.copy()
+        around[over] = up[around[over]]
+    up[at] = np.where((around >= 0) & (phase[around] == _BACKWARD), around, up[at])
+    return up
+
+
+def _time_of_parts_inside(parts: pl.DataFrame, up: Ints) -> Ints:
+    """Of each part the time of the parts in it on its thread; that of layers in layers is not in `host_ns`."""
+    is_call, start, end = (parts[name].to_numpy() for name in ("is_call", "start_ns", "end_ns"))
+    thread, _ = numbers_by_appearance(*group_ids(parts.select(_THREAD)))
+    rows = np.flatnonzero((up >= 0) & ~(is_call & is_call[up]) & (thread == thread[up]))
+    inside = np.zeros(len(up), dtype=np.int64)
+    np.add.at(inside, up[rows], np.maximum(np.minimum(end[rows], end[up[rows]]) - start[rows], 0))
+    return inside
+
+
+def _phase_around(parts: pl.DataFrame, up: Ints) -> pl.Series:
+    """The phase of each part; what is called while waiting for input is input."""
+    is_input = parts["is_input"].to_numpy()
+    held = innermost(up, is_input) >= 0
+    return parts["phase"].set(pl.Series(held), INPUT)
 
 
 # How layer latencies vary over steps.
