@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import bootstrap_interval, known_sum
+from xsp_analyze.formulas import bootstrap_interval, known_sum, ordered_sum, quotient
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
 from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
 from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
+from xsp_analyze.frames.model_time import latency_of_model
+from xsp_analyze.frames.steps import kept_steps
 from xsp_model import Attribution, Phase
 from xsp_model.columns.arrays import lookup, nullable_index
 from xsp_model.columns.tree import innermost
@@ -36,6 +38,7 @@ __all__ = [
     "layer_quartiles",
     "layer_steps",
     "layers_and_others",
+    "parts_of_host_time",
 ]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
@@ -326,7 +329,8 @@ def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, I
 
 # Where no device worked: what the host did, each moment of a thread counted for the innermost that says what it is.
 
-_OPTIMIZER, _BACKWARD = str(Phase.OPTIMIZER), str(Phase.BACKWARD)
+_OPTIMIZER, _BACKWARD, _OTHER = str(Phase.OPTIMIZER), str(Phase.BACKWARD), str(Phase.OTHER)
+_HOST_PHASES = (*(str(phase) for phase in Phase if phase != _OTHER), INPUT, _OTHER)
 _PARTS = ("span_id", "run_id", "step", *LAYER_KEY, "phase", "host_ns")
 _THREAD = ("run_id", "process_id", "thread_id")
 
@@ -345,6 +349,31 @@ def _of_no_layer(view: StepView) -> pl.DataFrame:
         pl.col("host_ns").sum().alias("latency_ns"), pl.len().cast(pl.Int64).alias("call_count")
     )
     return view.combine(per_step, LAYER_KEY, ("latency_ns", "call_count")).sort(*view.by, *LAYER_KEY, nulls_last=True)
+
+
+def parts_of_host_time(view: StepView) -> pl.DataFrame:
+    """`phase`, `layer_type` and duration_ns (of each step, where asked for): `host_time` added up, and what it leaves.
+
+    Phases in order, longest first in each. What is left of the model's time has no type; of a mean step both are means
+    over those that the trimmed mean of latency keeps, so that parts add up to it, unless threads worked side by side.
+    """
+    time, keys = view.of_trace.once(host_time), [*view.by, "phase", "layer_type"]
+    kept = kept_steps(view.steps) if view.is_mean else view.steps
+    chosen = time.join(kept, on=("run_id", "step"), how="semi") if view.is_mean else view.of_chosen_steps(time)
+    steps = kept.group_by("run_id").agg(pl.len().alias("steps"))
+    sums = chosen.group_by("run_id", *keys, maintain_order=True).agg(pl.col("host_ns").sum().alias("duration_ns"))
+    if view.is_mean:
+        of_run = sums.join(steps, on="run_id", how="left", maintain_order="left")
+        sums = of_run.with_columns(quotient(pl.col("duration_ns"), pl.col("steps")).alias("duration_ns"))
+    added = sums.group_by(keys, maintain_order=True).agg(ordered_sum(pl.col("duration_ns").cast(pl.Float64)))
+    taken = (added.group_by(view.by).agg if view.by else added.select)(pl.col("duration_ns").sum())
+    model = view.once(latency_of_model).select(*view.by, pl.col("model_ns").cast(pl.Float64))
+    rest = model.join(taken, on=view.by, how="left") if view.by else model.hstack(taken.select("duration_ns"))
+    left = (pl.col("model_ns") - pl.col("duration_ns")).alias("duration_ns")
+    rest = rest.select(*view.by, pl.lit(_OTHER).alias("phase"), left).filter(pl.col("duration_ns") > 0)
+    order = pl.col("phase").replace_strict(list(_HOST_PHASES), range(len(_HOST_PHASES)), return_dtype=pl.Int64)
+    rows = pl.concat([added, rest], how="diagonal")
+    return rows.sort(*view.by, order, -pl.col("duration_ns"), "layer_type", nulls_last=True)
 
 
 def host_time(view: TraceView) -> pl.DataFrame:
@@ -409,8 +438,11 @@ def _with_layers(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     name = pl.when(kind == _BACKWARD).then(pl.lit("backward outside of layers")).otherwise("name")
     own = pl.coalesce("self_host_ns", pl.when(~pl.col("is_container")).then("duration_ns"), pl.lit(0))
     of_none = pl.col("layer_type").is_null()
+    held = rows.filter(~pl.col("is_call") & (pl.col("phase") == _BACKWARD))["layer_id"]
+    has_backward = (pl.col("phase") == _OTHER) & pl.col("span_id").is_in(held.implode())  # an operator around a twin
+    phase = pl.when(has_backward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase").alias("phase")
     return (
-        rows.with_columns(layer)
+        rows.with_columns(layer, phase)
         .join(keys, on="layer_id", how="left", maintain_order="left")
         .with_columns(
             pl.when(of_none).then(name).otherwise(pl.col("layer_name").cast(pl.String)).alias("layer_name"),

@@ -10,10 +10,11 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.idle import DEVICE
+from xsp_analyze.frames.layers.layer_time import INPUT
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
-from xsp_model import LedgerKind
+from xsp_model import LedgerKind, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +34,14 @@ _ALONE = {  # what nothing hides: its name, what it is, and the analysis that sa
     ("memory", KernelClass.COPY): ("copies, exposed", "Copies while nothing computes or communicates.", "B07"),
     ("memory", KernelClass.MEMSET): ("memsets, exposed", "Memsets while nothing computes or communicates.", "B07"),
 }  # fmt: skip
+_PHASES = {  # of a run on the host alone: tone, and what it is
+    Phase.FORWARD: ("t-g0", "Calls of layers, outside of the backward pass."),
+    Phase.RECOMPUTE: ("t-g1", "Calls of layers within the backward pass: activation checkpointing."),
+    Phase.BACKWARD: ("t-g2", "Operators of the backward pass."),
+    Phase.OPTIMIZER: ("t-g3", "Steps of optimizers, and gradients set to zero."),
+    INPUT: ("t-g4", "The next batch was waited for or made."),
+    Phase.OTHER: ("t-rest", "What no layer, backward operator, optimizer or data loader took."),
+}
 _KERNELS = {KernelClass.COPY: "copy kernels", KernelClass.MEMSET: "fill kernels", KernelClass.OTHER: "other kernels"}
 _SUMS = {"copy": "copies", "memset": "memsets"}
 _SHARED = (
@@ -46,7 +55,7 @@ def step_bar(answers: Answers) -> Block | None:
     row = busiest(answers)
     if row is not None and row["window_ns"]:
         return _of_device(answers, row)
-    return _sums_of_classes(answers) or _types_of_layers(answers)
+    return _sums_of_classes(answers) or _phases_on_host(answers) or _types_of_layers(answers)
 
 
 def busiest(answers: Answers) -> dict[str, Any] | None:
@@ -89,13 +98,17 @@ def _part(*values: object) -> dict[str, Any]:
 
 
 def _title(answers: Answers, row: Mapping[str, Any]) -> str:
-    what = "The whole trace"
-    if answers.step_count:
-        phase = answers.per_step.serving_phase
-        what = f"A {phase} step" if phase else "A step"
-        if (number := answers.per_step.choice.number) is not None:
-            what = f"Step {number}"
-    return f"{what}{_on(answers, row)}, {duration(row['window_ns'])}{_profiled_clause(answers)}"
+    return f"{_window(answers)}{_on(answers, row)}, {duration(row['window_ns'])}{_profiled_clause(answers)}"
+
+
+def _window(answers: Answers) -> str:
+    """What the bar is of: the trace, a mean step or one step."""
+    if not answers.step_count:
+        return "The whole trace"
+    if (number := answers.per_step.choice.number) is not None:
+        return f"Step {number}"
+    phase = answers.per_step.serving_phase
+    return f"A {phase} step" if phase else "A step"
 
 
 def _profiled_clause(answers: Answers) -> str:
@@ -201,6 +214,23 @@ def _sums_of_classes(answers: Answers) -> Block | None:
     return _bar(f"Device time by class, {duration(total)} in sum", about, total, parts)
 
 
+def _phases_on_host(answers: Answers) -> Block | None:
+    """Phases of training on the host alone; None where nothing but a forward pass is known."""
+    result = answers.of("B43")
+    if isinstance(result, str) or result.table["phase"].n_unique() <= 1:
+        return None
+    phases = result.table.group_by("phase", maintain_order=True).agg(pl.col("duration_ns").sum())
+    if not phases["phase"].is_in([str(Phase.BACKWARD), str(Phase.OPTIMIZER)]).any():
+        return None
+    total = total_of(phases["duration_ns"])
+    parts = [_part(name, _PHASES[name][0], time, _PHASES[name][1], "B43") for name, time in phases.iter_rows()]
+    latency = answers.of_model().get("latency_ns")
+    sums = f"Time on the host, {duration(total)} in sum of threads"
+    fits = any(name is None for name in result.table["layer_type"])
+    title = f"{_window(answers)} on the host, {duration(total)}" if fits and latency else sums
+    return _bar(title, "No device work was recorded: this is what the host did.", total, parts)
+
+
 def _types_of_layers(answers: Answers) -> Block | None:
     """Latency of layers by type, of a run on the host alone: of a step where they fit in it, else of their sum."""
     result = answers.of("A06")
@@ -215,9 +245,7 @@ def _types_of_layers(answers: Answers) -> Block | None:
         return _bar(f"Layers by type, {duration(total)} in sum", about, total, parts)
     rest = latency - total
     if rest:
-        parts.append(
-            _part("outside of layers", "c-idle-host", rest, "Time of the step in no call of a layer.", "types")
-        )
+        parts.append(_part("other", "t-rest", rest, "Time of the step in no call of a layer.", "types"))
     return _bar(f"A step on the host, {duration(latency)}", about, latency, parts)
 
 
