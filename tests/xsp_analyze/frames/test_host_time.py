@@ -11,6 +11,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.pages.report.step_bar import step_bar
+from xsp_analyze.pages.report.summary import summary_sentences
 from xsp_analyze.service.answers import Answers
 from xsp_analyze.text.units import duration
 from xsp_analyze.trace.step_view import StepView
@@ -147,3 +148,7 @@ def test_the_bar_of_training_on_the_host_is_of_phases(training: Trace) -> None:
         ("forward", 0.09), ("backward", 0.2), ("optimizer", 0.08), ("input", 0.1), ("other", 0.53),
     ]  # fmt: skip
     assert not any(part["tone"].startswith("c-idle") for part in bar["parts"])
+    sentences = " ".join(summary_sentences(Answers(training)))
+    assert (
+        "Of that time on the host, forward 9.00\u202f%, backward 20.0\u202f%, optimizer 8.00\u202f%, input" in sentences
+    )

@@ -11,7 +11,7 @@ from xsp_analyze.formulas import bootstrap_interval, known_sum, ordered_sum, quo
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
 from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
 from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
-from xsp_analyze.frames.model_time import latency_of_model
+from xsp_analyze.frames.model_time import with_model_time
 from xsp_analyze.frames.steps import kept_steps
 from xsp_model import Attribution, Phase
 from xsp_model.columns.arrays import lookup, nullable_index
@@ -256,10 +256,8 @@ def _with_host_time(calls: pl.DataFrame, hosted: pl.DataFrame) -> pl.DataFrame:
     counted = calls.with_columns(pl.lit(1, pl.Int64).alias("calls"))
     if hosted.is_empty():
         return counted
-    known = hosted.select("span_id", pl.col("host_ns").alias("own_ns")).filter(
-        pl.col("span_id").is_in(calls["span_id"].implode())
-    )
-    own = counted.join(known, on="span_id", how="left", maintain_order="left")
+    own_time = hosted.select("span_id", pl.col("host_ns").alias("own_ns"))
+    own = counted.join(own_time, on="span_id", how="left", maintain_order="left")
     backward = hosted.filter(~pl.col("span_id").is_in(calls["span_id"].implode()))
     kinds = {name: calls.schema[name] for name in (*_STEP, "host_ns")}
     rows = backward.select(pl.col(name).cast(kind) for name, kind in kinds.items()).with_columns(
@@ -338,17 +336,12 @@ _THREAD = ("run_id", "process_id", "thread_id")
 def layers_and_others(view: StepView) -> pl.DataFrame:
     """`layer_latencies`, and what `host_time` has of no layer, without index: optimizers, input, backward."""
     layers = view.once(layer_latencies)
-    others = _of_no_layer(view)
-    kinds = {name: layers.schema[name] for name in others.columns}
-    return pl.concat([layers, others.select(pl.col(name).cast(kind) for name, kind in kinds.items())], how="diagonal")
-
-
-def _of_no_layer(view: StepView) -> pl.DataFrame:
     rows = view.of_trace.once(host_time).filter(pl.col("layer_index").is_null())
-    per_step = rows.group_by(_STEP, maintain_order=True).agg(
-        pl.col("host_ns").sum().alias("latency_ns"), pl.len().cast(pl.Int64).alias("call_count")
-    )
-    return view.combine(per_step, LAYER_KEY, ("latency_ns", "call_count")).sort(*view.by, *LAYER_KEY, nulls_last=True)
+    sums = pl.col("host_ns").sum().alias("latency_ns"), pl.len().cast(pl.Int64).alias("call_count")
+    per_step = rows.group_by(_STEP, maintain_order=True).agg(sums)
+    others = view.combine(per_step, LAYER_KEY, ("latency_ns", "call_count")).sort(*view.by, *LAYER_KEY)
+    kinds = (pl.col(name).cast(layers.schema[name]) for name in others.columns)
+    return pl.concat([layers, others.select(kinds)], how="diagonal")
 
 
 def parts_of_host_time(view: StepView) -> pl.DataFrame:
@@ -357,23 +350,22 @@ def parts_of_host_time(view: StepView) -> pl.DataFrame:
     Phases in order, longest first in each. What is left of the model's time has no type; of a mean step both are means
     over those that the trimmed mean of latency keeps, so that parts add up to it, unless threads worked side by side.
     """
-    time, keys = view.of_trace.once(host_time), [*view.by, "phase", "layer_type"]
-    kept = kept_steps(view.steps) if view.is_mean else view.steps
-    chosen = time.join(kept, on=("run_id", "step"), how="semi") if view.is_mean else view.of_chosen_steps(time)
-    steps = kept.group_by("run_id").agg(pl.len().alias("steps"))
-    sums = chosen.group_by("run_id", *keys, maintain_order=True).agg(pl.col("host_ns").sum().alias("duration_ns"))
+    rows = view.of_chosen_steps(view.of_trace.once(host_time)).with_columns(pl.lit(1).alias("steps"))
     if view.is_mean:
-        of_run = sums.join(steps, on="run_id", how="left", maintain_order="left")
-        sums = of_run.with_columns(quotient(pl.col("duration_ns"), pl.col("steps")).alias("duration_ns"))
-    added = sums.group_by(keys, maintain_order=True).agg(ordered_sum(pl.col("duration_ns").cast(pl.Float64)))
-    taken = (added.group_by(view.by).agg if view.by else added.select)(pl.col("duration_ns").sum())
-    model = view.once(latency_of_model).select(*view.by, pl.col("model_ns").cast(pl.Float64))
-    rest = model.join(taken, on=view.by, how="left") if view.by else model.hstack(taken.select("duration_ns"))
-    left = (pl.col("model_ns") - pl.col("duration_ns")).alias("duration_ns")
-    rest = rest.select(*view.by, pl.lit(_OTHER).alias("phase"), left).filter(pl.col("duration_ns") > 0)
-    order = pl.col("phase").replace_strict(list(_HOST_PHASES), range(len(_HOST_PHASES)), return_dtype=pl.Int64)
-    rows = pl.concat([added, rest], how="diagonal")
-    return rows.sort(*view.by, order, -pl.col("duration_ns"), "layer_type", nulls_last=True)
+        kept = kept_steps(view.steps).select("run_id", "step", pl.len().over("run_id").alias("steps"))
+        rows = rows.drop("steps").join(kept, on=["run_id", "step"], maintain_order="left")
+    parts = (
+        rows.with_columns(quotient(pl.col("host_ns"), pl.col("steps")).alias("duration_ns"))
+        .group_by(*view.by, "phase", "layer_type", maintain_order=True)
+        .agg(ordered_sum(pl.col("duration_ns")))
+        .lazy()
+    )
+    left = (pl.col("model_ns").first() - ordered_sum(pl.col("duration_ns"))).alias("duration_ns")
+    of_other = pl.lit(_OTHER).alias("phase")
+    rest = with_model_time(view, parts).group_by(*view.by, of_other).agg(left).filter(pl.col("duration_ns") > 0)
+    order = pl.col("phase").replace_strict(_HOST_PHASES, range(len(_HOST_PHASES)), return_dtype=pl.Int64)
+    every = pl.concat([parts, rest], how="diagonal").collect()
+    return every.sort(*view.by, order, -pl.col("duration_ns"), "layer_type", nulls_last=True)
 
 
 def host_time(view: TraceView) -> pl.DataFrame:
@@ -381,77 +373,53 @@ def host_time(view: TraceView) -> pl.DataFrame:
 
     Parts are calls of layers, backward operators, optimizers and waits for input (phase INPUT), each without the parts
     in it. A backward operator is of its forward twin's layer. What is of no layer has no layer_index, and its phase as
-    type; what an optimizer or a wait for input calls is of that phase, a layer or not.
+    type; what is called while waiting for input is input, a layer or not.
     """
     alone = view.once(layer_bases).filter("is_host_only")["run_id"]
-    spans = view.layer_runs.scan("spans").filter(pl.col("run_id").is_in(alone.implode()))
-    calls = _calls_with_containers(view, alone)
-    found = _found_parts(view, spans, calls)
-    if found.is_empty():
-        return found.select(_PARTS)
+    calls = view.once(layer_calls).filter(pl.col("run_id").is_in(alone.implode()))
+    parts = _with_layers(_spans_that_are_parts(view, alone, calls["span_id"]), calls)
+    if parts.is_empty():
+        return parts.select(_PARTS)
     parents = view.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
-    up = _part_around(found, parents)
-    own = found["host_ns"].to_numpy() - _time_of_parts_inside(found, up)
-    phase = _phase_around(found, up)
-    return (
-        found.with_columns(pl.Series("host_ns", np.maximum(own, 0)), phase)
-        .filter(~pl.col("is_call") | pl.col("layer_index").is_not_null())
-        .select(_PARTS)
-    )
+    up = _part_around(parts, parents)
+    own = pl.Series("host_ns", np.maximum(parts["host_ns"].to_numpy() - _time_of_parts_inside(parts, up), 0))
+    is_input = pl.Series(innermost(up, parts["is_input"].to_numpy()) >= 0)
+    return parts.with_columns(own, parts["phase"].set(is_input, INPUT)).select(_PARTS)
 
 
-def _calls_with_containers(view: TraceView, runs: pl.Series) -> pl.DataFrame:
-    """Every call of a layer of these runs, containers without work of their own too: span_id, LAYER_KEY, self_ns."""
-    source = dict(view.trace.frame("runs").select("run_id", "layer_source").iter_rows())
-    calls = view.trace.scan("layers").select("span_id", "source", *LAYER_KEY, "is_container", "self_host_ns").collect()
-    run = column_at(view.trace, "run_id", calls["span_id"])
-    in_force = run.replace_strict(source, default=None, return_dtype=pl.String)
-    is_ours = run.is_in(runs.implode()) & (calls["source"].cast(pl.String) == in_force)
-    return calls.filter(is_ours.fill_null(value=False)).drop("source")
-
-
-def _found_parts(view: TraceView, spans: pl.LazyFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The spans that are parts, in order of their ids, with `is_call`, LAYER_KEY and what of host_ns layers leave."""
+def _spans_that_are_parts(view: TraceView, runs: pl.Series, calls: pl.Series) -> pl.DataFrame:
+    """The spans of these runs that are parts, in order; of operators in each other, of one layer, the outermost."""
     waits = names_like(view.span_names, lambda name: name.str.contains(INPUT_CALLS))
+    is_call, is_input = pl.col("span_id").is_in(calls.implode()), pl.col("name").is_in(waits.implode())
+    is_part = is_call | is_input | pl.col("phase").is_in([_OPTIMIZER, _BACKWARD])
     above = ("phase", "layer_id")
     columns = ("span_id", "parent_id", *_THREAD, "step", "start_ns", "duration_ns", "name", *above)
-    is_call = pl.col("span_id").is_in(calls["span_id"].implode())
-    is_input = pl.col("name").is_in(waits.implode())
-    is_phase = pl.col("phase").is_in([_OPTIMIZER, _BACKWARD])
-    some = spans.filter(pl.col("duration_ns").is_not_null(), is_call | is_input | is_phase)
-    rows = some.select(*columns, is_call.alias("is_call"), is_input.alias("is_input")).collect()
+    spans = view.layer_runs.scan("spans").filter(pl.col("run_id").is_in(runs.implode()), is_part)
+    rows = spans.select(*columns, is_call.alias("is_call"), is_input.alias("is_input")).collect().sort("span_id")
     outer = pl.DataFrame([column_at(view.trace, name, rows["parent_id"]).alias(f"outer_{name}") for name in above])
-    text = pl.col("phase", "outer_phase").cast(pl.String)
-    rows = rows.hstack(outer).with_columns(text, pl.col("name").cast(pl.String))
-    goes_on = pl.col("phase").eq_missing(pl.col("outer_phase")) & (
-        (pl.col("phase") == _OPTIMIZER) | pl.col("layer_id").eq_missing(pl.col("outer_layer_id"))
-    )
-    rows = rows.filter(pl.col("is_call") | pl.col("is_input") | ~goes_on)
-    return _with_layers(rows, calls)
+    rows = rows.hstack(outer).with_columns(pl.col("name", "phase", "outer_phase").cast(pl.String))
+    is_of_same = (pl.col("phase") == _OPTIMIZER) | pl.col("layer_id").eq_missing(pl.col("outer_layer_id"))
+    is_inside = pl.col("phase").eq_missing(pl.col("outer_phase")) & is_of_same
+    return rows.filter(pl.col("duration_ns").is_not_null(), pl.col("is_call") | pl.col("is_input") | ~is_inside)
 
 
-def _with_layers(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The parts with the key of their layer, or of what they are where they are of none."""
-    layer = pl.when("is_call").then("span_id").when(pl.col("phase") == _BACKWARD).then("layer_id").alias("layer_id")
-    keys = calls.select(pl.col("span_id").alias("layer_id"), *LAYER_KEY, "is_container", "self_host_ns")
-    kind = pl.when("is_input").then(pl.lit(INPUT)).otherwise("phase")
-    name = pl.when(kind == _BACKWARD).then(pl.lit("backward outside of layers")).otherwise("name")
-    own = pl.coalesce("self_host_ns", pl.when(~pl.col("is_container")).then("duration_ns"), pl.lit(0))
-    of_none = pl.col("layer_type").is_null()
-    held = rows.filter(~pl.col("is_call") & (pl.col("phase") == _BACKWARD))["layer_id"]
-    has_backward = (pl.col("phase") == _OTHER) & pl.col("span_id").is_in(held.implode())  # an operator around a twin
-    phase = pl.when(has_backward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase").alias("phase")
-    return (
-        rows.with_columns(layer, phase)
-        .join(keys, on="layer_id", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(of_none).then(name).otherwise(pl.col("layer_name").cast(pl.String)).alias("layer_name"),
-            pl.when(of_none).then(kind).otherwise(pl.col("layer_type").cast(pl.String)).alias("layer_type"),
-            pl.when("is_call").then("phase").otherwise(kind).alias("phase"),
-            pl.when("is_call").then(own).otherwise("duration_ns").alias("host_ns"),
-            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
-        )
-        .sort("span_id")
+def _with_layers(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The parts with the key of their layer, or of what they are where they are of none, end_ns and host_ns."""
+    is_backward = ~pl.col("is_call") & (pl.col("phase") == _BACKWARD)
+    holders = parts.filter(is_backward)["layer_id"].unique()  # operators around forward twins are forward, too
+    is_forward = pl.col("is_call") & (pl.col("phase") == _OTHER) & pl.col("span_id").is_in(holders.implode())
+    kind = pl.when("is_input").then(pl.lit(INPUT)).when(is_forward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase")
+    name = pl.when(is_backward).then(pl.lit("backward outside of layers")).otherwise("name")
+    layer = pl.when("is_call").then("span_id").when(is_backward).then("layer_id").alias("layer_id")
+    keys = calls.select(pl.col("span_id").alias("layer_id"), pl.col("host_ns").alias("call_ns"), *LAYER_KEY)
+    texts = pl.col("layer_name", "layer_type").cast(pl.String)
+    named = parts.with_columns(layer).join(keys.with_columns(texts), on="layer_id", how="left", maintain_order="left")
+    return named.with_columns(
+        pl.coalesce("layer_name", name),
+        pl.coalesce("layer_type", kind),
+        kind.alias("phase"),
+        pl.when("is_call").then("call_ns").otherwise("duration_ns").alias("host_ns"),
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
     )
 
 
@@ -473,11 +441,9 @@ def _part_around(parts: pl.DataFrame, parents: Ints) -> Ints:
         return up
     backward = np.flatnonzero(~parts["is_call"].to_numpy() & (phase == _BACKWARD))
     times = parts.select(*_THREAD, "start_ns").with_row_index("at")
-    held = times[lost].sort("start_ns")
-    found = held.join_asof(
-        times[backward].sort("start_ns"), on="start_ns", by=_THREAD, suffix="_around", check_sortedness=False
-    )
-    at, around = (found[name].fill_null(-1).cast(pl.Int64).to_numpy() for name in ("at", "at_around"))
+    sought, among = (times[rows].sort("start_ns") for rows in (lost, backward))
+    pairs = sought.join_asof(among, on="start_ns", by=_THREAD, suffix="_around", check_sortedness=False)
+    at, around = (pairs[name].fill_null(-1).cast(pl.Int64).to_numpy() for name in ("at", "at_around"))
     start, end = parts["start_ns"].to_numpy(), parts["end_ns"].to_numpy()
     while (over := np.flatnonzero((around >= 0) & (end[around] <= start[at]))).size:
         around = around.copy()
@@ -494,13 +460,6 @@ def _time_of_parts_inside(parts: pl.DataFrame, up: Ints) -> Ints:
     inside = np.zeros(len(up), dtype=np.int64)
     np.add.at(inside, up[rows], np.maximum(np.minimum(end[rows], end[up[rows]]) - start[rows], 0))
     return inside
-
-
-def _phase_around(parts: pl.DataFrame, up: Ints) -> pl.Series:
-    """The phase of each part; what is called while waiting for input is input."""
-    is_input = parts["is_input"].to_numpy()
-    held = innermost(up, is_input) >= 0
-    return parts["phase"].set(pl.Series(held), INPUT)
 
 
 # How layer latencies vary over steps.
