@@ -117,14 +117,20 @@ def test_operators_of_one_name_are_one_row_in_blocks_and_outside(
     ]  # fmt: skip
 
 
-def test_ranges_that_differ_in_numbers_are_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranges_of_other_names_are_equal_in_blocks_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kineto = KinetoTrace()
-    for n in range(3):
+    for n, name in enumerate(["stage 7", "stage 7", "stage 8"]):
+        kineto.annotation(name, (500 + n * 100) * US, 90 * US)
+        kineto.operator("aten::mm", (501 + n * 100) * US, 10 * US)
+        kineto.launch("k", (502 + n * 100) * US, (510 + n * 100) * US, (60 - 20 * (n == 2)) * US)
+    for n in range(4):
         kineto.annotation(f"layers.{n}", n * 100 * US, 90 * US)
         kineto.operator("aten::mm", (n * 100 + 1) * US, 20 * US)
         kineto.launch("k", (n * 100 + 2) * US, (n * 100 + 10) * US, 30 * US)
     _, rows, _ = _rows(kineto.write(tmp_path / "ranges.json"), capsys)
-    assert [(row["name"], row["time_ns"]) for row in rows] == [("3 x layers.{0..2}", 90_000)]
+    assert [(row["name"], row["time_ns"]) for row in rows] == [
+        ("4 x layers of layers.{0..3} (layers.{0..3})", 120_000), ("2 x stage 7", 120_000), ("stage 8", 40_000),
+    ]  # fmt: skip
 
 
 def test_on_the_host_operators_are_ranked_by_the_time_of_their_own(

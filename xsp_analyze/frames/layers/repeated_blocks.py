@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,7 @@ from xsp_analyze.needs import holds
 from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
@@ -474,48 +474,32 @@ def layer_times(frames: StepView) -> pl.DataFrame:
 def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
     """LAYER_KEY and the column of a table over layers, those that are equal as one row with their sum.
 
-    Operators and ranges, each call of which is a layer, are equal by name but for what counts: `16 x decode`,
-    `24 x layers.{0..23}`. Modules are equal at one position of a block: `24 x self_attn of layers.{0..23}`. The index
-    is that of the first of them.
+    Calls of an operator or a range, which are layers of their own, are equal by name, wherever they are: `16 x decode`.
+    Others, modules above all, are equal at one position of a block: `24 x self_attn of layers.{0..23}`. The index is
+    that of the first of them.
     """
     members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
     rows = table.select(*LAYER_KEY, by).join(members, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
-    name = pl.col("layer_name").str.replace(r"#\d+$", "")
-    is_call = (name == pl.col("layer_type")).fill_null(value=False)
-    names = rows.filter(is_call)["layer_type"].unique().to_list()
-    alike = pl.col("layer_type").replace_strict(names, list(map(without_numbers, names)), default=None)
-    in_block = ~is_call & pl.col("block_index").is_not_null()
+    is_call = pl.col("layer_name").str.replace(r"#\d+$", "") == pl.col("layer_type")
+    is_again = (is_call & (is_call.sum().over("layer_type") > 1)).fill_null(value=False)
+    in_block = ~is_again & pl.col("block_index").is_not_null()
     keys = (
-        pl.when(is_call).then(alike).alias("call"),
+        pl.when(is_again).then("layer_type").alias("again"),
         pl.when(in_block).then("block_index").alias("of_block"),
         pl.when(in_block).then("position").alias("at"),
-        pl.when(~is_call & ~in_block).then("layer_name").alias("alone"),
+        pl.when(~is_again & ~in_block).then("layer_name").alias("alone"),
     )
-    types = pl.col("layer_type").unique(maintain_order=True)
+    first = pl.col("layer_name", "layer_type", "block", "position_name", "position_type").first()
     groups = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("layer_index").min(),
-        pl.col("layer_name").first(),
-        types.alias("types"),
-        pl.col("block", "position_name", "position_type").first(),
-        pl.len().alias("number"),
-        known_sum(pl.col(by)),
+        pl.col("layer_index").min(), first, pl.len().alias("number"), known_sum(pl.col(by))
     )
-    texts = [_text_of_equal(row) for row in groups.iter_rows(named=True)]
-    columns = {
-        key: pl.Series(key, values, dtype=pl.String)
-        for key, values in zip(LAYER_KEY[1:], zip(*texts, strict=True), strict=True)
-    }
-    return groups.with_columns(**columns).select(*LAYER_KEY, by).sort(LAYER_KEY, nulls_last=True)
-
-
-def _text_of_equal(row: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Name and type of a row of layers that are equal."""
-    if row["of_block"] is not None:
-        return f"{row['number']} x {row['position_name']} of {row['block']}", row["position_type"]
-    if row["call"] is None or row["number"] == 1:
-        return row["layer_name"], row["types"][0]
-    called = pattern(row["types"])
-    return f"{row['number']} x {called}", called
+    of_block = pl.format("{} x {} of {}", "number", "position_name", "block")
+    name = pl.when(pl.col("again").is_not_null()).then(pl.format("{} x {}", "number", "again")).otherwise("layer_name")
+    folded = groups.with_columns(
+        pl.when(pl.col("of_block").is_not_null()).then(of_block).otherwise(name).alias("layer_name"),
+        pl.when(pl.col("of_block").is_not_null()).then("position_type").otherwise("layer_type").alias("layer_type"),
+    )
+    return folded.select(*LAYER_KEY, by).sort(LAYER_KEY, nulls_last=True)
 
 
 def standing_out(values: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

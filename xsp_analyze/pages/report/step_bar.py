@@ -215,7 +215,7 @@ def _sums_of_classes(answers: Answers) -> Block | None:
 
 
 def phases_on_host(answers: Answers) -> pl.DataFrame:
-    """phase and duration_ns of training on the host alone; empty where it is no training, or where devices worked."""
+    """Phase and duration_ns of training on the host alone; empty where it is no training, or where devices worked."""
     result = answers.of("B43")
     if isinstance(result, str) or not {Phase.FORWARD, Phase.BACKWARD} <= set(result.table["phase"]):
         return pl.DataFrame(schema={"phase": pl.String, "duration_ns": pl.Float64})
