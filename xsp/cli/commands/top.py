@@ -188,9 +188,9 @@ def _on_host(answers: Answers) -> Iterator[Ranking]:
     else:
         return
     ranked_ns = sum(e.time_ns for e in entries)
-    step_ns = answers.per_step.once(latency_of_model)["model_ns"].sum()
-    fits = not answers.summary.attributed and step_ns is not None and step_ns >= ranked_ns
-    yield Ranking(title, entries, float(step_ns) if fits else ranked_ns, outside if fits else None, identity)
+    step_ns = float(answers.per_step.once(latency_of_model)["model_ns"].sum())
+    fits = step_ns >= ranked_ns and not answers.summary.attributed
+    yield Ranking(title, entries, step_ns if fits else ranked_ns, outside if fits else None, identity)
 
 
 def _table(answers: Answers, identity: str) -> pl.DataFrame | None:

@@ -433,7 +433,7 @@ def _part_around(parts: pl.DataFrame, parents: Ints) -> Ints:
     row = np.full(len(parents) + 1, -1, dtype=np.int64)  # the last for no span
     row[ids] = np.arange(len(ids))
     nearest = np.append(innermost(parents, row[:-1] >= 0), -1)
-    up = row[nearest[parents[ids]]]
+    up: Ints = row[nearest[parents[ids]]]
     phase = parts["phase"].to_numpy()
     again = phase == str(Phase.RECOMPUTE)
     lost = np.flatnonzero(again & ((up < 0) | ~again[up]))
