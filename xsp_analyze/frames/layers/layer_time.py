@@ -107,7 +107,7 @@ def layer_steps(view: TraceView) -> pl.DataFrame:
     calls, activities = view.once(layer_calls), view.all_activities
     attributed = _attributed_work(view.trace, calls, activities)
     attributed = attributed if view.replays_tell_layers else attributed.clear()
-    hosted = view.once(host_time).filter(pl.col("layer_index").is_not_null())
+    hosted = view.once(host_time).filter(pl.col("layer_index").is_not_null() & ~pl.col("is_shared"))
     return _layer_steps(calls, activities, view.once(layer_bases), attributed, hosted)
 
 
@@ -222,8 +222,7 @@ def _attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame
     pairs = trace.scan("attributions").select("span_id", "layer_id").collect()
     if pairs.is_empty():
         return pl.DataFrame(schema={**_ATTRIBUTED, **{key: activities.schema[key] for key in LAYER_KEY}})
-    timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
-    untimed = pairs.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
+    untimed = _work_of_untimed_layers(pairs, calls)
     columns = ("span_id", "run_id", "step", "layer_id", "duration_ns")
     device = activities.select(*columns, pl.col("parent_id").alias("call"))
     host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))
@@ -240,6 +239,11 @@ def _attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame
 
     parts = share_among_layers(trace, with_layers(work), time="work_ns", count="count")
     return pl.concat([parts, with_layers(taken)]).select(*_ATTRIBUTED, *LAYER_KEY)
+
+
+def _work_of_untimed_layers(attributions: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+    timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
+    return attributions.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
 
 
 def _less_time_of_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
@@ -329,14 +333,14 @@ def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, I
 
 _OPTIMIZER, _BACKWARD, _OTHER = str(Phase.OPTIMIZER), str(Phase.BACKWARD), str(Phase.OTHER)
 _HOST_PHASES = (*(str(phase) for phase in Phase if phase != _OTHER), INPUT, _OTHER)
-_PARTS = ("span_id", "run_id", "step", *LAYER_KEY, "phase", "host_ns")
+_PARTS = ("span_id", "run_id", "step", *LAYER_KEY, "phase", "host_ns", "is_shared")
 _THREAD = ("run_id", "process_id", "thread_id")
 
 
 def layers_and_others(view: StepView) -> pl.DataFrame:
     """`layer_latencies`, and what `host_time` has of no layer, without index: optimizers, input, backward."""
     layers = view.once(layer_latencies)
-    rows = view.of_trace.once(host_time).filter(pl.col("layer_index").is_null())
+    rows = view.of_trace.once(host_time).filter(pl.col("layer_index").is_null() & ~pl.col("is_shared"))
     sums = pl.col("host_ns").sum().alias("latency_ns"), pl.len().cast(pl.Int64).alias("call_count")
     per_step = rows.group_by(_STEP, maintain_order=True).agg(sums)
     others = view.combine(per_step, LAYER_KEY, ("latency_ns", "call_count")).sort(*view.by, *LAYER_KEY)
@@ -373,11 +377,16 @@ def host_time(view: TraceView) -> pl.DataFrame:
 
     Parts are calls of layers, backward operators, optimizers and waits for input (phase INPUT), each without the parts
     in it. A backward operator is of its forward twin's layer. What is of no layer has no layer_index, and its phase as
-    type; what is called while waiting for input is input, a layer or not.
+    type; what is called while waiting for input is input, a layer or not. What `is_shared` is of generated code, whose
+    time `layer_steps` shares among layers otherwise.
     """
     alone = view.once(layer_bases).filter("is_host_only")["run_id"]
     calls = view.once(layer_calls).filter(pl.col("run_id").is_in(alone.implode()))
-    parts = _with_layers(_spans_that_are_parts(view, alone, calls["span_id"]), calls)
+    attributions = view.trace.scan("attributions").select("span_id", "layer_id").collect()
+    shared = _work_of_untimed_layers(attributions if view.replays_tell_layers else attributions.clear(), calls)
+    is_shared = pl.col("span_id").is_in(shared.implode()).alias("is_shared")
+    parts = _spans_that_are_parts(view, alone, calls["span_id"]).with_columns(is_shared)
+    parts = _with_layers(parts, calls)
     if parts.is_empty():
         return parts.select(_PARTS)
     parents = view.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
@@ -410,10 +419,12 @@ def _with_layers(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     is_forward = pl.col("is_call") & (pl.col("phase") == _OTHER) & pl.col("span_id").is_in(holders.implode())
     kind = pl.when("is_input").then(pl.lit(INPUT)).when(is_forward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase")
     name = pl.when(is_backward).then(pl.lit("backward outside of layers")).otherwise("name")
-    layer = pl.when("is_call").then("span_id").when(is_backward).then("layer_id").alias("layer_id")
+    layer = pl.when("is_call").then("span_id").when(is_backward & ~pl.col("is_shared")).then("layer_id")
     keys = calls.select(pl.col("span_id").alias("layer_id"), pl.col("host_ns").alias("call_ns"), *LAYER_KEY)
     texts = pl.col("layer_name", "layer_type").cast(pl.String)
-    named = parts.with_columns(layer).join(keys.with_columns(texts), on="layer_id", how="left", maintain_order="left")
+    named = parts.with_columns(layer.alias("layer_id")).join(
+        keys.with_columns(texts), on="layer_id", how="left", maintain_order="left"
+    )
     return named.with_columns(
         pl.coalesce("layer_name", name),
         pl.coalesce("layer_type", kind),
