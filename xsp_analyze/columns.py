@@ -84,7 +84,8 @@ LAYER_LATENCY = Column(
 LATENCY = Column(
     "latency_ns",
     TIME_NS,
-    "Time outside the layers inside it: on the host in a serialised run, else on the device (see the provenance).",
+    "Time outside the layers inside it: on the host in a serialised run, else on the device (see the provenance). Where"
+    " no device worked, its backward operators count, too.",
     "ns",
 )
 ALLOCATED = Column(

@@ -168,6 +168,11 @@ CONDITIONS: Mapping[str, Condition] = {
         clause="the trace is a timeline of host and device; not kernels replayed one by one for counters",
         holds=_is_timeline,
     ),
+    "host alone": Condition(
+        "a run on the host alone",
+        "Where devices worked, B42 says what their time is made of",
+        holds=lambda view: not holds(view, "kernel"),
+    ),
     "launches": Condition(
         clause="launches are recorded",
         holds=lambda view: bool(view.all_activities["call_start_ns"].is_not_null().any()),

@@ -1,4 +1,4 @@
-"""Layers: where they are, time and memory (A02-A04), their types (A05-A07), metrics (A12), share of the GPU (A13)."""
+"""Layers: their time and memory (A02-A04), types (A05-A07), metrics (A12), GPU share (A13), host time (B43)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from xsp_analyze.columns import (
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ordered_sum, quotient, ratio, share_of_sum
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
-from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_intervals, layer_latencies, layer_quartiles
+from xsp_analyze.frames.layers.layer_time import (
+    LAYER_KEY,
+    layer_intervals,
+    layer_latencies,
+    layer_quartiles,
+    layers_and_others,
+    parts_of_host_time,
+)
 from xsp_analyze.frames.model_time import with_model_time
 
 if TYPE_CHECKING:
@@ -39,6 +46,7 @@ __all__ = [
     "layer_memory_by_type",
     "layer_type_distribution",
     "metrics_by_layer",
+    "parts_of_time_on_host",
 ]
 
 # A02: what each layer is, how long it takes and what it allocates.
@@ -74,8 +82,8 @@ __all__ = [
     ),
 )
 def layer_information(frames: StepView) -> pl.LazyFrame:
-    """One row a layer, in order of first own operator."""
-    rows = frames.once(layer_latencies).join(
+    """One row a layer, in order of first own operator; on the host alone last what is of none, as optimizers."""
+    rows = frames.once(layers_and_others).join(
         layer_intervals(frames), on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left"
     )
     return (
@@ -205,9 +213,9 @@ def layer_type_distribution(frames: StepView) -> pl.LazyFrame:
     figure=FigureSpec("bars", x="layer_type", y=("latency_ns",), title="Latency by layer type"),
 )
 def layer_latency_by_type(frames: StepView) -> pl.LazyFrame:
-    """One row a layer type, longest first, then by name."""
+    """One row a layer type, longest first, then by name; on the host alone also optimizers, input, other backward."""
     return (
-        frames.once(layer_latencies)
+        frames.once(layers_and_others)
         .group_by(*frames.by, pl.col("layer_type").cast(pl.String), maintain_order=True)
         .agg(ordered_sum(pl.col("latency_ns")))
         .lazy()
@@ -303,3 +311,41 @@ def gpu_share_by_layer(frames: StepView) -> pl.LazyFrame:
         .with_columns(pl.when(latency > 0).then(quotient(kernels, latency)).alias("kernel_share"))
         .with_columns((1 - pl.col("kernel_share")).alias("non_kernel_share"))
     )
+
+
+# B43: what the host's time is made of where no device worked.
+
+
+@analysis(
+    "B43",
+    "parts of host time",
+    needs=("layer", "host alone"),
+    section="types",
+    additive=("duration_ns", "model_share"),
+    read="The longest phase is where to look first, in it the types of layers that take most of it.",
+    columns=(
+        STEP,
+        Column(
+            "phase",
+            pl.String(),
+            "forward, recompute, backward or optimizer; input: the next batch is waited for; other: nothing tells.",
+            role=Role.KEY,
+        ),
+        Column(
+            "layer_type",
+            pl.String(),
+            "The type of layer, or the phase where it is of none; null: what is left of the time.",
+            role=Role.KEY,
+        ),
+        Column("duration_ns", pl.Float64(), "Host time outside of the layers inside them.", "ns"),
+        MODEL_SHARE,
+    ),
+    figure=FigureSpec("bars", x="layer_type", y=("duration_ns",), color="phase", title="What host time is made of"),
+)
+def parts_of_time_on_host(frames: StepView) -> pl.LazyFrame:
+    """One row a phase and type of layer, phases in order, longest first; they sum to the model's latency.
+
+    Where threads work side by side they can be more. A mean step is the mean over those that the trimmed mean keeps.
+    """
+    rows = with_model_time(frames, frames.once(parts_of_host_time).lazy())
+    return rows.with_columns(ratio(pl.col("duration_ns"), pl.col("model_ns")).alias("model_share"))

@@ -202,7 +202,7 @@ def _record_more(facts: Facts) -> str:
 @rule(
     "no-modules",
     "Operators stand in for layers",
-    fires="The trace has device work and records neither modules nor ranges, so its layers are outermost operators.",
+    fires="The trace has device work, and neither modules nor ranges divide it, so its layers are outermost operators.",
     why="An operator says what ran, not which part of the model it was.",
     gain="None: this is about the numbers.",
     do="Record with_stack=True in torch.profiler, or mark layers with NVTX ranges (emit_nvtx, or the framework's own).",
@@ -216,7 +216,7 @@ def no_modules(facts: Facts) -> Iterator[Observation]:
     sources = set(runs["layer_source"].drop_nulls())
     if facts.frames.of_trace.all_activities.is_empty() or sources != {str(LayerSource.OPERATOR)}:
         return
-    sentence = "The trace records neither modules nor ranges, so each outermost operator counts as a layer."
+    sentence = "Neither modules nor ranges divide the work, so each outermost operator counts as a layer."
     yield Observation(sentence, do=_RECORD.get(facts.context.framework, _RANGES))
 
 

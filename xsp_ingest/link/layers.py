@@ -14,7 +14,7 @@ from xsp_ingest.link.nesting import Threads
 from xsp_ingest.link.spans import as_categorical, matches
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
 from xsp_model.columns import scratch
-from xsp_model.columns.arrays import no_refs, true_indices
+from xsp_model.columns.arrays import no_refs, nullable_index, true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,7 +113,7 @@ def _is_recomputed(forest: Forest, module: Bools, backward: Bools) -> Bools:
 # Rule 4: which spans are layers, which layer each span's work belongs to, and in which phase.
 
 _ATTRIBUTIONS = tuple(Attribution)
-_ENOUGH = 0.9  # named ranges are the layers only where they hold at least this share of the launched time
+_ENOUGH = 0.9  # named ranges are the layers only where they, and no name alone, hold this share of the launched time
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def layer_spans(forest: Forest, source: LayerSource) -> Bools:
 
 
 def choose_source(forest: Forest, requested: str) -> LayerSource:
-    """The source requested, or the best one present: modules, ranges that hold enough of the work, else operators.
+    """The source requested, or the best one present: modules, ranges that divide enough of the work, else operators.
 
     XspError where the one requested is not in the trace.
     """
@@ -169,23 +169,29 @@ def choose_source(forest: Forest, requested: str) -> LayerSource:
         return LayerSource.MODULE
     ranges = layer_spans(forest, LayerSource.RANGE)
     operators = forest.is_level(Level.OPERATOR).any()
-    if ranges.any() and (not operators or _held_share(forest, ranges) >= _ENOUGH):
+    if ranges.any() and (not operators or _do_divide(forest, ranges)):
         return LayerSource.RANGE
     return LayerSource.OPERATOR if operators else LayerSource.NONE
 
 
-def _held_share(forest: Forest, ranges: Bools) -> float:
-    """Share of the launched device time, or on a host alone of the outermost operators' time, that is the ranges'.
+def _do_divide(forest: Forest, ranges: Bools) -> bool:
+    """Whether ranges hold enough of the launched device time, or on a host alone of the outermost operators' time.
 
-    As where they are the layers, backward work is that of the range around its forward twin.
+    As where they are the layers, backward work is that of the range around its forward twin. A name that holds enough
+    by itself (`model_inference` around everything) divides nothing.
     """
     work = forest.is_level(Level.KERNEL) & (forest.parent >= 0)
     if not work.any():
         operator = forest.is_level(Level.OPERATOR)
         work = operator & (outermost(forest.parent, operator) == np.arange(len(operator)))
-    duration = forest.spans["duration_ns"].fill_null(0).to_numpy()
-    held = work & (_through_twins(forest, ranges, innermost(forest.parent, ranges)) >= 0)
-    return float(duration[held].sum()) / max(float(duration[work].sum()), 1.0)
+    at = true_indices(work)
+    holder = _through_twins(forest, ranges, innermost(forest.parent, ranges))[at]
+    names = forest.spans["name"].gather(nullable_index(holder)).cast(pl.String)
+    duration = forest.spans["duration_ns"].gather(at).fill_null(0)
+    held = pl.DataFrame({"name": names, "ns": duration}).group_by("name").agg(pl.col("ns").sum())
+    enough = _ENOUGH * max(float(held["ns"].sum()), 1.0)
+    named = held.drop_nulls("name")["ns"]
+    return float(named.sum()) >= enough > float(named.max() or 0)  # type: ignore[arg-type]
 
 
 def lay(forest: Forest, source: LayerSource) -> Layering:

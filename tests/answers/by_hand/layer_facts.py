@@ -144,3 +144,11 @@ def logged_linear_us(path: Path, layer: str) -> float:
     products = [one for one in read(path / "trace.json").operators if one.name == "aten::mm"]
     duration_us: float = dict(zip(names, products, strict=True))[layer].duration / 1000
     return duration_us
+
+
+def host_ms_a_step(path: Path, pattern: str) -> float:
+    """What operators and ranges of these names take of a mean `ProfilerStep#N`, those in each other once."""
+    trace = read(path)
+    steps = [one.interval for one in trace.host_steps()]
+    named = [one.interval for one in (*trace.operators, *trace.annotations) if re.match(pattern, one.name)]
+    return sum(length(clipped(named, step)) for step in steps) / len(steps) / 1e6

@@ -84,13 +84,73 @@ def test_without_device_work_layers_are_ranked_by_latency(tmp_path: Path, capsys
 def test_calls_of_one_name_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kineto = KinetoTrace()
     kineto.operator("aten::add", 0, 40 * US)
+    kineto.launch("add", 1 * US, 10 * US, 40 * US)
     for call in range(3):
         kineto.operator("aten::mul", (50 + 30 * call) * US, 20 * US)
-    assert main(["top", str(kineto.write(tmp_path / "host.json")), "--no-cache", "-f", "json"]) == 0
+        kineto.launch("mul", (51 + 30 * call) * US, (60 + 30 * call) * US, 20 * US)
+    assert main(["top", str(kineto.write(tmp_path / "few.json")), "--no-cache", "-f", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rankings"][0]["rows"]
     assert [(row["name"], row["layer_index"], row["time_ns"]) for row in rows] == [
         ("3 x aten::mul", 1, 60_000), ("aten::add", 0, 40_000),
     ]  # fmt: skip
+
+
+def _rows(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[dict[str, object]], float | None]:
+    """The first ranking of `xsp top`: what it is, its rows, and what is outside of them."""
+    assert main(["top", str(path), "--no-cache", "-f", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["rankings"][0]
+    return first["ranking"], first["rows"], first["outside_ns"]
+
+
+def test_operators_of_one_name_are_one_row_in_blocks_and_outside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kineto = KinetoTrace()
+    names = ["aten::mul", *("aten::conv2d", "aten::relu_") * 4, "aten::conv2d"]  # four blocks of two, and one behind
+    for n, name in enumerate(names):
+        kineto.operator(name, n * 50 * US, 20 * US)
+        kineto.launch("k", (n * 50 + 1) * US, (n * 50 + 10) * US, 30 * US)
+    identity, rows, _ = _rows(kineto.write(tmp_path / "blocks.json"), capsys)
+    assert identity == "layers_by_device_time"
+    assert [(row["name"], row["layer_index"], row["time_ns"]) for row in rows] == [
+        ("5 x aten::conv2d", 1, 150_000), ("4 x aten::relu_", 2, 120_000), ("aten::mul", 0, 30_000),
+    ]  # fmt: skip
+
+
+def test_ranges_of_other_names_are_equal_in_blocks_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    for n, name in enumerate(["stage 7", "stage 7", "stage 8"]):
+        kineto.annotation(name, (500 + n * 100) * US, 90 * US)
+        kineto.operator("aten::mm", (501 + n * 100) * US, 10 * US)
+        kineto.launch("k", (502 + n * 100) * US, (510 + n * 100) * US, (60 - 20 * (n == 2)) * US)
+    for n in range(4):
+        kineto.annotation(f"layers.{n}", n * 100 * US, 90 * US)
+        kineto.operator("aten::mm", (n * 100 + 1) * US, 20 * US)
+        kineto.launch("k", (n * 100 + 2) * US, (n * 100 + 10) * US, 30 * US)
+    _, rows, _ = _rows(kineto.write(tmp_path / "ranges.json"), capsys)
+    assert [(row["name"], row["time_ns"]) for row in rows] == [
+        ("4 x layers of layers.{0..3} (layers.{0..3})", 120_000), ("2 x stage 7", 120_000), ("stage 8", 40_000),
+    ]  # fmt: skip
+
+
+def test_on_the_host_operators_are_ranked_by_the_time_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kineto = KinetoTrace()
+    for step in (1, 2):
+        start = step * 1000 * US
+        kineto.step(step, start, 200 * US)
+        kineto.operator("aten::conv2d", start + 10 * US, 60 * US)
+        kineto.operator("aten::mkldnn_convolution", start + 15 * US, 50 * US)
+        kineto.operator("aten::linear", start + 80 * US, 30 * US)
+        kineto.operator("aten::addmm", start + 85 * US, 20 * US)
+    identity, rows, outside = _rows(kineto.write(tmp_path / "host.json"), capsys)
+    assert identity == "operators_by_self_time"
+    assert [(row["name"], row["count"], row["time_ns"], row["share"]) for row in rows] == [
+        ("aten::mkldnn_convolution", 1, 50_000, 0.25), ("aten::addmm", 1, 20_000, 0.1),
+        ("aten::conv2d", 1, 10_000, 0.05), ("aten::linear", 1, 10_000, 0.05),
+    ]  # fmt: skip
+    assert outside == 110_000
 
 
 def test_operators_are_ranked_by_what_they_would_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,13 +61,16 @@ def _written(path: Path, category: str, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("category", "name", "innermost"),
-    [("python_function", "nn.Module: Block", "Block_2999"), ("user_annotation", "part", "part_2999")],
+    ("category", "name", "source", "innermost"),
+    [
+        ("python_function", "nn.Module: Block", "module", "Block_2999"),
+        ("user_annotation", "part", "range", "part_2999"),
+    ],
 )
 def test_paths_do_not_grow_with_the_depth_and_the_ledger_says_so(
-    tmp_path: Path, category: str, name: str, innermost: str
+    tmp_path: Path, category: str, name: str, source: str, innermost: str
 ) -> None:
-    trace = convert([_written(tmp_path / "trace.json", category, name)], Options())
+    trace = convert([_written(tmp_path / "trace.json", category, name)], Options(layer_source=source))
     paths = trace.frame("layers").select("path").to_series().cast(pl.String).to_list()
     assert len(paths) == _DEPTH
     assert max(path.count(".") for path in paths) < MAX_DEPTH

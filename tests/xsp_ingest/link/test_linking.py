@@ -228,15 +228,33 @@ def test_graph_replays_are_visible_and_in_no_layer(tmp_path: Path) -> None:
 
 def test_without_modules_nearly_all_holding_ranges_are_the_layers_else_operators(tmp_path: Path) -> None:
     kineto = KinetoTrace()
-    kineto.annotation("encoder", 0, 50_000)
+    kineto.annotation("encoder", 0, 30_000)
     kineto.operator("aten::linear", 1_000, 20_000)
-    kineto.launch("gemm", 2_000, 100_000, 900)
+    kineto.launch("gemm", 2_000, 100_000, 500)
+    kineto.annotation("decoder", 40_000, 15_000)
+    kineto.operator("aten::linear", 41_000, 9_000)
+    kineto.launch("gemm", 42_000, 105_000, 400)
     assert converted(kineto, tmp_path).frame("runs")["layer_source"].to_list() == ["range"]
     kineto.operator("aten::softmax", 60_000, 20_000)
     kineto.launch("softmax", 61_000, 110_000, 500)
     trace = converted(kineto, tmp_path)
     assert trace.frame("runs")["layer_source"].to_list() == ["operator"]
     assert set(trace.frame("spans")["attribution"].drop_nulls()) == {"layer"}
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_a_lone_range_around_everything_divides_nothing(tmp_path: Path, *, on_device: bool) -> None:
+    kineto = KinetoTrace()
+    for call in range(2):
+        kineto.annotation("model_inference", call * 100_000, 90_000)
+        for at, name in ((10_000, "aten::conv2d"), (40_000, "aten::relu")):
+            kineto.operator(name, call * 100_000 + at, 20_000)
+            if on_device:
+                kineto.launch("k", call * 100_000 + at + 1_000, call * 100_000 + at + 9_000, 900)
+    trace = converted(kineto, tmp_path)
+    assert trace.frame("runs")["layer_source"].to_list() == ["operator"]
+    kinds = trace.frame("layers").filter(pl.col("source") == "operator")["layer_type"]
+    assert kinds.cast(pl.String).to_list() == ["aten::conv2d", "aten::relu"] * 2
 
 
 def test_operators_that_repeat_in_a_step_are_layers_of_their_own(tmp_path: Path) -> None:

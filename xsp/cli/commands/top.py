@@ -34,7 +34,7 @@ _LAYER = ("layer_index", "layer_type")
 _KERNEL = ("kind", "kernel_label", "count")
 _OPERATOR = ("operator", "shapes", "dtypes", "roof_share")
 _TIME_OF_LAYERS = {"A02": "latency_ns", "A11": "kernel_duration_ns"}
-_BY_LATENCY = "layers_by_latency"
+_BY_LATENCY, _BY_SELF_TIME = "layers_by_latency", "operators_by_self_time"
 _MAX_CALL = 200  # characters; what the screen has no room for is cut
 
 
@@ -137,23 +137,20 @@ def _head(answers: Answers, rankings: list[Ranking], faults: Sequence[FaultError
         return f"Nothing to rank: the trace holds neither layers with a latency nor device work ({answers.basis})."
     total_ns = rankings[0].whole_ns
     what = "of device time"
-    if rankings[0].identity == _BY_LATENCY:
-        what = "in layers" if answers.summary.attributed else "in layers on the host (no device work was recorded)"
+    if rankings[0].identity in {_BY_LATENCY, _BY_SELF_TIME}:
+        what = "in layers" if answers.summary.attributed else "on the host (no device work was recorded)"
     return f"{duration(total_ns)} {what}, {answers.basis}"
 
 
 def _rankings(answers: Answers) -> Iterator[Ranking]:
-    """Layers and kernels by device time; where no device worked, layers by latency."""
+    """Layers and kernels by device time; where no device worked, layers or operators by time on the host."""
     from xsp_analyze.render.top import Ranking  # noqa: PLC0415
 
     kernels = _table(answers, "A10")
     if kernels is not None and kernels["duration_ns"].null_count() == kernels.height:
         return
     if kernels is None:
-        layers = _table(answers, "A02")
-        if layers is not None and layers["latency_ns"].sum():
-            entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
-            yield Ranking("Layers by latency", entries, sum(e.time_ns for e in entries), None, _BY_LATENCY)
+        yield from _on_host(answers)
         return
     total_ns = float(kernels["duration_ns"].sum() or 0)
     layers = _table(answers, "A11")
@@ -166,6 +163,34 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
     if operators is not None and (gains := _entries(operators, "gain_ns", _operator_name, _OPERATOR)):
         title = "Operators by device time to gain, and how much of the roof they reach"
         yield Ranking(title, gains, total_ns, None, "operators_by_gain")
+
+
+def _on_host(answers: Answers) -> Iterator[Ranking]:
+    """Operators by their own time where they are the layers, as many calls lie in each other; else layers by latency.
+
+    Of a step (the trace, where it has none), where they fit in it.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    from xsp_analyze.frames.model_time import latency_of_model  # noqa: PLC0415
+    from xsp_analyze.render.top import Ranking  # noqa: PLC0415
+    from xsp_model import LayerSource  # noqa: PLC0415
+
+    is_flat = all(run["layer_source"] == LayerSource.OPERATOR for run in answers.summary.runs)
+    operators = _table(answers, "B40") if is_flat else None
+    if operators is not None and operators["self_ns"].sum():
+        added = operators.group_by("operator", maintain_order=True).agg(pl.col("count", "self_ns").sum())
+        entries = _entries(added, "self_ns", _operator_calls, ("count",))
+        title, identity, outside = "Operators by self time", _BY_SELF_TIME, "outside of operators"
+    elif (layers := _table(answers, "A02")) is not None and layers["latency_ns"].sum():
+        entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
+        title, identity, outside = "Layers by latency", _BY_LATENCY, "outside of layers"
+    else:
+        return
+    ranked_ns = sum(e.time_ns for e in entries)
+    step_ns = float(answers.per_step.once(latency_of_model)["model_ns"].sum())
+    fits = step_ns >= ranked_ns and not answers.summary.attributed
+    yield Ranking(title, entries, step_ns if fits else ranked_ns, outside if fits else None, identity)
 
 
 def _table(answers: Answers, identity: str) -> pl.DataFrame | None:
@@ -204,6 +229,11 @@ def _kernel_name(row: dict[str, object]) -> tuple[str, str]:
     """How often it ran, and its name."""
     count = row["count"]
     return f"{count:>7,.6g}x  " if isinstance(count, int | float) else " " * 10, str(row["kernel_name"])
+
+
+def _operator_calls(row: dict[str, object]) -> tuple[str, str]:
+    """How often it was called, and its name."""
+    return f"{row['count']:>7,.6g}x  ", str(row["operator"])
 
 
 def _operator_name(row: dict[str, object]) -> tuple[str, str]:

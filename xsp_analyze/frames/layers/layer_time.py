@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import bootstrap_interval, known_sum
+from xsp_analyze.formulas import bootstrap_interval, known_sum, ordered_sum, quotient
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appearance, run_starts, running_max, sort_by
+from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
 from xsp_analyze.frames.kernels.activities import attributed_host, column_at, device_activities, share_among_layers
+from xsp_analyze.frames.model_time import with_model_time
+from xsp_analyze.frames.steps import kept_steps
 from xsp_model import Attribution, Phase
 from xsp_model.columns.arrays import lookup, nullable_index
 from xsp_model.columns.tree import innermost
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Ints
 
 __all__ = [
+    "INPUT",
     "LAYER_KEY",
     "calls_of_layers",
     "every_layer_call",
+    "host_time",
     "layer_bases",
     "layer_calls",
     "layer_intervals",
@@ -32,12 +37,16 @@ __all__ = [
     "layer_latencies",
     "layer_quartiles",
     "layer_steps",
+    "layers_and_others",
+    "parts_of_host_time",
 ]
 
 LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
 _ATTRIBUTED = {"span_id": pl.Int64, "run_id": pl.Int64, "step": pl.Int64, "work_ns": pl.Int64, "call": pl.Int64}
 _SERIALISED_SHARE = 0.99
+INPUT = "input"
+"""What waiting for the next batch is called beside the phases of training."""
 _STEP = ("run_id", "step", *LAYER_KEY)
 _LABELS = ("path", "shapes", "dtypes")
 
@@ -83,7 +92,7 @@ def layer_calls(view: TraceView) -> pl.DataFrame:
 
 
 def layer_bases(view: TraceView) -> pl.DataFrame:
-    """What layer latency is measured by, per run; see `_latency_bases`."""
+    """What layer latency is measured by, per run (see `_latency_bases`); `is_host_only`: no device worked in it."""
     if not view.is_leveled:
         return _latency_bases(view.trace, view.once(layer_calls), view.all_activities)
     activities = view.own_runs.of(device_activities(view.trace))
@@ -98,7 +107,8 @@ def layer_steps(view: TraceView) -> pl.DataFrame:
     calls, activities = view.once(layer_calls), view.all_activities
     attributed = _attributed_work(view.trace, calls, activities)
     attributed = attributed if view.replays_tell_layers else attributed.clear()
-    return _layer_steps(calls, activities, view.once(layer_bases), attributed)
+    hosted = view.once(host_time).filter(pl.col("layer_index").is_not_null() & ~pl.col("is_shared"))
+    return _layer_steps(calls, activities, view.once(layer_bases), attributed, hosted)
 
 
 def calls_of_layers(trace: Trace) -> pl.DataFrame:
@@ -169,6 +179,7 @@ def _latency_bases(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame) 
             .otherwise(pl.lit("device"))
             .alias("basis"),
             pl.col("serialised").is_null().alias("observed"),
+            idle.alias("is_host_only"),
         )
         .sort("run_id")
     )
@@ -180,10 +191,15 @@ def _call_of(activities: pl.DataFrame, calls: pl.DataFrame) -> Ints:
 
 
 def _layer_steps(
-    calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame, attributed: pl.DataFrame
+    calls: pl.DataFrame,
+    activities: pl.DataFrame,
+    bases: pl.DataFrame,
+    attributed: pl.DataFrame,
+    hosted: pl.DataFrame,
 ) -> pl.DataFrame:
     """See `layer_steps`; `attributed`: see `_attributed_work`, the work of layers that were not called."""
-    called = _of_calls(calls, activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode())), bases)
+    own = activities.filter(~pl.col("span_id").is_in(attributed["span_id"].implode()))
+    called = _of_calls(_with_host_time(calls, hosted), own, bases)
     if attributed.is_empty():
         return called
     elsewhere = _sums_by_layer(
@@ -206,8 +222,7 @@ def _attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame
     pairs = trace.scan("attributions").select("span_id", "layer_id").collect()
     if pairs.is_empty():
         return pl.DataFrame(schema={**_ATTRIBUTED, **{key: activities.schema[key] for key in LAYER_KEY}})
-    timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
-    untimed = pairs.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
+    untimed = _work_of_untimed_layers(pairs, calls)
     columns = ("span_id", "run_id", "step", "layer_id", "duration_ns")
     device = activities.select(*columns, pl.col("parent_id").alias("call"))
     host = attributed_host(trace).select(*columns, pl.lit(None, pl.Int64).alias("call"))
@@ -226,6 +241,11 @@ def _attributed_work(trace: Trace, calls: pl.DataFrame, activities: pl.DataFrame
     return pl.concat([parts, with_layers(taken)]).select(*_ATTRIBUTED, *LAYER_KEY)
 
 
+def _work_of_untimed_layers(attributions: pl.DataFrame, calls: pl.DataFrame) -> pl.Series:
+    timed = calls.filter(pl.col("duration_ns").is_not_null())["span_id"]
+    return attributions.filter(~pl.col("layer_id").is_in(timed.implode()))["span_id"].unique()
+
+
 def _less_time_of_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame) -> pl.DataFrame:
     """The same operators as less time of the layers in whose calls they ran, which have it in their own."""
     parents = trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
@@ -235,13 +255,28 @@ def _less_time_of_callers(trace: Trace, calls: pl.DataFrame, host: pl.DataFrame)
     return host.with_columns(caller, -pl.col("duration_ns")).filter(pl.col("layer_id") >= 0)
 
 
+def _with_host_time(calls: pl.DataFrame, hosted: pl.DataFrame) -> pl.DataFrame:
+    """The calls with `calls`, 1 each; of runs without device work host time is that of `host_time`, a row a part."""
+    counted = calls.with_columns(pl.lit(1, pl.Int64).alias("calls"))
+    if hosted.is_empty():
+        return counted
+    own_time = hosted.select("span_id", pl.col("host_ns").alias("own_ns"))
+    own = counted.join(own_time, on="span_id", how="left", maintain_order="left")
+    backward = hosted.filter(~pl.col("span_id").is_in(calls["span_id"].implode()))
+    kinds = {name: calls.schema[name] for name in (*_STEP, "host_ns")}
+    rows = backward.select(pl.col(name).cast(kind) for name, kind in kinds.items()).with_columns(
+        pl.lit(0, pl.Int64).alias("calls")
+    )
+    return pl.concat([own.with_columns(pl.coalesce("own_ns", "host_ns").alias("host_ns")), rows], how="diagonal")
+
+
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     """As `_layer_steps`, of layers by their calls."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
     host = _sums_by_layer(
         calls,
         pl.col("host_ns").sum(),
-        pl.len().cast(pl.Int64).alias("call_count"),
+        pl.col("calls").sum().alias("call_count"),
         known_sum(pl.col("allocated_bytes")).alias("allocated_bytes"),
     )
     on_host = pl.col("run_id").is_in(hosted)
@@ -292,6 +327,150 @@ def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, I
     busy = np.add.reduceat(np.maximum(end - np.maximum(start, before), 0), starts)
     last = np.append(starts[1:], len(start)) - 1
     return reach[last] - start[starts], busy
+
+
+# Where no device worked: what the host did, each moment of a thread counted for the innermost that says what it is.
+
+_OPTIMIZER, _BACKWARD, _OTHER = str(Phase.OPTIMIZER), str(Phase.BACKWARD), str(Phase.OTHER)
+_HOST_PHASES = (*(str(phase) for phase in Phase if phase != _OTHER), INPUT, _OTHER)
+_PARTS = ("span_id", "run_id", "step", *LAYER_KEY, "phase", "host_ns", "is_shared")
+_THREAD = ("run_id", "process_id", "thread_id")
+
+
+def layers_and_others(view: StepView) -> pl.DataFrame:
+    """`layer_latencies`, and what `host_time` has of no layer, without index: optimizers, input, backward."""
+    layers = view.once(layer_latencies)
+    rows = view.of_trace.once(host_time).filter(pl.col("layer_index").is_null() & ~pl.col("is_shared"))
+    sums = pl.col("host_ns").sum().alias("latency_ns"), pl.len().cast(pl.Int64).alias("call_count")
+    per_step = rows.group_by(_STEP, maintain_order=True).agg(sums)
+    others = view.combine(per_step, LAYER_KEY, ("latency_ns", "call_count")).sort(*view.by, *LAYER_KEY)
+    kinds = (pl.col(name).cast(layers.schema[name]) for name in others.columns)
+    return pl.concat([layers, others.select(kinds)], how="diagonal")
+
+
+def parts_of_host_time(view: StepView) -> pl.DataFrame:
+    """`phase`, `layer_type` and duration_ns (of each step, where asked for): `host_time` added up, and what it leaves.
+
+    Phases in order, longest first in each. What is left of the model's time has no type; of a mean step both are means
+    over those that the trimmed mean of latency keeps, so that parts add up to it, unless threads worked side by side.
+    """
+    rows = view.of_chosen_steps(view.of_trace.once(host_time)).with_columns(pl.lit(1).alias("steps"))
+    if view.is_mean:
+        kept = kept_steps(view.steps).select("run_id", "step", pl.len().over("run_id").alias("steps"))
+        rows = rows.drop("steps").join(kept, on=["run_id", "step"], maintain_order="left")
+    parts = (
+        rows.with_columns(quotient(pl.col("host_ns"), pl.col("steps")).alias("duration_ns"))
+        .group_by(*view.by, "phase", "layer_type", maintain_order=True)
+        .agg(ordered_sum(pl.col("duration_ns")))
+        .lazy()
+    )
+    left = (pl.col("model_ns").first() - ordered_sum(pl.col("duration_ns"))).alias("duration_ns")
+    of_other = pl.lit(_OTHER).alias("phase")
+    rest = with_model_time(view, parts).group_by(*view.by, of_other).agg(left).filter(pl.col("duration_ns") > 0)
+    order = pl.col("phase").replace_strict(_HOST_PHASES, range(len(_HOST_PHASES)), return_dtype=pl.Int64)
+    every = pl.concat([parts, rest], how="diagonal").collect()
+    return every.sort(*view.by, order, -pl.col("duration_ns"), "layer_type", nulls_last=True)
+
+
+def host_time(view: TraceView) -> pl.DataFrame:
+    """In runs where no device worked: span_id, run_id, step, LAYER_KEY, phase and host_ns; a row a part of host time.
+
+    Parts are calls of layers, backward operators, optimizers and waits for input (phase INPUT), each without the parts
+    in it. A backward operator is of its forward twin's layer. What is of no layer has no layer_index, and its phase as
+    type; what is called while waiting for input is input, a layer or not. What `is_shared` is of generated code, whose
+    time `layer_steps` shares among layers otherwise.
+    """
+    alone = view.once(layer_bases).filter("is_host_only")["run_id"]
+    calls = view.once(layer_calls).filter(pl.col("run_id").is_in(alone.implode()))
+    attributions = view.trace.scan("attributions").select("span_id", "layer_id").collect()
+    shared = _work_of_untimed_layers(attributions if view.replays_tell_layers else attributions.clear(), calls)
+    is_shared = pl.col("span_id").is_in(shared.implode()).alias("is_shared")
+    parts = _spans_that_are_parts(view, alone, calls["span_id"]).with_columns(is_shared)
+    parts = _with_layers(parts, calls)
+    if parts.is_empty():
+        return parts.select(_PARTS)
+    parents = view.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
+    up = _part_around(parts, parents)
+    own = pl.Series("host_ns", np.maximum(parts["host_ns"].to_numpy() - _time_of_parts_inside(parts, up), 0))
+    is_input = pl.Series(innermost(up, parts["is_input"].to_numpy()) >= 0)
+    return parts.with_columns(own, parts["phase"].set(is_input, INPUT)).select(_PARTS)
+
+
+def _spans_that_are_parts(view: TraceView, runs: pl.Series, calls: pl.Series) -> pl.DataFrame:
+    """The spans of these runs that are parts, in order; of operators in each other, of one layer, the outermost."""
+    waits = names_like(view.span_names, lambda name: name.str.contains(INPUT_CALLS))
+    is_call, is_input = pl.col("span_id").is_in(calls.implode()), pl.col("name").is_in(waits.implode())
+    is_part = is_call | is_input | pl.col("phase").is_in([_OPTIMIZER, _BACKWARD])
+    above = ("phase", "layer_id")
+    columns = ("span_id", "parent_id", *_THREAD, "step", "start_ns", "duration_ns", "name", *above)
+    spans = view.layer_runs.scan("spans").filter(pl.col("run_id").is_in(runs.implode()), is_part)
+    rows = spans.select(*columns, is_call.alias("is_call"), is_input.alias("is_input")).collect().sort("span_id")
+    outer = pl.DataFrame([column_at(view.trace, name, rows["parent_id"]).alias(f"outer_{name}") for name in above])
+    rows = rows.hstack(outer).with_columns(pl.col("name", "phase", "outer_phase").cast(pl.String))
+    is_of_same = (pl.col("phase") == _OPTIMIZER) | pl.col("layer_id").eq_missing(pl.col("outer_layer_id"))
+    is_inside = pl.col("phase").eq_missing(pl.col("outer_phase")) & is_of_same
+    return rows.filter(pl.col("duration_ns").is_not_null(), pl.col("is_call") | pl.col("is_input") | ~is_inside)
+
+
+def _with_layers(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The parts with the key of their layer, or of what they are where they are of none, end_ns and host_ns."""
+    is_backward = ~pl.col("is_call") & (pl.col("phase") == _BACKWARD)
+    holders = parts.filter(is_backward)["layer_id"].unique()  # operators around forward twins are forward, too
+    is_forward = pl.col("is_call") & (pl.col("phase") == _OTHER) & pl.col("span_id").is_in(holders.implode())
+    kind = pl.when("is_input").then(pl.lit(INPUT)).when(is_forward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase")
+    name = pl.when(is_backward).then(pl.lit("backward outside of layers")).otherwise("name")
+    layer = pl.when("is_call").then("span_id").when(is_backward & ~pl.col("is_shared")).then("layer_id")
+    keys = calls.select(pl.col("span_id").alias("layer_id"), pl.col("host_ns").alias("call_ns"), *LAYER_KEY)
+    texts = pl.col("layer_name", "layer_type").cast(pl.String)
+    named = parts.with_columns(layer.alias("layer_id")).join(
+        keys.with_columns(texts), on="layer_id", how="left", maintain_order="left"
+    )
+    return named.with_columns(
+        pl.coalesce("layer_name", name),
+        pl.coalesce("layer_type", kind),
+        kind.alias("phase"),
+        pl.when("is_call").then("call_ns").otherwise("duration_ns").alias("host_ns"),
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+    )
+
+
+def _part_around(parts: pl.DataFrame, parents: Ints) -> Ints:
+    """For each part the row of the part that it lies in, or -1.
+
+    The tree never has an operator above a module: what is recomputed is looked for by time, in the backward operators
+    of its thread.
+    """
+    ids = parts["span_id"].to_numpy()
+    row = np.full(len(parents) + 1, -1, dtype=np.int64)  # the last for no span
+    row[ids] = np.arange(len(ids))
+    nearest = np.append(innermost(parents, row[:-1] >= 0), -1)
+    up: Ints = row[nearest[parents[ids]]]
+    phase = parts["phase"].to_numpy()
+    again = phase == str(Phase.RECOMPUTE)
+    lost = np.flatnonzero(again & ((up < 0) | ~again[up]))
+    if not len(lost):
+        return up
+    backward = np.flatnonzero(~parts["is_call"].to_numpy() & (phase == _BACKWARD))
+    times = parts.select(*_THREAD, "start_ns").with_row_index("at")
+    sought, among = (times[rows].sort("start_ns") for rows in (lost, backward))
+    pairs = sought.join_asof(among, on="start_ns", by=_THREAD, suffix="_around", check_sortedness=False)
+    at, around = (pairs[name].fill_null(-1).cast(pl.Int64).to_numpy() for name in ("at", "at_around"))
+    start, end = parts["start_ns"].to_numpy(), parts["end_ns"].to_numpy()
+    while (over := np.flatnonzero((around >= 0) & (end[around] <= start[at]))).size:
+        around = around.copy()
+        around[over] = up[around[over]]
+    up[at] = np.where((around >= 0) & (phase[around] == _BACKWARD), around, up[at])
+    return up
+
+
+def _time_of_parts_inside(parts: pl.DataFrame, up: Ints) -> Ints:
+    """Of each part the time of the parts in it on its thread; that of layers in layers is not in `host_ns`."""
+    is_call, start, end = (parts[name].to_numpy() for name in ("is_call", "start_ns", "end_ns"))
+    thread, _ = numbers_by_appearance(*group_ids(parts.select(_THREAD)))
+    rows = np.flatnonzero((up >= 0) & ~(is_call & is_call[up]) & (thread == thread[up]))
+    inside = np.zeros(len(up), dtype=np.int64)
+    np.add.at(inside, up[rows], np.maximum(np.minimum(end[rows], end[up[rows]]) - start[rows], 0))
+    return inside
 
 
 # How layer latencies vary over steps.

@@ -474,37 +474,32 @@ def layer_times(frames: StepView) -> pl.DataFrame:
 def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
     """LAYER_KEY and the column of a table over layers, those that are equal as one row with their sum.
 
-    Those at one position of a block are called `24 x self_attn of layers.{0..23}`, others of one name `16 x decode`:
-    calls of an operator or a range, which are layers of their own, have the same name but for their number. The index
-    is that of the first of them.
+    Calls of an operator or a range, which are layers of their own, are equal by name, wherever they are: `16 x decode`.
+    Others, modules above all, are equal at one position of a block: `24 x self_attn of layers.{0..23}`. The index is
+    that of the first of them.
     """
     members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
     rows = table.select(*LAYER_KEY, by).join(members, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
-    in_block = pl.col("block_index").is_not_null()
-    position = pl.format("{} x {} of {}", pl.len(), pl.col("position_name").first(), pl.col("block").first())
-    blocks = rows.filter(in_block).group_by("block_index", "position", maintain_order=True)
-    unnumbered = pl.col("layer_name").str.replace(r"#\d+$", "")
-    name = pl.when(unnumbered == pl.col("layer_type")).then(unnumbered).otherwise("layer_name").alias("unnumbered")
-    others = rows.filter(~in_block).with_columns(name).group_by("unnumbered", "layer_type", maintain_order=True)
-    equal = pl.format("{} x {}", pl.len(), pl.col("unnumbered").first())
-    return (
-        pl.concat(
-            [
-                blocks.agg(pl.col("layer_index").min(), position.alias("layer_name"), _TYPE, known_sum(pl.col(by))),
-                others.agg(
-                    pl.col("layer_index").min(),
-                    pl.when(pl.len() > 1).then(equal).otherwise(pl.col("layer_name").first()).alias("layer_name"),
-                    known_sum(pl.col(by)),
-                ),
-            ],
-            how="diagonal",
-        )
-        .select(*LAYER_KEY, by)
-        .sort(LAYER_KEY, nulls_last=True)
+    is_call = pl.col("layer_name").str.replace(r"#\d+$", "") == pl.col("layer_type")
+    is_again = (is_call & (is_call.sum().over("layer_type") > 1)).fill_null(value=False)
+    in_block = ~is_again & pl.col("block_index").is_not_null()
+    keys = (
+        pl.when(is_again).then("layer_type").alias("again"),
+        pl.when(in_block).then("block_index").alias("of_block"),
+        pl.when(in_block).then("position").alias("at"),
+        pl.when(~is_again & ~in_block).then("layer_name").alias("alone"),
     )
-
-
-_TYPE = pl.col("position_type").first().alias("layer_type")
+    first = pl.col("layer_name", "layer_type", "block", "position_name", "position_type").first()
+    groups = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("layer_index").min(), first, pl.len().alias("number"), known_sum(pl.col(by))
+    )
+    of_block = pl.format("{} x {} of {}", "number", "position_name", "block")
+    name = pl.when(pl.col("again").is_not_null()).then(pl.format("{} x {}", "number", "again")).otherwise("layer_name")
+    folded = groups.with_columns(
+        pl.when(pl.col("of_block").is_not_null()).then(of_block).otherwise(name).alias("layer_name"),
+        pl.when(pl.col("of_block").is_not_null()).then("position_type").otherwise("layer_type").alias("layer_type"),
+    )
+    return folded.select(*LAYER_KEY, by).sort(LAYER_KEY, nulls_last=True)
 
 
 def standing_out(values: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

@@ -10,10 +10,11 @@ import polars as pl
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.idle import DEVICE
+from xsp_analyze.frames.layers.layer_time import INPUT
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
-from xsp_model import LedgerKind
+from xsp_model import LedgerKind, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["busiest", "glance", "has_starts", "step_bar"]
+__all__ = ["busiest", "glance", "has_starts", "phases_on_host", "step_bar"]
 
 _KEYS = ("label", "tone", "time", "about", "link")
 _MAX_TYPES = 12  # types of layers with a colour of their own, of runs on the host alone
@@ -33,6 +34,14 @@ _ALONE = {  # what nothing hides: its name, what it is, and the analysis that sa
     ("memory", KernelClass.COPY): ("copies, exposed", "Copies while nothing computes or communicates.", "B07"),
     ("memory", KernelClass.MEMSET): ("memsets, exposed", "Memsets while nothing computes or communicates.", "B07"),
 }  # fmt: skip
+_PHASES = {  # of a run on the host alone: tone, and what it is
+    Phase.FORWARD: ("t-g0", "Calls of layers, outside of the backward pass."),
+    Phase.RECOMPUTE: ("t-g1", "Calls of layers within the backward pass: activation checkpointing."),
+    Phase.BACKWARD: ("t-g2", "Operators of the backward pass."),
+    Phase.OPTIMIZER: ("t-g3", "Steps of optimizers, and gradients set to zero."),
+    INPUT: ("t-g4", "The next batch was waited for or made."),
+    Phase.OTHER: ("c-other", "What no layer, backward operator, optimizer or data loader took."),
+}
 _KERNELS = {KernelClass.COPY: "copy kernels", KernelClass.MEMSET: "fill kernels", KernelClass.OTHER: "other kernels"}
 _SUMS = {"copy": "copies", "memset": "memsets"}
 _SHARED = (
@@ -46,7 +55,7 @@ def step_bar(answers: Answers) -> Block | None:
     row = busiest(answers)
     if row is not None and row["window_ns"]:
         return _of_device(answers, row)
-    return _sums_of_classes(answers) or _types_of_layers(answers)
+    return _sums_of_classes(answers) or _of_host(answers)
 
 
 def busiest(answers: Answers) -> dict[str, Any] | None:
@@ -89,13 +98,17 @@ def _part(*values: object) -> dict[str, Any]:
 
 
 def _title(answers: Answers, row: Mapping[str, Any]) -> str:
-    what = "The whole trace"
-    if answers.step_count:
-        phase = answers.per_step.serving_phase
-        what = f"A {phase} step" if phase else "A step"
-        if (number := answers.per_step.choice.number) is not None:
-            what = f"Step {number}"
-    return f"{what}{_on(answers, row)}, {duration(row['window_ns'])}{_profiled_clause(answers)}"
+    return f"{_window(answers)}{_on(answers, row)}, {duration(row['window_ns'])}{_profiled_clause(answers)}"
+
+
+def _window(answers: Answers) -> str:
+    """What the bar is of: the trace, a mean step or one step."""
+    if not answers.step_count:
+        return "The whole trace"
+    if (number := answers.per_step.choice.number) is not None:
+        return f"Step {number}"
+    phase = answers.per_step.serving_phase
+    return f"A {phase} step" if phase else "A step"
 
 
 def _profiled_clause(answers: Answers) -> str:
@@ -201,35 +214,49 @@ def _sums_of_classes(answers: Answers) -> Block | None:
     return _bar(f"Device time by class, {duration(total)} in sum", about, total, parts)
 
 
-def _types_of_layers(answers: Answers) -> Block | None:
-    """Latency of layers by type, of a run on the host alone: of a step where they fit in it, else of their sum."""
-    result = answers.of("A06")
-    rows = pl.DataFrame() if isinstance(result, str) else result.table.filter(pl.col("latency_ns") > 0)
-    if rows.is_empty():
+def phases_on_host(answers: Answers) -> pl.DataFrame:
+    """Phase and duration_ns of training on the host alone; empty where it is no training, or where devices worked."""
+    result = answers.of("B43")
+    if isinstance(result, str) or not {Phase.FORWARD, Phase.BACKWARD} <= set(result.table["phase"]):
+        return pl.DataFrame(schema={"phase": pl.String, "duration_ns": pl.Float64})
+    sums = result.table.group_by("phase", maintain_order=True).agg(pl.col("duration_ns").sum())
+    return sums.filter(pl.col("duration_ns") > 0)
+
+
+def _of_host(answers: Answers) -> Block | None:
+    """Host time, of a run on the host alone: of training by phase, else by types of layers."""
+    result = answers.of("B43")
+    if isinstance(result, str) or result.table.is_empty():
         return None
-    total = total_of(rows["latency_ns"])
-    latency = answers.of_model().get("latency_ns") if answers.step_count else None
-    parts = list(_types(rows.sort("latency_ns", descending=True, maintain_order=True)))
-    about = "No device work was recorded: this is the time of layers on the host, each without the layers inside it."
-    if latency is None or latency < total:
-        return _bar(f"Layers by type, {duration(total)} in sum", about, total, parts)
-    rest = latency - total
-    if rest:
-        parts.append(
-            _part("outside of layers", "c-idle-host", rest, "Time of the step in no call of a layer.", "types")
-        )
-    return _bar(f"A step on the host, {duration(latency)}", about, latency, parts)
+    phases, types = phases_on_host(answers), result.table
+    parts = list(_phases(phases) if phases.height else _types(types))
+    total = total_of(types["duration_ns"])
+    about = "No device work was recorded: this is the time of the host, layers without the layers inside them."
+    left = types["layer_type"].null_count()  # of the window, where threads did not work side by side
+    title = (
+        f"{_window(answers)} on the host, {duration(total)}" if left else f"Time on the host, {duration(total)} in sum"
+    )
+    return _bar(title, about, total, parts)
 
 
-def _types(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """A part a type, those with least in one."""
-    for i, (name, time) in enumerate(rows.select("layer_type", "latency_ns").head(_MAX_TYPES).iter_rows()):
+def _phases(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    for name, time in rows.iter_rows():
+        yield _part(name, _PHASES[name][0], time, _PHASES[name][1], "B43")
+
+
+def _types(table: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """A part a type, those with least in one, and what is left."""
+    sums = table.group_by("layer_type", maintain_order=True).agg(pl.col("duration_ns").sum())
+    rows = sums.filter(pl.col("duration_ns") > 0)
+    types = rows.drop_nulls().sort("duration_ns", descending=True, maintain_order=True)
+    for i, (name, time) in enumerate(types.head(_MAX_TYPES).iter_rows()):
         text = clean(str(name))
         yield _part(text, f"t-g{i}", time, f"Layers of type {text}.", _link("layers", q=str(name)))
-    rest = total_of(rows["latency_ns"][_MAX_TYPES:])
-    if rest:
-        number = rows.height - _MAX_TYPES
+    if rest := total_of(types["duration_ns"][_MAX_TYPES:]):
+        number = types.height - _MAX_TYPES
         yield _part(f"{number} more types", "c-other", rest, "The types with least time.", "types")
+    if left := total_of(rows.filter(pl.col("layer_type").is_null())["duration_ns"]):
+        yield _part("outside of layers", "c-other", left, "Time of the host in no call of a layer.", "types")
 
 
 def _of_class(name: str) -> str:

@@ -11,7 +11,7 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages.report import overhead, roofline, serving
-from xsp_analyze.pages.report.step_bar import has_starts
+from xsp_analyze.pages.report.step_bar import has_starts, phases_on_host
 from xsp_analyze.service.modelled_work import roof_summary
 from xsp_analyze.text.doubts import first_doubts
 from xsp_analyze.text.shown import clean, short_name
@@ -246,10 +246,13 @@ def _ramp_up(answers: Answers) -> str:
 
 
 def _where(answers: Answers) -> Iterator[str]:
-    """Which type of layer and which kernel lead."""
+    """What the host did where no device worked; which type of layer and which kernel lead."""
     top_type, kernel, summary = answers.first("A06"), answers.first("A10"), answers.summary
     total = answers.first("A15").get("kernel_duration_ns")
-    if top_type.get("share"):
+    phases = phases_on_host(answers)
+    if parts := [f"{name} {share(ns / phases['duration_ns'].sum())}" for name, ns in phases.iter_rows()]:
+        yield f"Of that time on the host, {', '.join(parts[:-1])} and {parts[-1]}."
+    if top_type.get("share") and top_type["layer_type"] not in phases["phase"]:
         caveat = f", but {summary.layer_caveat}" if summary.layer_caveat else ""
         yield f"Layers of type {top_type['layer_type']} take {share(top_type['share'])} of all layer time{caveat}."
     if kernel and total:
