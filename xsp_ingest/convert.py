@@ -29,6 +29,7 @@ from xsp_ingest.registry import candidates
 from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
+from xsp_model.extras import PlugInError
 from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
@@ -403,6 +404,8 @@ def _claimants(path: Path) -> Sequence[Ingester]:
     try:
         probe = Probe(path)
         return claimants_of(probe, candidates(probe))
+    except PlugInError:
+        raise
     except XspError:
         return ()
 

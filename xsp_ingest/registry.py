@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xsp_ingest.files.content import decode_head
-from xsp_ingest.ingester import Ingester
+from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
+from xsp_model.extras import plug_in_fault, plug_ins
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xsp_ingest.files.probe import Probe
+
+T = TypeVar("T")
 
 __all__ = ["ENTRY_POINTS", "FORMATS", "Format", "all_ingesters", "candidates"]
 
@@ -160,12 +164,41 @@ def candidates(probe: Probe, format_name: str | None = None) -> tuple[Ingester, 
 @cache
 def _ingesters_of_others() -> tuple[Ingester, ...]:
     """Those of other distributions, looked up once: to look costs as much as to read a small trace."""
-    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name)
-    ingesters = {point.name: point.load() for point in points}
-    for name, ingester in ingesters.items():
+    ingesters: dict[str, Ingester] = {}
+    for point, ingester in plug_ins(ENTRY_POINTS):
         if not isinstance(ingester, Ingester):
             raise XspError(
-                f"the entry point {name} of {ENTRY_POINTS} is no Ingester",
+                f"the entry point {point} of {ENTRY_POINTS} is no Ingester",
                 advice="Remove the distribution that has it, or make its object one of a subclass of Ingester",
             )
+        name = getattr(ingester, "name", None)
+        if not isinstance(name, str) or name in {*ingesters, *(each.name for each in FORMATS)}:
+            raise XspError(
+                f"the entry point {point} of {ENTRY_POINTS} has no name of its own for its format ({name!r})",
+                advice="Remove the distribution that has it, or give its Ingester a name that no other format has",
+            )
+        ingesters[name] = cast("Ingester", _IngesterOfOthers(ingester))
     return tuple(ingesters.values())
+
+
+class _IngesterOfOthers:
+    """An ingester of another distribution, whose faults become errors that name it: they are none of xsp."""
+
+    def __init__(self, ingester: Ingester) -> None:
+        self._ingester = ingester
+
+    def sniff(self, probe: Probe) -> Match:
+        """How surely the file is of it; what is no Match is a fault."""
+        return self._call(lambda probe: Match(self._ingester.sniff(probe)), probe)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever an ingester has)
+        value = getattr(self._ingester, name)
+        return partial(self._call, value) if callable(value) else value
+
+    def _call(self, method: Callable[..., T], *arguments: object) -> T:
+        try:
+            return method(*arguments)
+        except (XspError, MemoryError):
+            raise
+        except Exception as error:
+            raise plug_in_fault(f"the plug-in that reads {self._ingester.name!r} fails", error) from error

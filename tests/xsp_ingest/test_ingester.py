@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest import registry
+from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
 from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import XspError
+from xsp_model import XspError, extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -70,32 +71,83 @@ def test_an_ingester_needs_no_more_than_to_sniff_and_to_read(toy_file: Path) -> 
 class _Point:
     """An entry point that another distribution has."""
 
+    value = "elsewhere:TOY"
+
     def __init__(self, name: str, target: object) -> None:
         self.name = name
         self._target = target
 
     def load(self) -> object:
+        if isinstance(self._target, BaseException):
+            raise self._target
         return self._target
 
 
-@pytest.fixture
-def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
+@pytest.fixture(name="points")
+def fixture_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
     points: list[_Point] = []
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
+    monkeypatch.setattr(extras, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
     registry._ingesters_of_others.cache_clear()
     yield points
     registry._ingesters_of_others.cache_clear()
 
 
-def test_a_format_of_another_distribution_is_read(toy_file: Path, entry_points: list[_Point]) -> None:
-    entry_points.append(_Point("toy", _Toy("toy")))
+def test_a_format_of_another_distribution_is_read(toy_file: Path, points: list[_Point]) -> None:
+    points.append(_Point("toy", _Toy("toy")))
     assert choose(toy_file, registry.all_ingesters()).name == "toy"
+    assert convert([toy_file], Options()).frame("runs")["profiler"].to_list() == ["toy"]
 
 
-def test_an_entry_point_that_is_no_ingester_is_named(entry_points: list[_Point]) -> None:
-    entry_points.append(_Point("odd", object()))
+def test_an_entry_point_that_is_no_ingester_is_named(points: list[_Point]) -> None:
+    points.append(_Point("odd", object()))
     with pytest.raises(XspError, match=r"entry point odd of .* is no Ingester"):
         registry.all_ingesters()
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'gone'"), SystemExit(7), ValueError("a\nb")])
+def test_an_entry_point_that_cannot_be_loaded_is_named(points: list[_Point], error: BaseException) -> None:
+    points.append(_Point("toy", error))
+    with pytest.raises(XspError, match=rf"entry point toy of xsp\.ingesters cannot be loaded \({type(error).__name__}"):
+        registry.all_ingesters()
+
+
+@pytest.mark.parametrize("names", [("torch_profiler",), ("toy", "toy"), (None,)])
+def test_a_format_of_another_distribution_has_a_name_of_its_own(points: list[_Point], names: Sequence[str]) -> None:
+    points += [_Point(f"p{number}", _Toy(name)) for number, name in enumerate(names)]
+    with pytest.raises(XspError, match=r"entry point p. of xsp\.ingesters has no name of its own for its format"):
+        registry.all_ingesters()
+
+
+class _Faulty(_Toy):
+    """Fails wherever it is told to."""
+
+    def sniff(self, probe: Probe) -> Match:
+        return None if self.title == "sniff" else super().sniff(probe)  # type: ignore[return-value]
+
+    def sniff_folder(self, folder: Path) -> bool:
+        return bool(1 / (self.title != "sniff_folder")) and super().sniff_folder(folder)
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        raise KeyError(path.name + "\n", options)
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "named"),
+    [
+        ("sniff", "ValueError", "file"),
+        ("sniff", "ValueError", "folder"),
+        ("sniff_folder", "ZeroDivisionError", "folder"),
+        ("read", "KeyError", "file"),
+        ("read", "KeyError", "folder"),
+    ],
+)
+def test_a_fault_of_another_distribution_is_told_as_its_own(
+    toy_file: Path, points: list[_Point], where: str, error: str, named: str
+) -> None:
+    points.append(_Point("toy", _Faulty("toy", title=where)))
+    with pytest.raises(XspError, match=rf"plug-in that reads 'toy' fails \({error}") as fault:
+        convert([toy_file.parent if named == "folder" else toy_file], Options())
+    assert "\n" not in str(fault.value)
 
 
 def test_trace_events_are_kinetos_by_their_categories_and_a_tools_by_its_marks(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xsp.batch.trace_inputs import TraceInputs
 from xsp_model import XspError
+from xsp_model.extras import PlugInError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,6 +128,8 @@ def _claimants(path: Path, unknown: _Unknown) -> list[Ingester]:
         claimants = claimants_of(probe, candidates(probe))
         if not claimants:
             unknown.append((str(path), refusal(probe).what))
+    except PlugInError:
+        raise
     except XspError as error:
         unknown.append((str(path), error.what))
         return []

@@ -86,11 +86,11 @@ def from_batch(name: str, output: str) -> str:
 def list_files(url: str) -> list[Entry]:
     """The files of a URL: itself, those below it where it is a folder, or those that match its pattern; by name."""
     with _reached(url) as (fs, path):
-        if any(c in path for c in "*?["):
-            files = {name: info for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"}
-            base = path[: min(path.index(c) for c in "*?[" if c in path)].rpartition("/")[0]
-        elif _is_file(fs, path):
+        if _is_file(fs, path):
             files, base = {path: fs.info(path)}, path.rpartition("/")[0]
+        elif marks := [path.index(c) for c in "*?[" if c in path]:
+            base = path[: min(marks)].rpartition("/")[0]
+            files = _matches(fs, path, base)
         else:
             files, base = _files_below(fs, path), path
         web.check_below(files, base)
@@ -105,9 +105,19 @@ def list_files(url: str) -> list[Entry]:
 
 def _files_below(fs: Any, path: str) -> dict[str, Any]:  # noqa: ANN401
     """The files below the folder, by name; of a web server, what cannot be listed is an error."""
-    faults = {"on_error": web.raise_but_absent} if is_http(path) else {}
-    files: dict[str, Any] = fs.find(path, detail=True, **faults)
+    files: dict[str, Any] = web.files_below(fs, path) if is_http(path) else fs.find(path, detail=True)
     return files
+
+
+def _matches(fs: Any, pattern: str, base: str) -> dict[str, Any]:  # noqa: ANN401
+    """The files that match the pattern, all of which lie below the folder; in URLs `?` is no mark of patterns."""
+    if not is_http(pattern):
+        return {name: info for name, info in fs.glob(pattern, detail=True).items() if info["type"] == "file"}
+    from fsspec.utils import glob_translate  # noqa: PLC0415 (only for URLs)
+
+    depth = None if "**" in pattern else pattern.count("/") - base.count("/")
+    is_match = re.compile(glob_translate(pattern.replace("?", "[?]"))).match
+    return {name: info for name, info in web.files_below(fs, f"{base}/", depth).items() if is_match(name)}
 
 
 def _is_file(fs: Any, path: str) -> bool:  # noqa: ANN401 (fsspec has no types)
@@ -121,7 +131,7 @@ def fetch(url: str, folder: Path) -> Path:
         last = path.rstrip("/").rpartition("/")[2]
         target = folder / (last if last not in ("", ".", "..") else "input")
         if _is_file(fs, path):
-            fs.get(path, str(target))
+            fs.get_file(path, str(target))  # `get` takes *, ? and [ in a name for a pattern
             return target
         names = sorted(_files_below(fs, path))
         web.check_below(names, path)

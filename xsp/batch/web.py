@@ -8,12 +8,14 @@ from urllib.parse import unquote, urljoin, urlsplit
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["check_below", "client", "raise_but_absent"]
+__all__ = ["check_below", "client", "files_below"]
 
 _FAULT = 500  # from here on the server, and not who parameters, is at fault
 _PORTS = {"http": 80, "https": 443}
+_MAX_DEPTH = 32  # as of folders of this machine
+_MAX_LINKS = 1_000_000
 _NAMED = 3  # times that a name may have been encoded
 
 
@@ -54,10 +56,47 @@ def _is_same_server(one: str, other: str) -> bool:
     return ports[0] == ports[1] or ports == (_PORTS["http"], _PORTS["https"])
 
 
-def raise_but_absent(error: OSError) -> None:
-    """Of a folder that is walked: a folder that is named and is not there is none, all else is an error."""
-    if not isinstance(error, FileNotFoundError) or isinstance(error.__cause__, XspError):
-        raise error
+def files_below(fs: Any, folder: str, depth: int | None = None) -> dict[str, Any]:  # noqa: ANN401 (fsspec has no types)
+    """What the pages of a folder, and so deep of those below it, link to; XspError where one cannot be listed.
+
+    fsspec's own walk keeps one of several links that end alike, and takes a folder that fails for an empty one.
+    """
+    files: dict[str, Any] = {}
+    levels = {folder: 1}
+    waiting = [folder]
+    while waiting:
+        at = waiting.pop()
+        _check_end(folder, levels[at], len(files) + len(levels))
+        for name, info in _links_of(fs, at):
+            check_below([name], folder)
+            if not name.endswith("/"):
+                files[name] = info
+            elif levels[at] != depth and name not in levels:
+                levels[name] = levels[at] + 1
+                waiting.append(name)
+    return files or ({folder: {}} if fs.isfile(folder) else {})
+
+
+def _links_of(fs: Any, folder: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """What a page links to below itself, but for itself in another order, as servers offer it."""
+    try:
+        listing = fs.ls(folder, detail=True)
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, XspError):
+            raise
+        return
+    for info in listing:
+        name = info["name"]
+        while "/./" in name:
+            name = name.replace("/./", "/")
+        if not name.rpartition("/")[2].startswith(("?", "#")):
+            yield name, info
+
+
+def _check_end(folder: str, level: int, count: int) -> None:
+    if level > _MAX_DEPTH or count > _MAX_LINKS:
+        what = f"more than {_MAX_LINKS:,} links" if count > _MAX_LINKS else f"{_MAX_DEPTH} folders lie in one another"
+        raise XspError(f"there is no end to the folder ({what})", path=folder, advice="Name the folders that you mean")
 
 
 def check_below(names: Iterable[str], folder: str) -> None:

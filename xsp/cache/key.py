@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -41,7 +42,7 @@ def program(nsys: str | None = None) -> list[str]:
     works in. `nsys`: the one that the user named.
     """
     others = sorted(entry_points(group=_ENTRY_POINTS), key=lambda each: (each.name, each.value))
-    packages = (*_PACKAGES, *(each.module.split(".")[0] for each in others))
+    packages = (*_PACKAGES, *(re.split(r"[.:\s\[]", each.value.strip())[0] for each in others))
     return [
         f"python {sys.version}",
         *(f"{name} {version_of(name)}" for name in _LIBRARIES),
@@ -62,7 +63,7 @@ def version_of(name: str) -> str:
 def _sources(package: str) -> str:
     spec = find_spec(package)
     roots = list(spec.submodule_search_locations or ()) if spec else []
-    files = [spec.origin] if spec and spec.origin and not roots else []
+    files = [spec.origin] if spec and spec.origin and spec.has_location and not roots else []
     for root in roots:
         for at, _, names in os.walk(root):
             files += [os.path.join(at, name) for name in names if name.endswith(_SOURCES)]  # noqa: PTH118 (many files)

@@ -451,8 +451,9 @@ def _times_in_windows(
     """Each segment with its time in every window."""
     edges = np.unique(np.concatenate([begin, until, *(edge for s in segments for edge in s.union)]))
     first, last = np.searchsorted(edges, begin), np.searchsorted(edges, until)
-    lane = line.lane(edges[:-1])
-    length = np.where(line.lane(edges[1:]) == lane, np.diff(line.time(edges)), 0)
+    lanes = line.lane(edges)
+    lane = lanes[:-1]
+    length = np.where(lanes[1:] == lane, np.diff(line.time(edges)), 0)
     taken = np.zeros(len(length), dtype=bool)
     for part in (COMPUTE, COMMUNICATION, MEMORY):
         of_part = [s for s in segments if s.part == part]
@@ -460,7 +461,7 @@ def _times_in_windows(
         beside = np.zeros(len(length), dtype=np.int64)
         for mask in running:
             beside += mask
-        common = _common_multiples(lane, beside)  # so that even shares are integers, and sums exact
+        common = _common_multiples(lanes, beside)  # so that even shares are integers, and sums exact
         share = np.where(taken, 0, length * (common[lane] // np.maximum(beside, 1)))
         for segment, mask in zip(of_part, running, strict=True):
             before = np.concatenate(([0], np.cumsum(np.where(mask, share, 0))))
@@ -468,10 +469,10 @@ def _times_in_windows(
         taken |= beside > 0
 
 
-def _common_multiples(lane: Ints, beside: Ints) -> Ints:
-    """Of each lane the least number that as many as ever run beside one another in it divide."""
-    common = np.ones(int(lane.max(initial=-1)) + 1, dtype=np.int64)
-    numbers = pl.DataFrame({"lane": lane, "beside": beside}).filter(pl.col("beside") > 1).unique()
+def _common_multiples(lanes: Ints, beside: Ints) -> Ints:
+    """Of each lane the least number that as many as ever run beside one another between its edges divide."""
+    common = np.ones(int(lanes.max(initial=-1)) + 1, dtype=np.int64)
+    numbers = pl.DataFrame({"lane": lanes[:-1], "beside": beside}).filter(pl.col("beside") > 1).unique()
     for number in numbers["beside"].unique().to_list():
         lanes = numbers.filter(pl.col("beside") == number)["lane"].to_numpy()
         common[lanes] = np.lcm(common[lanes], number)

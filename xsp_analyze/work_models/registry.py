@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.work_models.call import Arguments
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_model import XspError
+from xsp_model.extras import plug_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,12 +103,11 @@ def all_models() -> Models:
 
 
 def _installed_models() -> Iterator[Model]:
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: (each.name, each.value)):
-        function = point.load()
+    for point, function in plug_ins(ENTRY_POINTS):
         models = list(function()) if callable(function) else None
         if models is None or not all(isinstance(model, Model) for model in models):
             raise XspError(
-                f"the entry point {point.name} of {ENTRY_POINTS} is no callable that gives work models",
+                f"the entry point {point} of {ENTRY_POINTS} is no callable that gives work models",
                 advice="Remove the distribution that has it, or make it give an iterable of"
                 " xsp_analyze.work_models.registry.Model",
             )

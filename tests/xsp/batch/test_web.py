@@ -27,14 +27,14 @@ Answer = tuple[int, str, str]  # status, body, where it leads
 
 
 @contextmanager
-def _served(answers: Mapping[str, Answer]) -> Iterator[str]:
-    """A server of these answers by path; else 404."""
+def _served(answers: Mapping[str, Answer], otherwise: Answer = (404, "", "")) -> Iterator[str]:
+    """A server of these answers by path."""
     for package in ("fsspec", "aiohttp"):
         pytest.importorskip(package, reason=f"{package} is not installed (the extra `cluster`)")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, text, leads = answers.get(self.path, (404, "", ""))
+            status, text, leads = answers.get(self.path, otherwise)
             self.send_response(status)
             if leads:
                 self.send_header("Location", leads)
@@ -64,6 +64,41 @@ def test_what_lies_below_a_folder_is_listed() -> None:
         {"/t/": _links("a.json", "/u/b.json", "http://127.0.0.2:1/t/c.json"), "/t/a.json": (200, "x", "")}
     ) as at:
         assert [entry.url for entry in locations.list_files(f"{at}/t/")] == [f"{at}/t/a.json"]
+
+
+def test_files_of_one_name_in_several_folders_are_all_listed() -> None:
+    page = _links("r0/t.json", "r1/t.json", "./r1/t.json", "?C=N;O=D", "/t/sub/", "sub/")
+    with _served({"/t/": page, "/t/sub/": _links("t.json"), "/t/sub": (301, "", "/t/sub/")}) as at:
+        for url in (f"{at}/t/", f"{at}/t/**/*.json"):
+            listed = [entry.url.removeprefix(f"{at}/t/") for entry in locations.list_files(url)]
+            assert listed == ["r0/t.json", "r1/t.json", "sub/t.json"]
+        assert [entry.url for entry in locations.list_files(f"{at}/t/r[1]/*.json")] == [f"{at}/t/r1/t.json"]
+
+
+def test_a_folder_below_that_fails_is_not_taken_for_an_empty_one() -> None:
+    fails = pytest.raises(XspError, match="the server answers 500")
+    with _served({"/t/": _links("a.json", "sub/"), "/t/sub/": (500, "", "")}) as at, fails:
+        locations.list_files(f"{at}/t/")
+
+
+@pytest.mark.parametrize("links", [("t/",), ("t/", "u/", "./")])
+def test_folders_without_end_are_an_error(links: tuple[str, ...]) -> None:
+    refused = pytest.raises(XspError, match=r"no end to the folder \(32 folders lie in one another\)")
+    with _served({}, _links(*links)) as at, refused:
+        locations.list_files(f"{at}/t/")
+
+
+@pytest.mark.parametrize("name", ["a*.json", "a[1].json", "a?.json"])
+def test_a_name_with_marks_of_a_pattern_is_one_file(name: str, tmp_path: Path) -> None:
+    memory = pytest.importorskip("fsspec", reason="fsspec is not installed (the extra `cluster`)").filesystem("memory")
+    for each in (name, "a1.json", "ab.json"):
+        memory.pipe_file(f"/marks/{each}", each.encode())
+    try:
+        (entry,) = locations.list_files(f"memory://marks/{name}")
+        assert locations.fetch(entry.url, tmp_path).read_text() == name
+        assert len(locations.list_files("memory://marks")) == 3
+    finally:
+        memory.rm("/marks", recursive=True)
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "%2e%2e/secret.json", "%252e%252e%252fsecret.json", r"..\secret"])

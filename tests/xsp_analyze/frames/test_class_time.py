@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.helpers.synth import KinetoTrace
-from xsp_analyze.frames.device_time import class_time, device_time
+from xsp_analyze.frames.device_time import class_time, device_time, window_parts
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -46,3 +46,11 @@ def test_classes_that_run_side_by_side_share_the_time_evenly(tmp_path: Path) -> 
 def test_the_parts_add_up_to_the_busy_time_of_each_step(tmp_path: Path) -> None:
     frames = StepView.of(_overlapping(tmp_path))
     assert class_time(frames)["time_ns"].sum() == frames.once(device_time).parts["busy_ns"].sum() == 60 * US
+
+
+def test_work_that_takes_no_time_has_none_in_any_class(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    _launch(kineto, "softmax_warp_forward", 10, 0)
+    frames = StepView.of(convert([kineto.write(tmp_path / "nothing.json")], Options()))
+    assert class_time(frames).is_empty()
+    assert window_parts(frames).is_empty()

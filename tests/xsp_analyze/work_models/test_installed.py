@@ -76,3 +76,9 @@ def test_an_entry_point_that_gives_no_models_is_named(
         XspError, match=r"the entry point toy of xsp\.work_models is no callable that gives work models"
     ):
         work_of(two_operators(tmp_path))
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_named(tmp_path: Path, install: Callable[[str], None]) -> None:
+    install("not_there")
+    with pytest.raises(XspError, match=r"the entry point toy of xsp\.work_models cannot be loaded \(AttributeError"):
+        work_of(two_operators(tmp_path))
