@@ -112,17 +112,17 @@ def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("name", "bound"),
+    ("name", "steps", "bound"),
     [
-        ("kineto/resnet_train.rtx2080ti.json.gz", Bound.INPUT),
-        ("kineto/bert_small.h100.json.gz", Bound.HOST),
-        ("kineto/switch_moe_cold.a100.json.gz", Bound.DEVICE),
-        ("kineto/cpu_only.json.gz", Bound.HOST_ONLY),
+        ("kineto/resnet_train.rtx2080ti.json.gz", "all", Bound.INPUT),
+        ("kineto/bert_small.h100.json.gz", None, Bound.HOST),
+        ("kineto/switch_moe_cold.a100.json.gz", None, Bound.DEVICE),
+        ("kineto/cpu_only.json.gz", None, Bound.HOST_ONLY),
     ],
 )
-def test_real_traces(real_dir: Path, name: str, bound: Bound) -> None:
+def test_real_traces(real_dir: Path, name: str, steps: str | None, bound: Bound) -> None:
     """What scripts that share nothing with us found in the same files."""
-    frames = StepView.of(convert([real_dir / name], Options()))
+    frames = StepView.of(convert([real_dir / name], Options()), steps)
     told = verdict(frames, advise(frames))
     assert told is not None
     assert told.bound is bound
