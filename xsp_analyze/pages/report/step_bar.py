@@ -182,14 +182,16 @@ def _waiting(parts: pl.DataFrame, answers: Answers, row: Mapping[str, Any]) -> I
 
 
 def _calls(answers: Answers, row: Mapping[str, Any], cause: str) -> tuple[str, bool]:
-    """The call that explains most of it, and whether B16 has rows of it."""
+    """What explains most of it by name, and whether B16 has rows of it."""
     rows = _rows_of(answers.of("B16"), row)
     if rows.is_empty():
         return "", False
     rows = rows.filter(pl.col("cause") == cause)
     named = rows.drop_nulls("call").sort("idle_ns", descending=True, maintain_order=True).head(1)
+    half = total_of(rows["idle_ns"]) / 2
     longest = [
-        f" Most of it in {short_name(c)} ({duration(t)})." for c, t in named.select("call", "idle_ns").iter_rows()
+        f" {'Most of it' if t >= half else 'Longest'} in {short_name(c)} ({duration(t)})."
+        for c, t in named.select("call", "idle_ns").iter_rows()
     ]
     return "".join(longest), rows.height > 0
 
