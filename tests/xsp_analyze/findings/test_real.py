@@ -235,13 +235,7 @@ def test_a_rule_is_silent_where_it_should_be(real_dir: Path, rule: str, name: st
     assert rule not in _findings(real_dir / name), _SILENT[rule][name]
 
 
-_DIVIDED_OTHERWISE = pytest.mark.xfail(reason="a plain mean over steps, told of a trimmed one", strict=False)
-
-
-@pytest.mark.parametrize(
-    ("rule", "name"),
-    [pytest.param(*key, marks=_DIVIDED_OTHERWISE if key == ("data-wait", _RESNET_2080) else ()) for key in _GAINS],
-)
+@pytest.mark.parametrize(("rule", "name"), list(_GAINS))
 def test_a_gain_is_the_one_worked_out_by_hand(real_dir: Path, rule: str, name: str) -> None:
     assert _findings(real_dir / name)[rule].gain_ns == pytest.approx(_GAINS[rule, name], rel=0.03)
 
