@@ -50,7 +50,7 @@ def test_the_parts_add_up_to_the_busy_time_of_each_step(tmp_path: Path) -> None:
 
 def test_work_that_takes_no_time_has_none_in_any_class(tmp_path: Path) -> None:
     kineto = KinetoTrace()
-    _launch(kineto, "softmax_warp_forward", 10, 0)
+    kineto.kernel("softmax_warp_forward", 10 * US, 0, correlation=None)
     frames = StepView.of(convert([kineto.write(tmp_path / "nothing.json")], Options()))
     assert class_time(frames).is_empty()
-    assert window_parts(frames).is_empty()
+    assert window_parts(frames)["duration_ns"].sum() == 0
