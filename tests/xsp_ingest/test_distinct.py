@@ -16,7 +16,7 @@ from tests.helpers.fixture_cases import trace_of as trace_of_case
 from tests.helpers.linked import ledger_counts
 from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
-from xsp_analyze.text.doubts import counted_twice
+from xsp_analyze.text.doubts import double_counting
 from xsp_ingest.convert import convert
 from xsp_ingest.distinct import distinct
 from xsp_ingest.ingester import Options
@@ -246,7 +246,7 @@ def test_one_recording_in_two_writings_is_said(tmp_path: Path, written: str, *, 
     assert ledger_counts(trace)["same_work_again"] == 1
     detail = _detail(trace, "same_work_again")
     assert detail.endswith((": b.json (as a.json)", ": a.json (as b.json)"))
-    (sentence,) = counted_twice(trace)
+    (sentence,) = double_counting(trace)
     assert sentence.startswith("Files hold the same work to the nanosecond, so that sums count one recording more than")
     assert sentence.endswith(f"{detail.rpartition(': ')[2]}.")
 

@@ -77,8 +77,8 @@ class Answers:
             captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
             frames = self._view(one, trace, serving_phase=serving_phase)
             advice = advise(frames, captures=[str(path) for path in captures])
-            told = attempt("What bounds the run", lambda: verdict(frames, advice), lambda _: None)
-            head = {"verdict": plain_sentences([told.sentence])[0]} if told else {}
+            bounds = attempt("What bounds the run", lambda: verdict(frames, advice), lambda _: None)
+            head = {"verdict": plain_sentences([bounds.sentence])[0]} if bounds else {}
             rows = documents(advice)
             sentences = plain_sentences([str(row["sentence"]) for row in rows])
             in_plain = [{**row, "sentence": text} for row, text in zip(rows, sentences, strict=True)]

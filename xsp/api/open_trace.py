@@ -159,8 +159,8 @@ class OpenTrace:
         with noting_faults() as faults:
             view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))
             advice = advise(view)
-            told = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
-        return Findings(advice, [str(fault) for fault in faults], told.sentence if told else "")
+            bounds = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
+        return Findings(advice, [str(fault) for fault in faults], bounds.sentence if bounds else "")
 
     @takes(steps=str | None, per_input=bool, serving_phase=str | None)
     @fault_sentence()

@@ -194,7 +194,7 @@ def _here(name: str, folder: Path, inputs: Inputs) -> Path:
 
 def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) -> dict[str, Any]:
     """Writes bundle and report into the folder; the unit's facts."""
-    from xsp_analyze.text.doubts import counted_twice  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.text.doubts import double_counting  # noqa: PLC0415 (imports polars)
     from xsp_model import bundle  # noqa: PLC0415 (imports polars)
 
     if unit.discovered and settings.reading.format is None:
@@ -204,7 +204,7 @@ def _results(unit: Unit, settings: Settings, paths: list[Path], result: Path) ->
     if not _is_small(trace):
         trace = bundle.read(result / BUNDLE, is_own=True)
     facts = _rank(unit, trace, result) if unit.kind is Kind.RANK else _write_report(trace, unit, settings, result)
-    sentences = counted_twice(trace)
+    sentences = double_counting(trace)
     return {**facts, SAME_RANKS: " ".join(sentences)} if sentences else facts
 
 

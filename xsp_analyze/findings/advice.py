@@ -46,7 +46,8 @@ class Observation:
 
     `gain_ns` is the most that acting on it takes off a step (or off the trace, where that has no steps); null: unknown.
     `coverage` is the part of what the rule judges that it could judge. `rows` is where the report shows the rows behind
-    it: an analysis's id, and perhaps what to search for there. `do` replaces the rule's where it depends on the trace.
+    it: an analysis's id, and perhaps what to search for there. `do` replaces the rule's where it depends on the trace;
+    `is_for_any`: whatever the framework.
     """
 
     sentence: str
@@ -55,6 +56,7 @@ class Observation:
     rows: str = ""
     search: str = ""
     do: str = ""
+    is_for_any: bool = False
     coverage: float = 1.0
     basis: Basis | None = None
 

@@ -11,21 +11,22 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
-from xsp_analyze.text.doubts import counted_twice, impossible_times, lost_work, missing_ranks
+from xsp_analyze.text.doubts import double_counting, impossible_times, lost_work, missing_ranks
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_analyze.trace.step_view import MIN_SHARE_IN_STEPS
-from xsp_model import Attribution, LayerSource
+from xsp_model import Attribution, Kind, LayerSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
     from xsp_analyze.trace.trace_view import TraceView
+    from xsp_model import Trace
 
 __all__ = [
-    "counted_again",
     "device_only",
+    "double_counts",
     "few_steps",
     "impossible_device_times",
     "job_incomplete",
@@ -115,9 +116,9 @@ def job_incomplete(facts: Facts) -> Iterator[Observation]:
     on_trust=True,
     first=True,
 )
-def counted_again(facts: Facts) -> Iterator[Observation]:
+def double_counts(facts: Facts) -> Iterator[Observation]:
     """Over the whole trace."""
-    for sentence in counted_twice(facts.frames.trace):
+    for sentence in double_counting(facts.frames.trace):
         yield Observation(sentence, rows="ledger")
 
 
@@ -312,8 +313,15 @@ def few_steps(facts: Facts) -> Iterator[Observation]:
         yield Observation(_why_whole(facts.frames.of_trace), (), None, "A01")
         return
     step_count = max((len(d) for d in facts.frames.once(latency_by_run)["durations"].to_list()), default=0)
-    if 0 < step_count < limit.FEW_STEPS:
+    if 0 < step_count < limit.FEW_STEPS and not _stands_for_many(facts.frames.trace):
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
+
+
+def _stands_for_many(trace: Trace) -> bool:
+    """Whether a step is the average of many that its file counted, as TensorRT's profiles are."""
+    steps = trace.scan("spans").filter(pl.col("kind").cast(pl.String) == str(Kind.STEP)).select("span_id")
+    many = pl.col("metric").cast(pl.String).eq("invocations") & pl.col("value").ge(limit.FEW_STEPS)
+    return not trace.scan("metrics").filter(many).join(steps, on="span_id", how="semi").collect().is_empty()
 
 
 def _why_whole(view: TraceView) -> str:

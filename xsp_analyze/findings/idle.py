@@ -246,6 +246,14 @@ def data_wait(facts: Facts) -> Iterator[Observation]:
 # Rules on copies: those that nothing runs beside, those of pageable memory.
 
 _PAGEABLE = "Pageable"
+_FEWER_COPIES = (
+    "These are small: each takes as long as its start, whatever the memory. Copy less often: gather values on the"
+    " device and read them at once, once in many steps, instead of one at a time."
+)
+_COPY_BACK = (
+    "Copy results asynchronously into host memory that is pinned once and used again, or keep them on the device until"
+    " the end."
+)
 
 
 @rule(
@@ -264,7 +272,8 @@ _PAGEABLE = "Pageable"
 def pageable_copies(facts: Facts) -> Iterator[Observation]:
     """Copies with a pageable end."""
     ends = pl.any_horizontal(pl.col("source_kind", "destination_kind").cast(pl.String) == _PAGEABLE)
-    pageable = facts.frames.trace.scan("copies").filter(ends).select("span_id", "bytes").collect()
+    columns = ("span_id", "bytes", "destination_kind")
+    pageable = facts.frames.trace.scan("copies").filter(ends).select(columns).collect()
     rows = (
         facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
     )
@@ -272,6 +281,8 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     if facts.share(time) < limit.PAGEABLE_SHARE:
         return
     moved = facts.per_step(rows["bytes"])
+    to_host = rows.filter(pl.col("destination_kind").cast(pl.String) == _PAGEABLE)["ns"].sum() > rows["ns"].sum() / 2
+    is_small = moved * facts.step_count < limit.SMALL_COPY_BYTES * rows.height
     copies = count_of(round(rows.height / facts.step_count, 1), "copy", "copies")
     yield Observation(
         f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
@@ -280,6 +291,8 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
         time,
         "A10",
         "pageable",
+        do=_FEWER_COPIES if is_small else _COPY_BACK if to_host else "",
+        is_for_any=is_small or to_host,
     )
 
 

@@ -72,7 +72,7 @@ def advice_for(rule_id: str, framework: str) -> str:
 RULES: tuple[Rule, ...] = (
     confidence.work_not_recorded,
     confidence.impossible_device_times,
-    confidence.counted_again,
+    confidence.double_counts,
     confidence.job_incomplete,
     confidence.device_only,
     confidence.orphans,
@@ -142,7 +142,7 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:
     """The observation with what to do under the framework of the trace; rules speak of PyTorch."""
-    elsewhere = advice_for(rule.id, facts.context.framework)
+    elsewhere = "" if observation.is_for_any else advice_for(rule.id, facts.context.framework)
     return replace(observation, do=elsewhere) if elsewhere else observation
 
 

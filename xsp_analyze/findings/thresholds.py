@@ -55,6 +55,7 @@ __all__ = [
     "SLOWER_WITHOUT",
     "SMALL_BYTES",
     "SMALL_CALLS",
+    "SMALL_COPY_BYTES",
     "SMALL_GRID_NS",
     "SMALL_GRID_SHARE",
     "SMALL_NS",
@@ -97,6 +98,9 @@ COMPILE_SHARE = 0.02
 
 SYNC_SHARE = 0.02
 """Of a step, idle after the host waited. Our choice."""
+
+SMALL_COPY_BYTES = 65_536
+"""A copy on average. CUDA copies up to 64 KiB from pageable memory at once, through a buffer of its commands."""
 
 PAGEABLE_SHARE = 0.01
 """Of a step. Our choice: it is cheap to mend (CUDA C++ Best Practices Guide, "Pinned Memory")."""

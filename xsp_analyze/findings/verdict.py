@@ -69,7 +69,7 @@ def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     facts = Facts(frames)
     if not frames.of_trace.is_timed or load_test(frames.trace) is not None:
         return None
-    if reason := _untold(facts):
+    if reason := _reason_unknown(facts):
         return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.")
     own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
     working = facts.devices.filter(pl.col("busy_ns") > 0) if facts.devices.height else facts.devices
@@ -77,12 +77,12 @@ def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
         alone = Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.")
         return alone if facts.latency_ns else None
     row = working.sort(own, descending=True, maintain_order=True).row(0, named=True)
-    bound = _bound_of(row)
-    said = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
-    return Verdict(bound, f"{said}{_first_words(advice)}")
+    bound = _largest_part(row)
+    account = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
+    return Verdict(bound, f"{account}{_first_words(advice)}")
 
 
-def _untold(facts: Facts) -> str:
+def _reason_unknown(facts: Facts) -> str:
     """Why the parts of time tell nothing, where they do not."""
     view = facts.frames.of_trace
     if view.is_one_by_one:
@@ -95,7 +95,7 @@ def _untold(facts: Facts) -> str:
     return ""
 
 
-def _bound_of(row: Mapping[str, Any]) -> Bound:
+def _largest_part(row: Mapping[str, Any]) -> Bound:
     """The largest of computing, communicating, copying and waiting; the last by what it waits for."""
     times = {
         Bound.DEVICE: row["compute_ns"],
@@ -113,31 +113,31 @@ def _bound_of(row: Mapping[str, Any]) -> Bound:
 
 def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
     """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (the host does other work 25 %)`."""
-    whole = row["window_ns"] - row["start_up_ns"]
+    window_ns = row["window_ns"] - row["start_up_ns"]
     if facts.frames.choice.mode is StepMode.ALL:
-        of = f"{duration(whole)}{' without start-up' if row['start_up_ns'] else ''}"
+        of = f"{duration(window_ns)}{' without start-up' if row['start_up_ns'] else ''}"
     else:
-        of = f"{duration(whole)} a step"
+        of = f"{duration(window_ns)} a step"
     times = {
         "computes": row["compute_ns"],
         "communicates alone": row["exposed_communication_ns"],
         "copies alone": row["exposed_memory_ns"],
         "waits": row["waiting_ns"],
     }
-    said = [f"{what} for {share(time / whole)}" for what, time in times.items() if time >= _SHOWN * whole]
+    parts = [f"{what} for {share(time / window_ns)}" for what, time in times.items() if time >= _SHOWN * window_ns]
     device = "the device" if facts.devices.height == 1 else "the busiest device"
-    causes = ", ".join(_causes_words(row, whole))
-    return f"of {of} {device} {_listed(said)}{f' ({causes})' if causes else ''}"
+    causes = ", ".join(_causes_words(row, window_ns))
+    return f"of {of} {device} {_enumeration(parts)}{f' ({causes})' if causes else ''}"
 
 
-def _causes_words(row: Mapping[str, Any], whole: float) -> Iterator[str]:
-    for column, words in sorted(_CAUSES.items(), key=lambda each: -(row.get(each[0]) or 0)):
+def _causes_words(row: Mapping[str, Any], window_ns: float) -> Iterator[str]:
+    for column, cause in sorted(_CAUSES.items(), key=lambda each: -(row.get(each[0]) or 0)):
         time = row.get(column) or 0
-        if time >= _SHOWN * whole and not (row["start_up_ns"] and column == "idle_initialisation_ns"):
-            yield f"{words} {share(time / whole)}"
+        if time >= _SHOWN * window_ns and not (row["start_up_ns"] and column == "idle_initialisation_ns"):
+            yield f"{cause} {share(time / window_ns)}"
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _enumeration(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "names_like",
     "outermost_blocks",
     "queues",
+    "waiting_calls",
 ]
 
 # Device work beside the call that launched it and the work before it on its stream.
@@ -59,14 +60,19 @@ def is_wait(name: pl.Expr) -> pl.Expr:
 
 def host_waits(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
+    rows = view.once(waiting_calls, run)
+    return rows.filter(waited_ns(view, run, rows) > 0).select("start_ns", "end_ns").sort("end_ns", "start_ns")
+
+
+def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:
+    """The run's calls that wait for a device if it has work, of before the trace too: process_id, start_ns, end_ns."""
     waits = view.trace.scan("spans").filter(
         pl.col("run_id") == run,
         (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
         pl.col("duration_ns").is_not_null(),
     )
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    rows = waits.select("process_id", "start_ns", end).collect()
-    return rows.filter(waited_ns(view, run, rows) > 0).select("start_ns", "end_ns").sort("end_ns", "start_ns")
+    return waits.select("process_id", "start_ns", end).collect()
 
 
 def waited_ns(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:

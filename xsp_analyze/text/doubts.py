@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["counted_twice", "first_doubts", "impossible_times", "lost_work", "missing_ranks"]
+__all__ = ["double_counting", "first_doubts", "impossible_times", "lost_work", "missing_ranks"]
 
 _KERNEL_LAUNCH = r"(?i)^(?:cuda|cu|hip)(?:Module|Ext|ExtModule|HccModule)?Launch(?:Cooperative)?Kernel"
 _NAMED = 3  # ranks that several files say they are
@@ -23,8 +23,8 @@ _CAPTURE = r"(?i)^(?:cuda|cu|hip)StreamBeginCapture"
 
 def first_doubts(view: TraceView) -> list[str]:
     """Sentences to be told before all numbers; mostly none."""
-    told = (view.once(each) for each in (lost_work, impossible_times, missing_ranks))
-    return [*(sentence for sentences in told for sentence in sentences), *counted_twice(view.trace)]
+    doubts = (view.once(each) for each in (lost_work, impossible_times, missing_ranks))
+    return [*(sentence for sentences in doubts for sentence in sentences), *double_counting(view.trace)]
 
 
 def lost_work(view: TraceView) -> list[str]:
@@ -97,7 +97,7 @@ def missing_ranks(view: TraceView) -> list[str]:
     ]
 
 
-def counted_twice(trace: Trace) -> list[str]:
+def double_counting(trace: Trace) -> list[str]:
     """Sentences where several files say that they are one rank, or recorded the same: sums hold it more than once."""
     ledger = trace.frame("ledger").select(pl.col("kind").cast(pl.String), "detail").drop_nulls()
     by_kind = {kind: details["detail"].to_list() for (kind,), details in ledger.group_by("kind")}

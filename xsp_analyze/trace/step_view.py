@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_calls import host_waits
+from xsp_analyze.frames.host_calls import waiting_calls
 from xsp_analyze.frames.serving_steps import batch_of, of_phase, parsed_phase
 from xsp_analyze.frames.steps import (
     STEP_COLUMNS,
@@ -189,4 +189,4 @@ def _faulty_steps(view: TraceView) -> pl.DataFrame:
     launched = view.all_activities.drop_nulls(["step", "call_start_ns"])
     first = launched.group_by("run_id", "step").agg(pl.col("call_start_ns").min())
     steps = batch_of(view.all_steps, view.serving_steps)
-    return faulty_steps(steps, view.work_in_steps, first, lambda run: view.once(host_waits, run))
+    return faulty_steps(steps, view.work_in_steps, first, lambda run: view.once(waiting_calls, run))

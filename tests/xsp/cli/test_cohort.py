@@ -70,9 +70,9 @@ def test_one_recording_in_two_files_is_said(traces: Path, tmp_path: Path, capsys
     file = traces / "one.json"
     (tmp_path / "again.json").write_bytes(file.read_bytes() + b"\n")
     assert main(["cohort", str(file), str(tmp_path / "again.json"), "--no-cache"]) == 0
-    said = capsys.readouterr().err
-    assert "took the same times to the nanosecond" in said
-    assert "again" in said
+    printed = capsys.readouterr().err
+    assert "took the same times to the nanosecond" in printed
+    assert "again" in printed
     assert main(["cohort", str(traces), "--no-cache"]) == 0
     assert "took the same times" not in capsys.readouterr().err
 

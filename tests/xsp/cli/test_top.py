@@ -190,9 +190,8 @@ def test_a_rank_that_several_files_are_is_said_first(
 ) -> None:
     assert main([*command.split(), str(one_rank_twice), "--no-cache"]) == 0
     out = capsys.readouterr().out.replace("\\", "")
-    told = " ".join(out.split())
-    before, said, _ = told.partition(_SAME_RANK)
-    assert said
+    before, sentence, _ = " ".join(out.split()).partition(_SAME_RANK)
+    assert sentence
     if command.startswith("findings"):  # as the first of them, under its title
         head, title, before = before.partition("One recording is counted more than once (counted-twice)")
         assert title

@@ -743,7 +743,7 @@ def test_one_collective_that_takes_most_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "advised"),
     [
         ("ampere_sgemm_128x64_tn", "narrower type"),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW", "fuse it"),
@@ -752,9 +752,9 @@ def test_one_collective_that_takes_most_is_named() -> None:
         ("my_kernel", "Try another algorithm"),
     ],
 )
-def test_what_to_do_about_a_kernel_is_of_its_class(name: str, words: str) -> None:
+def test_what_to_do_about_a_kernel_is_of_its_class(name: str, advised: str) -> None:
     advice = _fired(_trace(_kernels((name, 1, 9_000)), framework="pytorch"))["dominant-kernel"]
-    assert words in advice.do
+    assert advised in advice.do
     assert "channels_last" not in advice.do
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STEP = 1_000_000
 
 
-def _told(*work: tuple[str, str, int, int], loader_ns: int = 0, ledger: str = "") -> Verdict:
+def _verdict_of(*work: tuple[str, str, int, int], loader_ns: int = 0, ledger: str = "") -> Verdict:
     """Three steps of 1 ms, each with this device work (name, kind, start in the step, duration)."""
     hand = Hand()
     hand.run(0, layer_source="module")
@@ -38,9 +38,9 @@ def _told(*work: tuple[str, str, int, int], loader_ns: int = 0, ledger: str = ""
         row = {"run_id": None, "kind": ledger, "severity": "error", "count": 1, "duration_ns": 100, "detail": "x"}
         hand.extra["ledger"] = [{**row, "advice": ""}]
     frames = StepView.of(hand.build())
-    told = verdict(frames, advise(frames))
-    assert told is not None
-    return told
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    return one
 
 
 _GEMM, _REDUCE = ("sgemm", "kernel", 5_000), ("ncclDevKernel_AllReduce_Sum_f32", "kernel", 500_000)
@@ -60,16 +60,16 @@ _COPY = ("Memcpy HtoD (Pageable -> Device)", "memcpy", 300_000)
 def test_the_largest_part_bounds_the_run(
     work: list[tuple[str, str, int, int]], loader_ns: int, bound: Bound, parts: str
 ) -> None:
-    told = _told(*work, loader_ns=loader_ns)
-    assert told.bound is bound
-    assert told.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ").startswith(f"{bound}: of 1.00 ms a step the device ")
-    assert parts in told.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    one = _verdict_of(*work, loader_ns=loader_ns)
+    assert one.bound is bound
+    assert one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ").startswith(f"{bound}: of 1.00 ms a step the device ")
+    assert parts in one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 def test_the_verdict_names_what_promises_most() -> None:
     """Half of the time is idle, so that without it the run is twice as fast."""
-    told = _told((*_GEMM, 500_000))
-    assert "The device waits for the host, up to 2.0 times as fast: " in told.sentence
+    one = _verdict_of((*_GEMM, 500_000))
+    assert "The device waits for the host, up to 2.0 times as fast: " in one.sentence
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_the_verdict_names_what_promises_most() -> None:
     [("stream_overlap", "its times cannot be"), ("no_timestamps", "sums, without times of start")],
 )
 def test_what_cannot_be_told_is_not(ledger: str, why: str) -> None:
-    told = _told((*_GEMM, 800_000), ledger=ledger)
-    assert told.bound is Bound.UNKNOWN
-    assert why in told.sentence
+    one = _verdict_of((*_GEMM, 800_000), ledger=ledger)
+    assert one.bound is Bound.UNKNOWN
+    assert why in one.sentence
 
 
 def test_a_trace_of_the_host_alone_says_so() -> None:
-    told = _told()
-    assert told.bound is Bound.HOST_ONLY
+    one = _verdict_of()
+    assert one.bound is Bound.HOST_ONLY
 
 
 def test_start_up_stands_apart() -> None:
@@ -95,10 +95,10 @@ def test_start_up_stands_apart() -> None:
     hand.work("sgemm", 9_000_000, 400_000, launch=8_999_500, thread_id=1)
     hand.work("sgemm", 9_600_000, 400_000, launch=9_599_500, thread_id=1)
     frames = StepView.of(hand.build())
-    told = verdict(frames, advise(frames))
-    assert told is not None
-    assert told.bound is Bound.DEVICE
-    sentence = told.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    assert one.bound is Bound.DEVICE
+    sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "of 1.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
     assert "Start-up takes 9.00 ms more, once a process." in sentence
 
@@ -123,6 +123,6 @@ def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:
 def test_real_traces(real_dir: Path, name: str, steps: str | None, bound: Bound) -> None:
     """What scripts that share nothing with us found in the same files."""
     frames = StepView.of(convert([real_dir / name], Options()), steps)
-    told = verdict(frames, advise(frames))
-    assert told is not None
-    assert told.bound is bound
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    assert one.bound is bound

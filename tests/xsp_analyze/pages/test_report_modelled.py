@@ -98,7 +98,7 @@ def test_the_head_and_the_key_numbers_say_how_far_from_the_peak(data: dict[str, 
     (sentence,) = (line for line in data["short"] if line.startswith("Operators run at"))
     assert sentence == (
         "Operators run at 43.8\u202f% of what their shapes allow on this device (modelled for 94.1\u202f% of device"
-        " time), MFU is"
+        " time), MFU is at least"
         " 24.0\u202f%: 36.0\u202fµs of device time to gain at most, most at"
         " aten::mm of 100x200, 200x300 in fp32 (24.0\u202fµs)."
     )

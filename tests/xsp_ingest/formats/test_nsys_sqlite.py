@@ -361,12 +361,14 @@ def test_a_database_that_is_being_written_is_explained(tmp_path: Path, suffix: s
 def test_an_export_that_was_broken_off_after_what_cuda_did_is_read_and_said(tmp_path: Path) -> None:
     file = NsightFile()
     file.launch((100, 110), (200, 300), "sgemm")
-    whole = _read(file, tmp_path)
+    complete = _read(file, tmp_path)
     with closing(sqlite3.connect(tmp_path / "made.sqlite")) as connection:
         connection.execute("DROP TABLE META_DATA_EXPORT")
         connection.commit()
     probe = Probe(tmp_path / "made.sqlite")
     assert NSYS_SQLITE.sniff(probe) is Match.EXACT
     raw = NSYS_SQLITE.read(tmp_path / "made.sqlite", Options())
-    assert raw.tables["spans"].equals(whole.tables["spans"])
-    assert [finding.kind for finding in raw.findings if finding not in whole.findings] == [LedgerKind.EXPORT_BROKEN_OFF]
+    assert raw.tables["spans"].equals(complete.tables["spans"])
+    assert [finding.kind for finding in raw.findings if finding not in complete.findings] == [
+        LedgerKind.EXPORT_BROKEN_OFF
+    ]

@@ -217,7 +217,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
     from xsp_analyze.faults import FaultError, fault_of, note_fault, noting_faults  # noqa: PLC0415
-    from xsp_analyze.text.doubts import counted_twice  # noqa: PLC0415
+    from xsp_analyze.text.doubts import double_counting  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     discovered = discover(inputs, "", ranks=False, format_name=None)
@@ -227,7 +227,7 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
         progress.note(f"reading {unit.name}")
         try:
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
-            for sentence in counted_twice(trace):
+            for sentence in double_counting(trace):
                 note(f"{unit.name}: {sentence}")
             with noting_faults(unit.name), fault_of("The trace"):
                 facts = facts_of(trace, unit.name)

@@ -65,8 +65,8 @@ def findings(
         with noting_faults() as faults:
             view = view_of_one(trace, serving_phase, steps)
             advice = advise(view, captures=captures)
-            told = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
-    head = [told.sentence.removesuffix(".")] if told else []
+            bounds = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
+    head = [bounds.sentence.removesuffix(".")] if bounds else []
     advice = advice[:top] if top else advice
     failed = [str(fault) for fault in faults] if output is not None else []  # else stderr says it beside the answer
     if output_format is FindingFormats.JSON:

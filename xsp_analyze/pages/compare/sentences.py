@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.outputs import Basis, InputMatch
-from xsp_analyze.text.doubts import counted_twice
+from xsp_analyze.text.doubts import double_counting
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.table import Table, of_rows
 from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, apart, count, count_of, duration, quantity, share
@@ -246,7 +246,7 @@ def sentences(c: Comparison) -> list[str]:
     lines = [f"before: {side_line(c.before)}", f"after:  {side_line(c.after)}"]
     lines += [f"NOT IN THIS COMPARISON: {sentence}." for sentence in c.failed]
     for side in (c.before, c.after):
-        doubts = next(filter(None, (counted_twice(view.trace) for view in side.views)), ())
+        doubts = next(filter(None, (double_counting(view.trace) for view in side.views)), ())
         lines += [f"{side.name}: {doubt}" for doubt in doubts]
     if not c.comparable:
         lines.append(f"NOT COMPARABLE: {'; '.join(c.reasons)}. The ratios below compare different work.")

@@ -205,12 +205,12 @@ def first_screen(answers: Answers, targets: Collection[str]) -> dict[str, Any]:
     bar = attempt("The bar of a step", partial(step_bar, answers), lambda _: None)
     numbers = attempt("The key numbers", partial(tiles, answers), lambda _: [])
     gains = gains_of(answers)
-    told = answers.verdict
+    verdict = answers.verdict
     shown = {tile["id"] for tile in numbers} | ({"bar"} if bar else set())
     about = attempt("Doubts", lambda: doubts(answers, answers.advice, shown), lambda _: {})
     return {
         "line": attempt("The first line", partial(in_one_line, answers), lambda fault: [str(fault)]),
-        "verdict": [str(told.bound), clean(told.sentence.removeprefix(told.bound))] if told else None,
+        "verdict": [str(verdict.bound), clean(verdict.sentence.removeprefix(verdict.bound))] if verdict else None,
         "bar": bar and {**bar, "parts": _without_dead_links(bar["parts"], targets), "doubts": about.get("bar", [])},
         "tiles": [{**tile, "doubts": about.get(tile["id"], [])} for tile in _without_dead_links(numbers, targets)],
         "findings": gains[:_FIRST],

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite import MAGIC, Database, check_header, table_names
 from xsp_ingest.formats.nsys.tables.interface import META_TABLES, is_export
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import XspError
+from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import polars as pl
@@ -42,7 +44,8 @@ class NsysSqlite(Ingester):
         """The file's rows; XspError where it is no SQLite database, damaged, or not Nsight's."""
         from xsp_ingest.formats.nsys.tables.read import read_tables
 
-        return read_tables(Database(path, _nsight_tables(path)), options)
+        tables = _nsight_tables(path)
+        return _with_doubt(read_tables(Database(path, tables), options), tables)
 
     def read_excerpt(self, path: Path, columns: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
@@ -61,7 +64,14 @@ class NsysSqlite(Ingester):
         tables = _nsight_tables(path)
         conditions = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
         raw = read_tables(Database(path, tables, conditions.conditions), options)
+        raw = _with_doubt(raw, tables)
         return [narrow(raw, options.selection, zero_ns=conditions.zero_ns, skipped=conditions.skipped)]
+
+
+def _with_doubt(raw: RawTrace, tables: AbstractSet[str]) -> RawTrace:
+    """The rows, with a finding where nothing says what was captured: nsys writes that last."""
+    complete = not tables.isdisjoint(META_TABLES)
+    return raw if complete else replace(raw, findings=(*raw.findings, Finding(LedgerKind.EXPORT_BROKEN_OFF)))
 
 
 def _nsight_tables(path: Path) -> frozenset[str]:

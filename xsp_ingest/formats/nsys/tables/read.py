@@ -8,7 +8,7 @@ from xsp_ingest.formats.nsys.tables.activities import activities, devices
 from xsp_ingest.formats.nsys.tables.capture import capture, complaints, run_facts, session_ns
 from xsp_ingest.formats.nsys.tables.counters import counters
 from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, os_runtime
-from xsp_ingest.formats.nsys.tables.interface import META_TABLES, Noted, tables_not_read
+from xsp_ingest.formats.nsys.tables.interface import Noted, tables_not_read
 from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
 from xsp_ingest.formats.nsys.tables.rows import Joined
 from xsp_ingest.formats.nsys.tables.sensors import sensors
@@ -56,7 +56,5 @@ def _unreadable_parts(export: Tables) -> Iterator[Finding]:
         yield Finding(
             LedgerKind.NOT_UTF8, "Texts that are not UTF-8; their foreign bytes show as U+FFFD", export.unreadable_texts
         )
-    if export.tables.isdisjoint(META_TABLES):
-        yield Finding(LedgerKind.EXPORT_BROKEN_OFF)
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in export.tables:
         yield Finding(LedgerKind.NO_KERNEL_TABLE)
