@@ -74,12 +74,26 @@ def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
     working = facts.devices.filter(pl.col("busy_ns") > 0) if facts.devices.height else facts.devices
     if working.is_empty():
-        alone = Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.")
-        return alone if facts.latency_ns else None
+        return _of_host_alone(facts) if facts.latency_ns else None
     row = working.sort(own, descending=True, maintain_order=True).row(0, named=True)
     bound = _largest_part(row)
     account = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
     return Verdict(bound, f"{account}{_first_words(advice)}")
+
+
+def _of_host_alone(facts: Facts) -> Verdict:
+    """What the host's time is made of, by B43."""
+    table = facts.table("B43")
+    shares = (
+        [] if table is None else table.group_by("phase").agg(pl.col("model_share").sum()).sort("model_share").rows()
+    )
+    parts = [f"{part} {share(of_all)}" for part, of_all in reversed(shares) if of_all >= _SHOWN]
+    made_of = f" Of {_time_words(facts, facts.latency_ns)} on the host: {', '.join(parts)}." if parts else ""
+    return Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.{made_of}")
+
+
+def _time_words(facts: Facts, time_ns: float) -> str:
+    return f"{duration(time_ns)}{'' if facts.frames.choice.mode is StepMode.ALL else ' a step'}"
 
 
 def _reason_unknown(facts: Facts) -> str:
@@ -114,10 +128,7 @@ def _largest_part(row: Mapping[str, Any]) -> Bound:
 def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
     """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (the host does other work 25 %)`."""
     window_ns = row["window_ns"] - row["start_up_ns"]
-    if facts.frames.choice.mode is StepMode.ALL:
-        of = f"{duration(window_ns)}{' without start-up' if row['start_up_ns'] else ''}"
-    else:
-        of = f"{duration(window_ns)} a step"
+    of = f"{_time_words(facts, window_ns)}{' without start-up' if row['start_up_ns'] else ''}"
     times = {
         "computes": row["compute_ns"],
         "communicates alone": row["exposed_communication_ns"],
