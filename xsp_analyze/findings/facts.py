@@ -147,14 +147,21 @@ class HostTime:
         )
 
     def inside(self, spans: pl.DataFrame) -> pl.DataFrame:
-        """The spans that begin in a window, with its step: what begins with a step need not be nested in it."""
-        windows, columns = self.windows.sort("start_ns"), spans.columns
-        return (
-            spans.sort("start_ns")
-            .join_asof(windows, on="start_ns", by="run_id", strategy="backward", check_sortedness=False)
-            .filter(pl.col("start_ns") < pl.col("end_ns"))
-            .select("run_id", "step", *(column for column in columns if column != "run_id"))
-        )
+        """The spans that begin in a window, or before it and are mostly in it, with its step.
+
+        What begins with a step need not be nested in it, and a step may begin later on the device than on the host.
+        """
+        windows, columns = self.windows.sort("start_ns"), [name for name in spans.columns if name != "run_id"]
+        by_start = spans.with_row_index("row").sort("start_ns")
+        held = by_start.join_asof(windows, on="start_ns", by="run_id", strategy="backward", check_sortedness=False)
+        held = held.filter(pl.col("start_ns") < pl.col("end_ns"))
+        others = by_start.join(held, on="row", how="anti", maintain_order="left")
+        ahead = windows.select("run_id", "step", pl.col("start_ns").alias("window_ns"))
+        reaching = others.join_asof(
+            ahead, left_on="start_ns", right_on="window_ns", by="run_id", strategy="forward", check_sortedness=False
+        ).filter(pl.col("window_ns") - pl.col("start_ns") <= pl.col("duration_ns") / 2)
+        names = ["run_id", "step", *columns]
+        return pl.concat([held.select(names), reaching.select(names)])
 
     @cached_property
     def waits(self) -> pl.DataFrame:

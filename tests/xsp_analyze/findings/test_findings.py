@@ -12,6 +12,7 @@ from tests.helpers.hand import Hand
 from tests.helpers.launched import Launched
 from xsp_analyze.findings import RULES, Advice, advise, thresholds
 from xsp_analyze.findings.__main__ import pages
+from xsp_analyze.findings.facts import HostTime
 from xsp_analyze.findings.registry import ANYWHERE, OF
 from xsp_analyze.frames import coverage
 from xsp_analyze.render.findings import as_json, as_markdown, as_text
@@ -989,3 +990,17 @@ def test_a_first_call_longer_than_all_steps_makes_these_no_less_the_steps() -> N
         step = hand.step(number, 60_000 + number * 2_000, 1_900)
         hand.span("operator", "operator", "k", 60_010 + number * 2_000, 1_000, parent_id=step, step=number)
     assert StepView.of(hand.build()).is_mean
+
+
+def test_a_call_that_begins_before_a_step_and_is_mostly_in_it_is_the_step_s() -> None:
+    """A step begins later on the device than on the host where work of before it is still to be done."""
+    host = HostTime(StepView.of(_trace(_kernels(("a", 1, 100)))))
+    host.windows = pl.DataFrame(
+        {"run_id": [0, 0], "step": [1, 2], "start_ns": [1_000, 2_000], "end_ns": [1_900, 2_900]}
+    )
+    calls = [(600, 1_000), (600, 700), (1_100, 50), (1_950, 30), (1_950, 400)]
+    spans = pl.DataFrame(
+        {"run_id": [0] * 5, "start_ns": [start for start, _ in calls], "duration_ns": [length for _, length in calls]}
+    )
+    rows = host.inside(spans).sort("start_ns", "duration_ns").select("step", "start_ns", "duration_ns").rows()
+    assert rows == [(1, 600, 1_000), (1, 1_100, 50), (2, 1_950, 400)]
