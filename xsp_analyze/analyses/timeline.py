@@ -63,7 +63,8 @@ def _time(name: str, doc: str) -> Column:
         ),
         _time(
             "idle_initialisation_ns",
-            "Likewise while it created contexts, loaded modules, compiled; of a whole trace all before the first work.",
+            "Likewise while it created contexts, loaded modules, compiled; of a whole trace all before the first kernel"
+            " and after the last work.",
         ),
         _time("idle_input_ns", "Likewise while it fetched the next batch."),
         _time("idle_host_ns", "Likewise while it did other work: Python, the framework, calls that do not block."),

@@ -254,7 +254,7 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
     "start-up",
     "Start-up stands apart",
     fires=f"In a trace without steps, a device is idle for at least {limit.START_UP_SHARE:.0%} of the time before its"
-    " process's first device work, or while contexts are made and code is loaded or compiled.",
+    " process's first kernel, after its last work, or while contexts are made and code is loaded or compiled.",
     why="A process does that once, however long it runs. Counted in, it would be the largest part of a short recording"
     " and of no long run.",
     gain="None: this is about the numbers. No finding's gain and no share holds this time.",
@@ -269,8 +269,8 @@ def start_up(facts: Facts) -> Iterator[Observation]:
     extent_ns = facts.latency_ns + facts.start_up_ns
     if extent_ns and facts.start_up_ns >= limit.START_UP_SHARE * extent_ns:
         yield Observation(
-            f"{duration(facts.start_up_ns)} of {duration(extent_ns)} are start-up, once a process, and in no finding"
-            f"{_calls_of_start_up(facts)}.",
+            f"{duration(facts.start_up_ns)} of {duration(extent_ns)} are start-up and end, once a process, and in"
+            f" no finding{_calls_of_start_up(facts)}.",
             (),
             None,
             "B16",

@@ -155,7 +155,7 @@ def _enumeration(parts: Sequence[str]) -> str:
 def _start_up_words(row: Mapping[str, Any]) -> str:
     if row["start_up_ns"] < row["window_ns"] / 2:
         return ""
-    return f" Start-up takes {duration(row['start_up_ns'])} more, once a process."
+    return f" Start-up and end take {duration(row['start_up_ns'])} more, once a process."
 
 
 def _first_words(advice: Sequence[Advice]) -> str:

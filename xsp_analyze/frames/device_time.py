@@ -17,7 +17,7 @@ from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.serving_steps import with_state
 from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
 from xsp_model import Kind
-from xsp_model.columns.intervals import Lanes, intersection, merge
+from xsp_model.columns.intervals import LATEST_NS, Lanes, intersection, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,11 +38,11 @@ __all__ = [
     "class_time",
     "device_time",
     "device_windows",
-    "first_work",
     "serving_time",
     "utilisation",
     "window_parts",
     "with_start_up",
+    "working_times",
 ]
 
 # How a device's time divides into compute, communication, memory traffic and idle, in exact ns.
@@ -217,8 +217,8 @@ def device_time(frames: StepView) -> DeviceTime:
     keys = windows.select(*DEVICE, "step")
     work = _in_lanes(frames.of_trace.all_activities.select(*DEVICE, *_WORK), devices)
     idle = frames.of_trace.once(idle_by_device)
-    begun = frames.of_trace.once(first_work) if frames.choice.mode is StepMode.ALL else {}
-    by_device = [with_start_up(idle[key], begun.get(key[0])) for key in devices.select(DEVICE).iter_rows()]
+    extents = frames.of_trace.once(working_times) if frames.choice.mode is StepMode.ALL else {}
+    by_device = [with_start_up(idle[key], extents.get(key[0])) for key in devices.select(DEVICE).iter_rows()]
     causes, calls = _idle(by_device, windows)
     parts = keys.hstack(_measures_in(work, windows)).hstack(causes)
     return _answer(frames, parts, _idle_by_name(frames, keys[calls["window"]].hstack(calls.drop("window"))))
@@ -236,10 +236,18 @@ def _in_lanes(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     return work.join(devices, on=DEVICE, nulls_equal=True, maintain_order="left").sort("lane", maintain_order=True)
 
 
-def first_work(view: TraceView) -> Mapping[object, int]:
-    """By run, when its devices began to work: what is before that is start-up, whatever it was."""
-    first = view.all_activities.group_by("run_id").agg(pl.col("start_ns").min())
-    return {run: int(start) for run, start in first.iter_rows()}
+def working_times(view: TraceView) -> Mapping[object, tuple[int, int]]:
+    """By run, from when to when its devices worked: what is before and after is start-up and end, whatever it was.
+
+    From the first kernel on, where there is one: what is filled and copied before it sets the program up. Where steps
+    are marked, from the first work on without an end: what is in a step is the step's.
+    """
+    has_steps = not view.marked_steps.is_empty()
+    kernels = pl.col("start_ns").filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).min()
+    first = pl.col("start_ns").min() if has_steps else pl.coalesce(kernels, pl.col("start_ns").min())
+    last = pl.lit(LATEST_NS) if has_steps else (pl.col("start_ns") + pl.col("duration_ns")).max()
+    extents = view.all_activities.group_by("run_id").agg(first.alias("first_ns"), last.alias("last_ns"))
+    return {run: (int(first), int(last)) for run, first, last in extents.iter_rows()}
 
 
 def _answer(frames: StepView, parts: pl.DataFrame, calls: pl.DataFrame) -> DeviceTime:
@@ -315,17 +323,18 @@ def _idle(idle: Sequence[IdleTime], windows: pl.DataFrame) -> tuple[pl.DataFrame
     return pl.DataFrame(sums, schema=dict.fromkeys(_IDLE, pl.Int64)), calls
 
 
-def with_start_up(idle: IdleTime, begun_ns: int | None) -> IdleTime:
-    """The idle time, what is before the first work parted from the rest and start-up by its cause."""
-    if begun_ns is None:
+def with_start_up(idle: IdleTime, working_ns: tuple[int, int] | None) -> IdleTime:
+    """The idle time, what is outside of the time of work parted from the rest and start-up by its cause."""
+    if working_ns is None:
         return idle
-    early = int(np.searchsorted(idle.start, begun_ns))
-    if early and idle.end[early - 1] > begun_ns:  # parted there
-        idle = idle.of(np.insert(np.arange(len(idle.start)), early, early - 1))
-        idle.start[early], idle.end[early - 1] = begun_ns, begun_ns
-    before = np.arange(len(idle.start)) < early
-    cause = np.where(before, CAUSES.index("idle_initialisation_ns"), idle.cause)
-    return replace(idle, cause=cause, is_launching=idle.is_launching & ~before)
+    for border_ns in working_ns:
+        after = int(np.searchsorted(idle.start, border_ns))
+        if after and idle.end[after - 1] > border_ns:  # parted there
+            idle = idle.of(np.insert(np.arange(len(idle.start)), after, after - 1))
+            idle.start[after], idle.end[after - 1] = border_ns, border_ns
+    outside = (idle.end <= working_ns[0]) | (idle.start >= working_ns[1])
+    cause = np.where(outside, CAUSES.index("idle_initialisation_ns"), idle.cause)
+    return replace(idle, cause=cause, is_launching=idle.is_launching & ~outside)
 
 
 def _idle_by_name(frames: StepView, calls: pl.DataFrame) -> pl.DataFrame:

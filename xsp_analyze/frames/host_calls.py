@@ -162,10 +162,10 @@ COMPILATIONS = (
 Inductor, capture of graphs by Inductor, loading as CUPTI tells it, Triton, XLA. Names as these tools' own traces
 have them."""
 _STARTS_UP = (
-    r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|DevicePrimaryCtxRetain|(?:Module|Library)Unload|DeviceReset)"
+    r"(?i)^(?:cuda|cu|hip)(?:Init$|CtxCreate|CtxDestroy|DevicePrimaryCtxRe(?:tain|lease)|(?:Module|Library)Unload|DeviceReset)"
     rf"|{COMPILATIONS.removeprefix('(?i)')}"
 )
-"""Contexts made and code unloaded (CUDA runtime and driver, HIP), and COMPILATIONS."""
+"""Contexts made and ended and code unloaded (CUDA runtime and driver, HIP), and COMPILATIONS."""
 _ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRegister|StreamCreate|EventCreate)"
 """Calls that reserve memory, streams or events: other work of the host, worth its name."""
 NO_THREAD = -1

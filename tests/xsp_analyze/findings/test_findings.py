@@ -909,7 +909,23 @@ def test_start_up_is_in_no_gain_and_no_share() -> None:
     assert idle.gain_share == pytest.approx(3_100 / 9_100)
     assert "(3.10\u202f\u00b5s of 9.10\u202f\u00b5s without start-up)" in idle.observation.sentence
     assert advice["start-up"].observation.sentence.startswith(
-        "900\u202fns of 10.0\u202f\u00b5s are start-up, once a process"
+        "900\u202fns of 10.0\u202f\u00b5s are start-up and end, once a process"
+    )
+
+
+def test_what_is_set_up_before_the_first_kernel_and_done_after_the_last_work_is_in_no_gain() -> None:
+    """10,000 ns: a memset at 2,000, kernels in [4,000, 5,000) and [5,500, 6,000), then the host alone until the end."""
+    hand = Hand()
+    hand.run(0)
+    hand.span("operator", "operator", "read", 0, 2_000, thread_id=1)
+    hand.work("[CUDA memset]", 2_000, 100, kind="memset", launch=1_990, thread_id=1)
+    hand.work("a", 4_000, 1_000, launch=3_900, thread_id=1)
+    hand.work("b", 5_500, 500, launch=5_490, thread_id=1)
+    hand.span("operator", "operator", "write", 6_000, 4_000, thread_id=1)
+    advice = _fired(hand.build())
+    assert advice["gpu-idle"].gain_ns == 500
+    assert advice["start-up"].observation.sentence.startswith(
+        "7.90\u202f\u00b5s of 10.0\u202f\u00b5s are start-up and end"
     )
 
 

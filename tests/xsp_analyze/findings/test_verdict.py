@@ -100,7 +100,7 @@ def test_start_up_stands_apart() -> None:
     assert one.bound is Bound.DEVICE
     sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "of 1.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
-    assert "Start-up takes 9.00 ms more, once a process." in sentence
+    assert "Start-up and end take 9.00 ms more, once a process." in sentence
 
 
 def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:

@@ -296,10 +296,13 @@ def _busy(answers: Answers) -> Iterator[_Tile]:
     if fact is None or (busiest(answers) is None and not answers.is_leveled):
         return
     value, of_exact, note = fact
-    row = busiest(answers)
-    if row and not answers.step_count and (start_up := row["idle_initialisation_ns"] or 0) > 0:
-        value, of_all = share(row["busy_ns"] / (row["window_ns"] - start_up)), value
-        note = f"Of the time without start-up; {of_all} of all that was recorded. {note}"
+    timeline = answers.of("B03")
+    if not answers.step_count and not answers.is_leveled and not isinstance(timeline, str):
+        sums = timeline.table.select(pl.col("busy_ns", "window_ns", "idle_initialisation_ns").sum()).row(0, named=True)
+        if sums["idle_initialisation_ns"]:
+            note = f"Of the time without start-up and end; {value} of all that was recorded."
+            part = sums["busy_ns"] / (sums["window_ns"] - sums["idle_initialisation_ns"])
+            value, of_exact = share(part), f"{part}"
     devices = answers.first("A15").get("device_count") or 1
     label = f"{devices} devices busy" if devices > 1 else "Device busy"
     runs = answers.per_step.of_trace.kernel_runs

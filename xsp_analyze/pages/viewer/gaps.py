@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_analyze.frames.device_time import first_work, with_start_up
+from xsp_analyze.frames.device_time import with_start_up, working_times
 from xsp_analyze.frames.idle import CAUSES, idle_by_device
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES
 from xsp_analyze.pages.viewer.boxes import encoded_columns
@@ -72,7 +72,7 @@ def gaps_of(frames: TraceView, lanes: Sequence[Lane]) -> tuple[Gaps, frozenset[i
     by_device = {} if frames.is_one_by_one else frames.once(idle_by_device)
     for (run, device), its_idle in by_device.items():
         if (run, device) in first:
-            idle = with_start_up(its_idle, frames.once(first_work).get(run))
+            idle = with_start_up(its_idle, frames.once(working_times).get(run))
             lane = np.full(len(idle.start), first[run, device])
             parts.append(np.stack((lane, idle.start, idle.end - idle.start, idle.cause)))
             explained.add(first[run, device])

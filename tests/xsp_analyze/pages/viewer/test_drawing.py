@@ -108,10 +108,10 @@ def test_idle_stretches_are_told_with_their_cause(viewed_trace: Viewed) -> None:
     gaps = [
         (CAUSES[g["cause"]], g["lane"], g["start"], g["duration"]) for g in unpacked_rows(viewed_trace.gaps.encode())
     ]
-    assert gaps == [  # before the first work, which was launched at 10 us; behind the work nothing is launched
+    assert gaps == [  # before the first work, which was launched at 10 us, and after the last
         ("idle_initialisation_ns", 1, 0, 10_000),
         ("idle_initialisation_ns", 1, 10_000, 40_000),
-        ("idle_host_ns", 1, 90_000, 10_000),
+        ("idle_initialisation_ns", 1, 90_000, 10_000),
     ]
 
 
