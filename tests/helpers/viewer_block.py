@@ -126,5 +126,5 @@ def _flow(start: int, end: int, span: int) -> dict[str, int]:
 _FLOWS = (_flow(2_205, 2_500, 30), _flow(2_305, 3_000, 31))
 _GAPS = (
     {"lane": 1, "start": 900 * _US, "duration": 1_600 * _US, "cause": 2},
-    {"lane": 1, "start": 2_900 * _US, "duration": 100 * _US, "cause": 4},
+    {"lane": 1, "start": 2_900 * _US, "duration": 100 * _US, "cause": list(IDLE).index("idle_launch_ns")},
 )
