@@ -27,10 +27,14 @@ _OF_SIGNALS = 128
 _PIECE_BYTES = 1 << 16
 # What libraries write before they end the process, or go on without: the sentence says it.
 _NOISE = re.compile(
-    rb"memory allocation of |skipping backtrace|thread '|note: run with|<jemalloc>|mimalloc|terminate called|"
+    rb"memory allocation of |(?:\d+ )?bytes failed|skipping backtrace|thread '|note: run with|<jemalloc>|mimalloc|"
+    rb"terminate called|"
     rb" *what\(\):|OpenBLAS |LLVM ERROR|Fatal Python error|called `Result::unwrap|stack backtrace|"
     rb" *\d+: |Rayon|\s*$|could not allocate|libgomp|Exception ignored"
 )
+
+
+_REASON = b"xsp ran out of memory"
 
 
 def out_of_memory() -> str:
@@ -64,18 +68,19 @@ def watch() -> int | None:
 
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both
-    gave_up = _pass_on_lines(ours, child)
-    return _exit_status(os.waitpid(child, 0)[1], gave_up=gave_up)
+    gave_up, has_reason = _pass_on_lines(ours, child)
+    return _exit_status(os.waitpid(child, 0)[1], gave_up=gave_up, has_reason=has_reason)
 
 
-def _pass_on_lines(source: int, child: int) -> bool:
-    """Writes what it says to our stderr, less the noise, until it has ended; whether there was nothing but noise.
+def _pass_on_lines(source: int, child: int) -> tuple[bool, bool]:
+    """Writes what it says to our stderr, less the noise, until it has ended.
 
-    What it started may live on, and hold the pipe open.
+    Returns whether there was nothing but noise, and whether it said itself that memory is short. What it started may
+    live on, and hold the pipe open.
     """
     ended = os.pidfd_open(child)
     left = b""
-    is_noisy = has_output = False
+    is_noisy = has_output = has_reason = False
     while True:
         ready = select.select([source, ended], [], [])[0]
         piece = os.read(source, _PIECE_BYTES) if source in ready else b""
@@ -86,17 +91,19 @@ def _pass_on_lines(source: int, child: int) -> bool:
         is_noisy |= any(line and _NOISE.match(line) for line in lines)
         if output:
             has_output = True
+            has_reason |= _REASON in output
             os.write(2, output)
         if not piece:
-            return is_noisy and not has_output
+            return is_noisy and not has_output, has_reason
 
 
-def _exit_status(status: int, *, gave_up: bool) -> int:
-    """Its exit status; where it ended as for want of memory, the sentence is said."""
+def _exit_status(status: int, *, gave_up: bool, has_reason: bool) -> int:
+    """Its exit status; where it ended as for want of memory, the sentence is said, unless it has been."""
     if not os.WIFSIGNALED(status):
         if not (gave_up and os.WEXITSTATUS(status) == 1):  # some libraries exit by themselves
             return os.WEXITSTATUS(status)
     elif os.WTERMSIG(status) not in _ENDED_BY:
         return _OF_SIGNALS + os.WTERMSIG(status)
-    note(f"error: {out_of_memory()}")
+    if not has_reason:  # else it said so and was then ended by a library, while it let go of what it had
+        note(f"error: {out_of_memory()}")
     return _USER_ERROR

@@ -66,6 +66,16 @@ def test_what_a_limit_leaves_no_room_for_ends_in_one_sentence(tmp_path: Path, ki
     ("last_act", "status", "sentence"),
     [
         ("os.write(2, b'memory allocation of 8 bytes failed\\n'); os.abort()", 2, "error: xsp ran out of memory"),
+        (  # by two threads at once
+            "os.write(2, b'memory allocation of memory allocation of 8 bytes failed\\n24 bytes failed\\n'); os.abort()",
+            2,
+            "error: xsp ran out of memory",
+        ),
+        (  # said, and ended by a library on the way out
+            "os.write(2, b'error: xsp ran out of memory: 0.21 GB\\n'); os.abort()",
+            2,
+            "error: xsp ran out of memory: 0.21 GB\n",
+        ),
         ("os.write(2, b'OpenBLAS error: giving up\\n'); os._exit(1)", 2, "error: xsp ran out of memory"),
         ("os.write(2, b'a note\\n'); os._exit(1)", 1, "a note"),
         ("os._exit(3)", 3, ""),
