@@ -14,7 +14,7 @@ from xsp.beside import captures_beside
 from xsp.comparing.runs import Request, of_traces
 from xsp.opening import expand, load
 from xsp_analyze.catalog import all_analyses, result
-from xsp_analyze.faults import FaultError, attempt, noting_faults
+from xsp_analyze.faults import FaultError, noting_faults
 from xsp_analyze.findings import advise, verdict
 from xsp_analyze.findings.recording import recordings
 from xsp_analyze.render.findings import documents
@@ -77,7 +77,7 @@ class Answers:
             captures = captures_beside(expand([one.path]), self._service.reading.graph_captures)
             frames = self._view(one, trace, serving_phase=serving_phase)
             advice = advise(frames, captures=[str(path) for path in captures])
-            bounds = attempt("What bounds the run", lambda: verdict(frames, advice), lambda _: None)
+            bounds = verdict(frames, advice)
             head = {"verdict": plain_sentences([bounds.sentence])[0]} if bounds else {}
             rows = documents(advice)
             sentences = plain_sentences([str(row["sentence"]) for row in rows])

@@ -14,7 +14,7 @@ from xsp.api.overview import Info, info_of
 from xsp.reading import as_declared
 from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, result
-from xsp_analyze.faults import attempt, noting_faults
+from xsp_analyze.faults import noting_faults
 from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
@@ -159,7 +159,7 @@ class OpenTrace:
         with noting_faults() as faults:
             view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))
             advice = advise(view)
-            bounds = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
+            bounds = verdict(view, advice)
         return Findings(advice, [str(fault) for fault in faults], bounds.sentence if bounds else "")
 
     @takes(steps=str | None, per_input=bool, serving_phase=str | None)

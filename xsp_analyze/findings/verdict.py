@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.faults import attempt
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.units import duration, share
-from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,19 +64,20 @@ _CAUSES = {
 def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     """What bounds the run, judged by B03's device with most work of its own; None where nothing was run.
 
-    Communication that nothing hides is no such work: it is waiting too, so whoever others wait for has least of it.
-    `advice` is what rules found in the same steps, most promising first.
+    `advice` is what rules found in the same steps, most promising first. What fails is noted (`noting_faults`).
     """
+    return attempt("What bounds the run", lambda: _verdict(frames, advice), lambda _: None)
+
+
+def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     facts = Facts(frames)
     if not frames.of_trace.is_timed or load_test(frames.trace) is not None:
         return None
     if reason := _reason_unknown(facts):
         return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.")
-    own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
-    working = facts.devices.filter(pl.col("busy_ns") > 0) if facts.devices.height else facts.devices
-    if working.is_empty():
+    row = busiest_device(facts.devices)
+    if row is None:
         return _of_host_alone(facts) if facts.latency_ns else None
-    row = working.sort(own, descending=True, maintain_order=True).row(0, named=True)
     bound = _largest_part(row)
     account = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
     return Verdict(bound, f"{account}{_first_words(advice)}")
@@ -84,10 +86,10 @@ def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
 def _of_host_alone(facts: Facts) -> Verdict:
     """What the host's time is made of, by B43."""
     table = facts.table("B43")
-    shares = (
-        [] if table is None else table.group_by("phase").agg(pl.col("model_share").sum()).sort("model_share").rows()
-    )
-    parts = [f"{part} {share(of_all)}" for part, of_all in reversed(shares) if of_all >= _SHOWN]
+    parts = []
+    if table is not None:
+        by_phase = table.group_by("phase").agg(pl.col("model_share").sum()).sort("model_share", descending=True)
+        parts = [f"{phase} {share(part)}" for phase, part in by_phase.iter_rows() if part >= _SHOWN]
     made_of = f" Of {_time_words(facts, facts.latency_ns)} on the host: {', '.join(parts)}." if parts else ""
     return Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.{made_of}")
 
@@ -103,8 +105,7 @@ def _reason_unknown(facts: Facts) -> str:
         return "kernels ran one by one, for hardware counters"
     if view.once(lost_work) or view.once(impossible_times):
         return "device work is missing, or its times cannot be"
-    ledger = view.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.NO_TIMESTAMPS))
-    if any(run is None or run in view.kernel_runs for run in ledger["run_id"]):
+    if not view.has_starts:
         return "the file holds sums, without times of start"
     return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,7 @@ __all__ = [
     "NS_PER_S",
     "DeviceTime",
     "Utilisation",
+    "busiest_device",
     "class_time",
     "device_time",
     "device_windows",
@@ -234,6 +235,18 @@ def _with_lanes(windows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _in_lanes(work: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:
     """Work of these devices by lane, and in each as it stood: in order of start."""
     return work.join(devices, on=DEVICE, nulls_equal=True, maintain_order="left").sort("lane", maintain_order=True)
+
+
+def busiest_device(devices: pl.DataFrame) -> dict[str, Any] | None:
+    """Of B03's rows that of the device with most work of its own; None where none worked.
+
+    Communication that nothing hides is not counted: it is waiting too, so whoever others wait for has least of it.
+    """
+    if devices.is_empty():
+        return None
+    own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
+    rows = devices.filter(pl.col("busy_ns") > 0).sort(own, descending=True, maintain_order=True)
+    return rows.row(0, named=True) if rows.height else None
 
 
 def working_times(view: TraceView) -> Mapping[object, tuple[int, int]]:

@@ -63,7 +63,7 @@ class Answers:
         """What bounds the run; None where nothing was run, or what would tell it failed."""
         from xsp_analyze.findings import verdict  # noqa: PLC0415 (`xsp top` asks for none)
 
-        return attempt("What bounds the run", lambda: verdict(self.per_step, self.advice), lambda _: None)
+        return verdict(self.per_step, self.advice)
 
     @property
     def faults_of_advice(self) -> Sequence[FaultError]:

@@ -14,7 +14,7 @@ from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
 from xsp_analyze.trace.timed_runs import timed_runs
-from xsp_model import Level
+from xsp_model import LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -244,6 +244,12 @@ class TraceView(Memo):
         return self.extents.join(first, on="run_id", how="left", maintain_order="left").select(
             "run_id", pl.when(queued).then("start_ns").otherwise("begin_ns").alias("begin_ns"), "end_ns"
         )
+
+    @once_property
+    def has_starts(self) -> bool:
+        """Whether work stands where it ran: reports of sums have no times of start."""
+        ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.NO_TIMESTAMPS))
+        return not any(run is None or run in self.kernel_runs for run in ledger["run_id"])
 
     @once_property
     def is_one_by_one(self) -> bool:

@@ -57,7 +57,7 @@ def findings(
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
         captures = [str(path) for path in captures_beside(expand(inputs), reading.graph_captures)]
-        from xsp_analyze.faults import attempt, noting_faults  # noqa: PLC0415 (--help must not wait for polars)
+        from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
         from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
@@ -65,7 +65,7 @@ def findings(
         with noting_faults() as faults:
             view = view_of_one(trace, serving_phase, steps)
             advice = advise(view, captures=captures)
-            bounds = attempt("What bounds the run", lambda: verdict(view, advice), lambda _: None)
+            bounds = verdict(view, advice)
     head = [bounds.sentence.removesuffix(".")] if bounds else []
     advice = advice[:top] if top else advice
     failed = [str(fault) for fault in faults] if output is not None else []  # else stderr says it beside the answer

@@ -14,7 +14,7 @@ from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import coverage
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report.step_bar import has_starts, step_bar
+from xsp_analyze.pages.report.step_bar import step_bar
 from xsp_analyze.pages.report.summary import in_one_line
 from xsp_analyze.pages.report.tiles import tiles
 from xsp_analyze.render.findings import gain_of, value_of
@@ -78,7 +78,7 @@ def _own(answers: Answers, advice: Sequence[Advice]) -> Iterator[tuple[str, str]
     if 0 < answers.step_count < _FEW and not any(one.rule.id == "few-steps" for one in advice):
         steps = count_of(answers.step_count, "step", "steps")
         yield "step", f"Of {steps} alone: whether other steps take as long, it does not tell."
-    if not answers.step_count and has_starts(answers):
+    if not answers.step_count and answers.per_step.of_trace.has_starts:
         yield "step", "No steps are marked: this is the whole trace, start and end of the program included."
     if answers.per_step.of_trace.is_one_by_one:
         yield "bar", "This run was for hardware counters: kernels ran one by one, and slower than they do without."

@@ -9,12 +9,13 @@ import polars as pl
 
 from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import INPUT
 from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
-from xsp_model import LedgerKind, Phase
+from xsp_model import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service.answers import Answers
 
-__all__ = ["busiest", "glance", "has_starts", "phases_on_host", "step_bar"]
+__all__ = ["busiest", "glance", "phases_on_host", "step_bar"]
 
 _KEYS = ("label", "tone", "time", "about", "link")
 _MAX_TYPES = 12  # types of layers with a colour of their own, of runs on the host alone
@@ -59,22 +60,11 @@ def step_bar(answers: Answers) -> Block | None:
 
 
 def busiest(answers: Answers) -> dict[str, Any] | None:
-    """B03's row of the device with most work of its own; None where gaps and shares of time tell nothing.
-
-    Communication that nothing hides is not counted: it is waiting too, so whoever others wait for has least of it.
-    """
-    timeline = answers.of("B03")
-    if isinstance(timeline, str) or answers.per_step.of_trace.is_one_by_one or not has_starts(answers):
+    """B03's row of the device with most work of its own; None where gaps and shares of time tell nothing."""
+    timeline, view = answers.of("B03"), answers.per_step.of_trace
+    if isinstance(timeline, str) or view.is_one_by_one or not view.has_starts:
         return None
-    own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
-    rows = timeline.table.filter(pl.col("busy_ns") > 0).sort(own, descending=True, maintain_order=True)
-    return rows.row(0, named=True) if rows.height else None
-
-
-def has_starts(answers: Answers) -> bool:
-    """Whether work stands where it ran: reports of sums have no times of start."""
-    runs = (None, *answers.per_step.of_trace.kernel_runs)
-    return not any(f["kind"] == LedgerKind.NO_TIMESTAMPS and f["run_id"] in runs for f in answers.summary.findings)
+    return busiest_device(timeline.table)
 
 
 def _of_device(answers: Answers, row: Mapping[str, Any]) -> Block:

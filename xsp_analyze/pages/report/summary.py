@@ -11,7 +11,7 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages.report import overhead, roofline, serving
-from xsp_analyze.pages.report.step_bar import has_starts, phases_on_host
+from xsp_analyze.pages.report.step_bar import phases_on_host
 from xsp_analyze.service.modelled_work import roof_summary
 from xsp_analyze.text.doubts import first_doubts
 from xsp_analyze.text.shown import clean, short_name
@@ -106,7 +106,7 @@ def _step_time(answers: Answers) -> Iterator[str]:
         yield from _load_test_words(answers, latency)
         return
     if not answers.step_count:
-        if has_starts(answers):
+        if answers.per_step.of_trace.has_starts:
             yield f"{duration(latency)} recorded{'' if answers.has_steps else ', no steps marked'}"
         return
     phase = f"{answers.per_step.serving_phase} " if answers.per_step.serving_phase else ""

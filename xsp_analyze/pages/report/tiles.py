@@ -13,7 +13,7 @@ from xsp_analyze.frames.device_time import class_time, device_windows
 from xsp_analyze.frames.model_time import latency_of_model, load_test
 from xsp_analyze.pages.report import serving
 from xsp_analyze.pages.report.overview import facts_by_label
-from xsp_analyze.pages.report.step_bar import busiest, has_starts
+from xsp_analyze.pages.report.step_bar import busiest
 from xsp_analyze.pages.report.summary import over_ranks
 from xsp_analyze.service.modelled_work import coverage_of, reached_share
 from xsp_analyze.text.shown import clean
@@ -227,7 +227,7 @@ def _load_test(answers: Answers) -> Iterator[_Tile]:
 def _step(answers: Answers) -> Iterator[_Tile]:
     """A step's time, or how long was recorded; of reports of sums the device time, as nothing says how long it took."""
     fact = facts_by_label(answers).get("Latency")
-    if not answers.step_count and not has_starts(answers):
+    if not answers.step_count and not answers.per_step.of_trace.has_starts:
         if (of_device := facts_by_label(answers).get("Device time")) is not None:
             yield _tile("step", "Device time", *of_device, "kernels")
         return
