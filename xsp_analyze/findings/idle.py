@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
 from xsp_analyze.needs import holds
+from xsp_analyze.text.names import IDLE
 from xsp_analyze.text.shown import clean
 from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import Kind
@@ -25,15 +26,6 @@ _BETWEEN_REPLAYS = (
     "Most device work is in replays of graphs already. Look at the timeline for what the host does between them:"
     " sampling, scheduling, input, waits."
 )
-_CAUSES = {
-    "idle_sync_ns": "idle while the host waited for a device",
-    "idle_initialisation_ns": "idle while the host started something up or compiled",
-    "idle_input_ns": "idle while the host fetched input",
-    "idle_host_ns": "idle while the host did other work",
-    "idle_profiler_ns": "idle while the profiler did work of its own",
-    "idle_launch_ns": "idle between launch call and start",
-}
-"""Causes of idle time, by their columns in B03."""
 
 
 # Findings on idle time divide that of one device, the one that is idle least, as B03 divides it: each of its moments
@@ -137,9 +129,9 @@ def _calls(facts: Facts) -> str:
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
     """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
-    for column, sentence in _CAUSES.items():
+    for column, cause in IDLE.items():
         if (time := facts.idle_of(column)) and not (facts.start_up_ns and column == "idle_initialisation_ns"):
-            yield Evidence(sentence, time)
+            yield Evidence(f"idle: {cause}", time)
 
 
 _LAUNCH_NEEDS: Sequence[Need] = ("timeline", "launches", "few replays")

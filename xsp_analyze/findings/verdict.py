@@ -15,6 +15,7 @@ from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
+from xsp_analyze.text.names import IDLE
 from xsp_analyze.text.units import duration, share
 
 if TYPE_CHECKING:
@@ -51,14 +52,6 @@ class Verdict:
 _CLAUSE_END = re.compile(r"[.;] ")
 _SHOWN = 0.01  # of the time: smaller parts are not named
 _MAX_SHARE = 0.95  # from there on a gain tells no number of times
-_CAUSES = {
-    "idle_input_ns": "the host fetches input",
-    "idle_sync_ns": "the host waits for a device",
-    "idle_initialisation_ns": "the host compiles or starts something up",
-    "idle_host_ns": "the host does other work",
-    "idle_launch_ns": "launched work waits to begin",
-    "idle_unknown_ns": "the trace does not tell what the host does",
-}
 
 
 def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
@@ -111,23 +104,28 @@ def _reason_unknown(facts: Facts) -> str:
 
 
 def _largest_part(row: Mapping[str, Any]) -> Bound:
-    """The largest of computing, communicating, copying and waiting; the last by what it waits for."""
+    """The largest of computing, communicating, copying and waiting; the last by what it waits for.
+
+    What the profiler did of its own is none of the run's: where most is that, the rest cannot be told.
+    """
+    profiler_ns = row["idle_profiler_ns"] or 0
     times = {
         Bound.DEVICE: row["compute_ns"],
         Bound.COMMUNICATION: row["exposed_communication_ns"],
         Bound.COPIES: row["exposed_memory_ns"],
-        Bound.HOST: row["waiting_ns"],
+        Bound.HOST: row["waiting_ns"] - profiler_ns,
+        Bound.UNKNOWN: profiler_ns,
     }
     bound = max(times, key=lambda each: times[each])
     if bound is not Bound.HOST:
         return bound
-    half = row["waiting_ns"] / 2
+    half = times[bound] / 2
     causes = {"idle_unknown_ns": Bound.UNKNOWN, "idle_launch_ns": Bound.LAUNCH, "idle_input_ns": Bound.INPUT}
     return next((each for column, each in causes.items() if (row[column] or 0) >= half), Bound.HOST)
 
 
 def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
-    """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (the host does other work 25 %)`."""
+    """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (host work 25 %)`."""
     window_ns = row["window_ns"] - row["start_up_ns"]
     of = f"{_time_words(facts, window_ns)}{' without start-up' if row['start_up_ns'] else ''}"
     times = {
@@ -143,7 +141,7 @@ def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
 
 
 def _causes_words(row: Mapping[str, Any], window_ns: float) -> Iterator[str]:
-    for column, cause in sorted(_CAUSES.items(), key=lambda each: -(row.get(each[0]) or 0)):
+    for column, cause in sorted(IDLE.items(), key=lambda each: -(row.get(each[0]) or 0)):
         time = row.get(column) or 0
         if time >= _SHOWN * window_ns and not (row["start_up_ns"] and column == "idle_initialisation_ns"):
             yield f"{cause} {share(time / window_ns)}"

@@ -612,8 +612,8 @@ def test_the_causes_of_idle_time_add_up_to_it() -> None:
     assert [(one.label, one.value) for one in evidence] == [
         ("latency", 10_000),
         ("idle", 8_000),
-        ("idle while the host did other work", 7_980),
-        ("idle between launch call and start", 20),
+        ("idle: host work", 7_980),
+        ("idle: launch", 20),
     ]
 
 

@@ -53,8 +53,8 @@ _COPY = ("Memcpy HtoD (Pageable -> Device)", "memcpy", 300_000)
         ([(*_GEMM, 800_000)], 0, Bound.DEVICE, "computes for 80.0 % and waits for 20.0 %"),
         ([(*_GEMM, 300_000), (*_REDUCE, 400_000)], 0, Bound.COMMUNICATION, "communicates alone for 40.0 %"),
         ([(*_GEMM, 200_000), (*_COPY, 600_000)], 0, Bound.COPIES, "copies alone for 60.0 %"),
-        ([(*_GEMM, 200_000)], 0, Bound.HOST, "waits for 80.0 % (the host does other work 80.0 %"),
-        ([("sgemm", "kernel", 700_000, 200_000)], 690_000, Bound.INPUT, "(the host fetches input 69.0 %"),
+        ([(*_GEMM, 200_000)], 0, Bound.HOST, "waits for 80.0 % (host work 80.0 %"),
+        ([("sgemm", "kernel", 700_000, 200_000)], 690_000, Bound.INPUT, "(input 69.0 %"),
     ],
 )
 def test_the_largest_part_bounds_the_run(
@@ -85,6 +85,22 @@ def test_what_cannot_be_told_is_not(ledger: str, why: str) -> None:
 def test_a_trace_of_the_host_alone_says_so() -> None:
     one = _verdict_of()
     assert one.bound is Bound.HOST_ONLY
+
+
+def test_what_the_profiler_did_of_its_own_bounds_no_run() -> None:
+    """Of each step of 1 ms the device is busy for 300 us; the profiler fetches buffers for 600 of the rest."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.span("library", "call", "Activity Buffer Request", begin + 310_000, 600_000, thread_id=1, step=number)
+        hand.work("sgemm", begin + 1_000, 300_000, launch=begin + 500, parent=step, step=number, thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    assert one.bound is Bound.UNKNOWN
+    assert "(profiler 60.0 %" in one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
 def test_start_up_stands_apart() -> None:
