@@ -13,7 +13,7 @@ from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observati
 from xsp_analyze.findings.roof import time_above_roof
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
-from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, functions_of, product_names
 from xsp_analyze.frames.kernels.roofline import TENSOR_RATES
 from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean, short_name
@@ -70,7 +70,8 @@ _OF_CLASS = {
 @rule(
     "dominant-kernel",
     "One kernel takes much of the device's time",
-    fires=f"Kernels of one name, other than communication, take at least {limit.DOMINANT_SHARE:.0%} of device time.",
+    fires="Kernels of one name, or of one template whatever its arguments, other than communication, take at"
+    f" least {limit.DOMINANT_SHARE:.0%} of device time.",
     why="Where one kernel leads, everything else is second: a better one, or fewer calls of it, is worth the most.",
     gain="Its time times the part of its roof that it does not reach; unknown without hardware counters.",
     do="See which layers call it, with which shapes. Try another algorithm (autotuning), another precision, or a"
@@ -83,20 +84,28 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
     kernel_class = pl.col("kernel_class").cast(pl.String).first()
-    by_name = kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum(), pl.len(), kernel_class)
+    by_name = kernels.group_by(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String)).agg(
+        pl.col("ns").sum(), pl.len().alias("calls"), kernel_class
+    )
     if by_name.is_empty():
         return
-    name, time, calls, kernel_class = by_name.sort(-pl.col("ns"), "name").row(0)
+    by_name = by_name.sort(-pl.col("ns"), "name").rename({"name": "kernel_name"})
+    by_function = by_name.with_columns(functions_of(by_name)).group_by("function", maintain_order=True)
+    sums = by_function.agg(pl.col("ns", "calls").sum(), "kernel_name", pl.col("kernel_class").first())
+    function, time, calls, names, kernel_class = sums.sort(-pl.col("ns"), "function").row(0)
     if facts.device_share(time) < limit.DOMINANT_SHARE:
         return
+    name, several = names[0], len(names) > 1
+    what = f"{len(names)} variants of {short_name(function)} take" if several else f"{short_name(name)} takes"
     yield Observation(
-        f"{short_name(name)} takes {share(facts.device_share(time))} of device time; it is"
+        f"{what} {share(facts.device_share(time))} of device time; {'they are' if several else 'it is'}"
         f" called {times(calls / facts.step_count)}.",
         (Evidence("its device time", time), Evidence("all device time", facts.device_ns)),
-        time_above_roof(facts, pl.col("kernel_name") == name),
+        time_above_roof(facts, pl.col("kernel_name").is_in(names)),
         "A10",
-        name,
+        function.partition(" (")[0] if several else name,
         do=_TRITON if name.startswith("triton_") else _OF_CLASS.get(kernel_class, ""),
+        about_ns=facts.longest(kernels.filter(pl.col("name").cast(pl.String).is_in(names))),
     )
 
 
@@ -126,6 +135,7 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
         "layers",
         name,
         coverage=facts.layer_coverage,
+        about_ns=min(time, facts.latency_ns),
     )
 
 

@@ -119,9 +119,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
-    """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
+    """What the rules find: what promises most first, doubts about the numbers last.
 
-    But for doubts that are to be known before any number: these are first.
+    A finding of unknown gain stands where all the time that it is about would be gained. Doubts that are to be known
+    before any number are first.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
@@ -135,9 +136,7 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(
-        kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0))
-    )
+    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_at_stake(a, -1.0)))
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:
@@ -167,9 +166,15 @@ def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
     kept: list[Advice] = list(advice)
     for one in advice:
         causes = [a for a in kept if one.rule.id in a.rule.explains and a is not one]
-        is_known = one.gain_ns is None or any(a.rule.on_trust for a in causes)
+        is_known = any(a.rule.on_trust for a in causes)
         if causes and (
-            is_known or sum(a.gain_ns or 0.0 for a in causes) >= thresholds.EXPLAINED * (one.gain_ns or 0.0)
+            is_known or sum(_at_stake(a, 0.0) for a in causes) >= thresholds.EXPLAINED * _at_stake(one, 0.0)
         ):
             kept.remove(one)
     return kept
+
+
+def _at_stake(one: Advice, unknown: float) -> float:
+    """Its gain (which no step exceeds), or the time that it is about."""
+    at_stake = one.observation.about_ns if one.gain_ns is None else one.gain_ns
+    return unknown if at_stake is None else at_stake

@@ -34,6 +34,7 @@ __all__ = [
     "IS_COMMUNICATION",
     "classes_by_name",
     "communication_names",
+    "functions_of",
     "kernel_classes",
     "kernel_labels",
     "product_names",
@@ -91,6 +92,24 @@ def _classes_of_operators(names: pl.Series) -> tuple[Ints, Sequence[Classified |
 def kernel_labels(rows: pl.DataFrame) -> pl.Series:
     """The column `kernel_label` for rows with kernel_name and kind; see `classification.label_of`."""
     return _by_distinct(rows, label_of).alias("kernel_label")
+
+
+def functions_of(rows: pl.DataFrame) -> pl.Series:
+    """The column `function` for the same rows: the name; of a template's its name before `<` and what it does.
+
+    So kernels that differ only in arguments of one template are of one function. What a template does is its label's
+    first word: launchers of PyTorch, CUTLASS or lambdas are templates of what they run.
+    """
+    return _by_distinct(rows, _function_of).alias("function")
+
+
+def _function_of(name: str, kind: str) -> str:
+    function, is_template, _ = name.partition("<")
+    if not is_template or not function.strip() or "(" in function:
+        return name
+    label = label_of(name, kind).partition(" ")[0]
+    function = function.removeprefix("void ")
+    return function if label in function else f"{function} ({label})"
 
 
 def classes_by_name(rows: pl.DataFrame) -> pl.Series:
