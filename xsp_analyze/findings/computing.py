@@ -282,7 +282,8 @@ def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     " compilation.",
     why="A program is compiled for the shapes it meets. New shapes, or a guard that fails, compile it anew, and the"
     " device waits for that as in the first step.",
-    gain="Idle device time while a span of compilation or of loading is open.",
+    gain="Idle device time while a span of compilation or of loading is open; of a whole trace unknown, as it stands"
+    " apart with start-up.",
     do="TORCH_LOGS=recompiles (jax_log_compiles in JAX) says what changed. Keep shapes the same (pad, bucket), mark"
     " those that vary: torch._dynamo.mark_dynamic, or dynamic=True; keep numbers that change out of what is compiled,"
     " or make them tensors. What is compiled once only: warm up before recording.",
@@ -296,7 +297,8 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     if facts.frames.of_trace.is_one_by_one:
         return
     spans, lost = facts.host.recompilations, facts.host.recompiling_ns
-    if spans.is_empty() or facts.share(lost) < limit.COMPILE_SHARE:
+    part = lost / (facts.latency_ns + facts.start_up_ns) if facts.latency_ns else 0.0
+    if spans.is_empty() or part < limit.COMPILE_SHARE:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
     averaged = facts.frames.is_mean
@@ -304,9 +306,9 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     waits = "devices are idle for" if holds(facts.frames.of_trace, "kernel") else "the rest waits for"
     yield Observation(
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
-        f" {share(facts.share(lost))} {facts.of_the_time}.{_versions(facts)}",
+        f" {share(part)} of the time.{_versions(facts)}",
         [Evidence(clean(name), time / facts.step_count) for name, time in names.head(limit.MAX_EVIDENCE).iter_rows()],
-        lost,
+        None if facts.start_up_ns else lost,
         "timeline",
     )
 
@@ -328,8 +330,9 @@ def _versions(facts: Facts) -> str:
     why="What TorchDynamo cannot follow (a value read on the host, a print, a call into C) ends the graph. The rest of"
     " the function is compiled by itself: nothing is fused across the break, the operators in it run one by one, and"
     " guards are checked again. Where a value is read, the host waits too.",
-    gain="Idle device time in the breaks, and device time of what is launched in them; unknown where calls of compiled"
-    " graphs are not recorded. What fusion across them would save is not in a trace.",
+    gain="Device time of what is launched in the breaks, and idle device time in them, but for what waits, input and"
+    " compilation explain; unknown where calls of compiled graphs are not recorded. What fusion across them would"
+    " save is not in a trace.",
     do="TORCH_LOGS=graph_breaks names each with its line, and fullgraph=True makes it an error. Keep values on the"
     " device (torch.where instead of if; torch._dynamo.config.capture_scalar_outputs=True for .item()), move printing"
     " and logging out of the compiled function, and make a custom operator of a call that cannot be traced.",
@@ -351,7 +354,7 @@ def graph_breaks(facts: Facts) -> Iterator[Observation]:
     ]
     gain = None
     if breaks["from_graph"].all():
-        idle, launched = facts.host.idle_within(breaks), facts.longest(_work_launched_in(facts, breaks))
+        idle, launched = facts.idle_gain_ns(facts.idle_in_breaks[0]), facts.longest(_work_launched_in(facts, breaks))
         evidence += [Evidence("idle meanwhile", idle), Evidence("device time of what is launched there", launched)]
         gain = idle + launched
     a_step, operators = " a step" if facts.frames.is_mean else "", round(eager.height / facts.step_count)

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
+from xsp_analyze.frames.device_time import NS_PER_S
 from xsp_analyze.needs import holds
 from xsp_analyze.text.names import IDLE
 from xsp_analyze.text.shown import clean
@@ -50,7 +51,7 @@ def _launching_ns(facts: Facts) -> float:
     if not all(holds(facts.frames.of_trace, need) for need in _LAUNCH_NEEDS):
         return 0.0
     lower_ns = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
-    return _at_least(lower_ns, facts.idle_of("launching_ns"))
+    return _at_least(lower_ns, facts.idle_of("launching_ns") - facts.idle_in_breaks[1])
 
 
 def _compiling_ns(facts: Facts) -> float:
@@ -70,8 +71,9 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
     " findings tell of its idle time.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
-    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches or compilation tells, without"
-    " what is the profiler's; of a profile of levels as much of it as a step is idle without a profiler.",
+    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches, compilation or breaks of"
+    " graphs tells, without what is the profiler's; of a profile of levels as much of it as a step is idle without a"
+    " profiler.",
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
@@ -80,6 +82,7 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device that no other finding tells."""
     elsewhere = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
+    elsewhere += facts.idle_in_breaks[0]
     rest = facts.idle_ns - elsewhere - facts.idle_of("idle_profiler_ns")
     replays = not holds(facts.frames.of_trace, "few replays")
     if (
@@ -141,8 +144,9 @@ _LAUNCH_NEEDS: Sequence[Need] = ("timeline", "launches", "few replays")
     "launch-bound",
     "The device idles between short kernels",
     fires=f"A step has at least {limit.MANY_KERNELS} kernels, and gaps of at most {limit.LAUNCH_GAP_NS // 1000} \u00b5s"
-    " between device work take, but for what waits, input, start-up and calls that are named explain of them, at least"
-    f" {limit.LAUNCH_SHARE:.0%} of it and {limit.LAUNCH_IDLE_SHARE:.0%} of the time in which the device is idle.",
+    " between device work take, but for what waits, input, start-up, breaks of graphs and calls that are named explain"
+    f" of them, at least {limit.LAUNCH_SHARE:.0%} of it and {limit.LAUNCH_IDLE_SHARE:.0%} of the time in which the"
+    " device is idle.",
     why="Each launch costs the host several microseconds, and an operator of the framework some tens of them. Where"
     " kernels are shorter than that, the device outruns the host and waits for the next launch.",
     gain="The sum of these gaps, part of B03's idle_host_ns and idle_launch_ns.",
@@ -254,7 +258,8 @@ _COPY_BACK = (
     fires=f"Copies from or to pageable host memory take at least {limit.PAGEABLE_SHARE:.0%} of a step.",
     why="The driver copies pageable memory through a pinned buffer of its own: slower, and never beside other work, as"
     " even an asynchronous call then waits.",
-    gain="Device time of these copies, on the device where it is most.",
+    gain="Device time of these copies, on the device where it is most, less what the bus takes for their bytes at its"
+    " peak (PCI Express, where the device's is known).",
     do="Pin the host memory (pin_memory=True in PyTorch's DataLoader) and copy with non_blocking=True.",
     source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
     " Systems.",
@@ -267,20 +272,27 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     columns = ("span_id", "bytes", "destination_kind")
     pageable = facts.frames.trace.scan("copies").filter(ends).select(columns).collect()
     rows = (
-        facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
+        facts.work.lazy()
+        .select("span_id", "run_id", "device_id", "ns", "duration_ns")
+        .join(pageable.lazy(), on="span_id")
+        .collect()
     )
-    time = facts.longest(rows)
+    time, bus = facts.longest(rows), facts.context.peaks.get("pcie")
     if facts.share(time) < limit.PAGEABLE_SHARE:
         return
+    least = pl.col("bytes").fill_null(0) * NS_PER_S / bus if bus else pl.lit(0.0)
+    saved = pl.col("ns") * (1 - (least / pl.col("duration_ns")).fill_nan(1).clip(0, 1))
+    gain = facts.longest(rows.with_columns(saved.alias("saved_ns")), "saved_ns")
+    pinned = f"; pinned they would take {duration(time - gain)} at least" if bus else ""
     moved = facts.per_step(rows["bytes"])
     to_host = rows.filter(pl.col("destination_kind").cast(pl.String) == _PAGEABLE)["ns"].sum() > rows["ns"].sum() / 2
     is_small = moved * facts.step_count < limit.SMALL_COPY_BYTES * rows.height
     copies = count_of(round(rows.height / facts.step_count, 1), "copy", "copies")
     yield Observation(
         f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
-        f" {share(facts.share(time))} {facts.of_the_time}.",
+        f" {share(facts.share(time))} {facts.of_the_time}{pinned}.",
         (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
-        time,
+        gain,
         "A10",
         "pageable",
         do=_FEWER_COPIES if is_small else _COPY_BACK if to_host else "",

@@ -824,6 +824,50 @@ def test_graph_breaks_name_the_operators_between_but_not_those_within_them() -> 
     )
 
 
+def test_idle_time_in_graph_breaks_is_in_the_gain_of_no_other_finding() -> None:
+    """The device is idle for 4,000 ns of each step, all of it in a break in which nothing is launched."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"thread_id": 1, "step": number}
+        outer = hand.span("operator", "operator", "Torch-Compiled Region: 0/0", start, 6_100, parent_id=step, **columns)
+        name = "Torch-Compiled Region: 1/0"
+        inner = hand.span("operator", "operator", name, start + 5_980, 115, parent_id=outer, **columns)
+        for kernel, at, duration, parent, first in (("a", 10, 1_990, outer, 1), ("b", 6_000, 4_000, inner, 5_990)):
+            call = f"## Call CompiledFxGraph {kernel} ##"
+            graph = hand.span("application", "range", call, start + first, 100, parent_id=parent, **columns)
+            launch = start + first + 1
+            hand.work(kernel, start + at, duration, launch=launch, parent=graph, step=number, thread_id=1)
+
+    fired = _fired(_trace(fill))
+    assert fired["graph-breaks"].gain_ns == pytest.approx(4_000, abs=20)
+    assert "gpu-idle" not in fired
+
+
+def test_code_loaded_in_a_trace_without_steps_promises_no_start_up() -> None:
+    """7,990 of 10,050 ns are between the two kernels, in a call that loads a module: start-up, in no gain."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 100, 1_000, launch=50, thread_id=1)
+    hand.span("runtime", "call", "cuModuleLoadData", 1_100, 7_990, thread_id=1)
+    hand.work("b", 9_100, 1_000, launch=9_095, thread_id=1)
+    one = _fired(hand.build())["recompilation"]
+    assert one.gain_ns is None
+    assert "79.5\N{NARROW NO-BREAK SPACE}% of the time." in one.observation.sentence
+
+
+def test_pageable_copies_gain_no_more_than_the_bus_allows() -> None:
+    """4,096 bytes take 256 ns at 16 GB/s; the copy takes 1,000."""
+
+    def finish(hand: Hand) -> None:
+        hand.extra["devices"].append({"run_id": 0, "device_id": 0, "name": "A device", "peak_source": "its data sheet"})
+        rate = {"quantity": "pcie", "value": 16e9, "unit": "byte/s", "source": "its data sheet"}
+        hand.extra["peaks"] = [{"run_id": 0, "device_id": 0, **rate}]
+
+    one = _fired(_trace(_copies("Pageable", 0), finish=finish))["pageable-copies"]
+    assert one.gain_ns == pytest.approx(744)
+    assert "pinned they would take 256" in one.observation.sentence
+
+
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         columns: dict[str, Any] = {"thread_id": 1, "step": number}
