@@ -222,7 +222,6 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     " decode on the device or beforehand.",
     source="Our choice.",
     needs=("timeline",),
-    explains=("uneven-steps",),
 )
 def data_wait(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of data loaders."""
@@ -280,8 +279,8 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     time, bus = facts.longest(rows), facts.context.peaks.get("pcie")
     if facts.share(time) < limit.PAGEABLE_SHARE:
         return
-    least = pl.col("bytes").fill_null(0) * NS_PER_S / bus if bus else pl.lit(0.0)
-    saved = pl.col("ns") * (1 - (least / pl.col("duration_ns")).fill_nan(1).clip(0, 1))
+    on_bus = pl.col("bytes").fill_null(0) * NS_PER_S / bus if bus else pl.lit(0.0)
+    saved = pl.col("ns") * (1 - (on_bus / pl.col("duration_ns")).fill_nan(1).clip(0, 1))
     gain = facts.longest(rows.with_columns(saved.alias("saved_ns")), "saved_ns")
     pinned = f"; pinned they would take {duration(time - gain)} at least" if bus else ""
     moved = facts.per_step(rows["bytes"])

@@ -607,11 +607,11 @@ def test_variants_of_one_template_are_one_kernel() -> None:
         (f"void at::native::elementwise_kernel<4, at::native::{functor}>(int)", 6_000 + n * 1_000, 900)
         for n, functor in enumerate(["CUDAFunctor_add<float>", "MulFunctor<float>", "DivFunctor<float>", "CosFunctor"])
     ]
-    found = _fired(_trace(_kernels(*tiles, *other)))["dominant-kernel"]
-    assert found.observation.sentence.startswith(
+    one = _fired(_trace(_kernels(*tiles, *other)))["dominant-kernel"]
+    assert one.observation.sentence.startswith(
         "3 variants of mul_mat (GEMV) take 61.3\N{NARROW NO-BREAK SPACE}% of device"
     )
-    assert found.observation.about_ns == pytest.approx(5_700)
+    assert one.observation.about_ns == pytest.approx(5_700)
 
 
 def test_a_small_gain_does_not_hide_the_kernel_that_takes_most() -> None:
@@ -1023,6 +1023,13 @@ def test_a_device_that_is_idle_for_several_reasons_has_a_finding_for_each_and_on
         "60.0\u202f% of the time (6.00\u202f\u00b5s of 10.0\u202f\u00b5s), 40.0\u202f% beside"
         in fired["gpu-idle"].observation.sentence
     )
+
+
+def test_steps_that_input_makes_uneven_are_told_beside_it() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        _loader(1_000 + 1_500 * (number % 2))(hand, number, start, step)
+
+    assert {"data-wait", "uneven-steps"} <= set(_fired(_trace(fill, lengths=[_STEP, 2 * _STEP] * 3)))
 
 
 def test_one_short_step_among_many_is_not_uneven() -> None:

@@ -104,19 +104,61 @@ def test_what_the_profiler_did_of_its_own_bounds_no_run() -> None:
 
 
 def test_start_up_stands_apart() -> None:
-    """A context is made until 9,000 us; then the device is busy for 800 of 1,000 us."""
+    """A context is made until 9,000 us; then the device is busy for 1,600 of 2,000 us."""
     hand = Hand()
     hand.run(0)
     hand.span("runtime", "call", "cudaFree", 0, 8_999_000, thread_id=1)
-    hand.work("sgemm", 9_000_000, 400_000, launch=8_999_500, thread_id=1)
-    hand.work("sgemm", 9_600_000, 400_000, launch=9_599_500, thread_id=1)
+    hand.work("sgemm", 9_000_000, 800_000, launch=8_999_500, thread_id=1)
+    hand.work("sgemm", 10_200_000, 800_000, launch=10_199_500, thread_id=1)
     frames = StepView.of(hand.build())
     one = verdict(frames, advise(frames))
     assert one is not None
     assert one.bound is Bound.DEVICE
     sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
-    assert "of 1.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
+    assert "of 2.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
     assert "Start-up and end take 9.00 ms more, once a process." in sentence
+
+
+@pytest.mark.parametrize(("kernels", "bound"), [(3, Bound.TOO_LITTLE), (60, Bound.DEVICE)])
+def test_a_few_kernels_without_steps_are_too_little_to_judge(kernels: int, bound: Bound) -> None:
+    hand = Hand()
+    hand.run(0)
+    for number in range(kernels):
+        hand.work(f"k{number}", number * 1_100, 1_000, launch=number * 1_100 - 50, thread_id=1)
+    hand.work("copy", kernels * 1_100, 1_000, launch=kernels * 1_100 - 50, kind="memcpy", thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    assert one.bound is bound
+    little = "no step repeats, and the device is busy for 4.00 µs of 4.30 µs, with 3 kernels and 1 copy or fill."
+    sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert (sentence == f"{bound}: {little}") is (bound is Bound.TOO_LITTLE)
+
+
+def test_work_outside_of_steps_is_told_with_its_range() -> None:
+    """Three steps of 800 us of work, and 400 us in a range after them, within another that is no more than a part."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.work("sgemm", begin + 1_000, 800_000, launch=begin + 500, parent=step, step=number, thread_id=1)
+    outer = hand.span("application", "range", "validate", 3 * _STEP, _STEP, thread_id=1)
+    inner = hand.span("application", "range", "batch", 3 * _STEP + 10, 900_000, thread_id=1, parent_id=outer)
+    hand.work("sgemm", 3 * _STEP + 1_000, 400_000, launch=3 * _STEP + 500, parent=inner, thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    clause = " 14.3 % of the device work lies outside of steps, most in validate."
+    assert clause in one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def test_advice_on_the_smaller_part_of_time_says_so() -> None:
+    """The device computes for 55 %, the rest waits for input: that can be had; what it computes is of no rule."""
+    work = [(f"k{number % 5}", "kernel", 450_000 + number * 100_000, 100_000) for number in range(5)]
+    one = _verdict_of(*work, loader_ns=440_000)
+    assert one.bound is Bound.DEVICE
+    assert " What promises most lies where it waits, all the same. The device waits for input, up to" in one.sentence
 
 
 def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:
