@@ -46,6 +46,13 @@ _DO = {
     "fp16_tensor": "autocast to FP16 with a GradScaler: no other type of the device's tensor cores is known. Check the"
     " model's accuracy.",
 }
+_NO_RATES = (
+    "what tensor cores would do them in is not known, as the device's rates are not (--gpu NAME where the file does not"
+    " name it, else --device FILE.toml)"
+)
+_FIRST_WITH_TENSOR_CORES = 7  # compute capability: Volta
+_OF_SUCH_DEVICES = "^(?:void )?(?:volta|turing|ampere|hopper)_|^sm[789]\\d_"
+"""Names of kernels made for devices with tensor cores."""
 _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 
 
@@ -162,37 +169,50 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str]:
 @rule(
     "fp32-products",
     "Matrix products run in FP32 beside idle tensor cores",
-    fires=f"Matrix products and convolutions on FP32 units (told by kernel names) take at"
+    fires=f"Matrix products and convolutions on FP32 units (told by kernel names), with Winograd's transforms, take at"
     f" least {limit.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
     why="Tensor cores do the same products several times faster, in TF32 without a change to the model's types.",
-    gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32).",
+    gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32); unknown"
+    " where these rates are.",
     do="TF32 where the device has it (torch.set_float32_matmul_precision('high')), else autocast to BF16, or to FP16"
     " with a GradScaler on devices that have neither; check the model's accuracy.",
     source="Our choice of share; peaks as listed by xsp devices.",
     basis=Basis.PEAKS,
-    needs=("kernel", "tensor cores"),
+    needs=("kernel",),
     explains=("dominant-kernel", "far-from-peak"),
 )
 def fp32_products(facts: Facts) -> Iterator[Observation]:
     """Kernels with FP32 names, against the peaks of the device they ran on."""
     name = pl.col("name").cast(pl.String)
-    names = product_names(facts.work["name"], "fp32")
+    names = product_names(facts.work["name"], "fp32", transforms=True)
     rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
     time = total_of(rows["ns"])
-    if factor is None or facts.device_share(time) < limit.FP32_SHARE:
+    if not (factor or _lacks_only_rates(facts)) or facts.device_share(time) < limit.FP32_SHARE:
         return
-    precision, part = factor
+    precision, part = factor or ("", 0.0)
+    would = f"{_CALLED[precision]} would do them in {share(1 - part)} of that time at best" if factor else _NO_RATES
     worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(limit.MAX_EVIDENCE)
     yield Observation(
-        f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {_CALLED[precision]} would do"
-        f" them in {share(1 - part)} of that time at best.",
+        f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {would}.",
         [Evidence(short_name(n), t) for n, t in worst.iter_rows()],
-        facts.longest(rows) * part,
+        facts.longest(rows) * part if factor else None,
         "A10",
         "gemm",
-        do=_DO[precision],
+        do=_DO.get(precision, ""),
+        about_ns=facts.longest(rows),
     )
+
+
+def _lacks_only_rates(facts: Facts) -> bool:
+    """Whether the devices have tensor cores by all that is recorded, and no rate of them is known."""
+    if "fp32" in facts.context.peaks:
+        return False
+    capabilities = facts.frames.trace.frame("devices")["compute_capability"].drop_nulls().cast(pl.String)
+    majors = capabilities.str.extract(r"^(\d+)\.").cast(pl.Int64)
+    if len(majors):
+        return bool((majors >= _FIRST_WITH_TENSOR_CORES).all())
+    return bool(facts.work["name"].unique().cast(pl.String).str.contains(_OF_SUCH_DEVICES).any())
 
 
 def _tensor_gain(facts: Facts) -> tuple[str, float] | None:

@@ -768,7 +768,7 @@ def test_one_collective_that_takes_most_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "advised"),
     [
-        ("ampere_sgemm_128x64_tn", "narrower type"),
+        ("turing_h1688gemm_128x128_ldg8_stages_32x1_nn", "narrower type"),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW", "fuse it"),
         ("softmax_warp_forward", "scaled_dot_product_attention"),
         ("triton_poi_fused_add_0", "generated code"),
@@ -807,6 +807,30 @@ def test_every_threshold_says_why_it_is_this_one() -> None:
 def test_doubts_stand_under_a_heading_of_their_own() -> None:
     text = as_text(advise(StepView.of(_trace(_sync(400), lengths=(_STEP, _STEP)))))
     assert text.index("host-sync") < text.index("How far to trust the numbers:") < text.index("few-steps")
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "fires"),
+    [
+        ("maxwell_sgemm_128x64_tn", "8.6", True),
+        ("ampere_sgemm_128x64_tn", None, True),
+        ("maxwell_sgemm_128x64_tn", None, False),
+        ("maxwell_sgemm_128x64_tn", "6.1", False),
+    ],
+)
+def test_products_in_fp32_on_a_device_of_unknown_rates_are_told_with_what_is_missing(
+    name: str, capability: str | None, *, fires: bool
+) -> None:
+    def finish(hand: Hand) -> None:
+        device = {"run_id": 0, "device_id": 0, "name": "A device", "compute_capability": capability}
+        hand.extra["devices"].append(device)
+
+    work = _kernels((name, 20, 6_000), ("a", 6_020, 3_000))
+    one = _fired(_trace(work, finish=finish)).get("fp32-products")
+    assert (one is not None) is fires
+    if one is not None:
+        assert one.gain_ns is None
+        assert "else --device FILE.toml" in one.observation.sentence
 
 
 def test_a_finding_says_what_its_gain_is_estimated_from() -> None:

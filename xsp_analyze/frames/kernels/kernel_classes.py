@@ -130,9 +130,17 @@ def communication_names(names: pl.Series) -> pl.Series:
     return _names(names, lambda _, c: c.kernel_class == KernelClass.COMMUNICATION)
 
 
-def product_names(names: pl.Series, precision: str) -> pl.Series:
-    """Those of kernels that do products of tiles (of matrices, or as a convolution) in this precision."""
-    return _names(names, lambda name, c: c.products and precision_of(name) == precision)
+def product_names(names: pl.Series, precision: str, *, transforms: bool = False) -> pl.Series:
+    """Those of kernels that do products of tiles (of matrices, or as a convolution) in this precision.
+
+    With `transforms` also those that only transform tiles, as Winograd's convolution by products of matrices needs.
+    """
+
+    def is_one(name: str, classified: Classified) -> bool:
+        does_part = classified.products or (transforms and "winograd" in name.lower())
+        return does_part and precision_of(name) == precision
+
+    return _names(names, is_one)
 
 
 def _names(names: pl.Series, holds: Callable[[str, Classified], bool]) -> pl.Series:
