@@ -19,11 +19,13 @@ from xsp_analyze.needs import holds
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import count, count_of, duration, quantity, share
 from xsp_model import Attribution, Kind, Phase
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "dominant_kernel",
@@ -35,6 +37,7 @@ __all__ = [
     "recompilation",
     "recompute",
     "small_batch",
+    "unfused_attention",
     "unfused_chains",
 ]
 
@@ -273,8 +276,7 @@ def _is_unfused(facts: Facts) -> pl.Expr:
 def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
     rows = work.select(*_LANE, "start_ns", "even_ns", is_one.alias("is_one"))
-    code, size = group_ids(rows.select(_LANE), ordered=True)
-    order = sort_by(code, size)  # work stands in order of start
+    code, order = _by_lane(rows)
     ones = rows["is_one"].to_numpy()[order]
     starts = run_starts(code[order], ones)
     chain = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
@@ -289,6 +291,84 @@ def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
         )
         .filter(pl.col("length") > 1)
     )
+
+
+def _by_lane(work: pl.DataFrame) -> tuple[Ints, Ints]:
+    """A number for the stream and step of each row, and the rows by these, each in order of start."""
+    code, size = group_ids(work.select(_LANE), ordered=True)
+    return code, sort_by(code, size)  # work stands in order of start
+
+
+_BETWEEN = [*_ELEMENTWISE, str(KernelClass.RANDOM)]
+"""Classes of what runs between the products and softmax: scaling, masks, changes of type and layout, dropout."""
+_MAX_BETWEEN = 8  # kernels on either side of softmax: more are another operator's
+_LAYERS = ["aten::linear", "aten::addmm"]  # products with weights, as in a gate before softmax; attention has none
+_BATCHED = ["aten::bmm", "aten::baddbmm"]
+
+
+@rule(
+    "unfused-attention",
+    "Attention runs in pieces",
+    fires="On one stream a matrix product, softmax and a matrix product follow each other, with nothing but elementwise"
+    f" kernels between, and take at least {limit.CHAIN_SHARE:.0%} of device time. Products of layers (aten::linear) are"
+    " none of these.",
+    why="In pieces the scores, a number for each pair of tokens, are written to memory and read again by each kernel. A"
+    " fused one never has them there, and does the scaling, the mask and softmax on its way.",
+    gain="Time of these kernels less the longest of each attention: one has to remain.",
+    do="Call scaled_dot_product_attention (FlashAttention, or its memory-efficient kernels): attn_implementation='sdpa'"
+    " in Transformers, nn.MultiheadAttention with need_weights=False.",
+    source="Our choice of share; FlashAttention (Dao and others, 2022).",
+    needs=("timeline",),
+    explains=("unfused-chains", "dominant-kernel"),
+)
+def unfused_attention(facts: Facts) -> Iterator[Observation]:
+    """Softmax between two products of the same stream and step."""
+    every = _attention(facts)
+    time = total_of(every["all_ns"])
+    if every.is_empty() or facts.device_share(time) < limit.CHAIN_SHARE:
+        return
+    kernels, saved = total_of(every["length"]) / every.height, facts.longest(every)
+    yield Observation(
+        f"Softmax between two matrix products, {count(round(kernels, 1))} kernels in all, runs"
+        f" {times(every.height / facts.step_count)}{' a step' if facts.frames.is_mean else ''}: attention, unfused, of"
+        f" {duration(time)}, {share(facts.device_share(time))} of device time.",
+        (Evidence("unfused attention", time), Evidence("saved if fused", saved)),
+        saved,
+        "A10",
+        "softmax",
+    )
+
+
+def _attention(facts: Facts) -> pl.DataFrame:
+    """One row an attention in pieces: run_id, device_id, length (kernels), all_ns (its time), ns (less its longest)."""
+    code, order = _by_lane(facts.work)
+    work = facts.work.select("run_id", "device_id", "span_id", "kernel_class", "even_ns")[order]
+    lane, classes, time = code[order], work["kernel_class"].cast(pl.String), work["even_ns"].to_numpy()
+    steps = np.flatnonzero(~classes.is_in(_BETWEEN).to_numpy())  # those that no elementwise kernel is
+    is_product, is_softmax = (
+        (classes == str(one)).to_numpy()[steps] for one in (KernelClass.MATRIX_PRODUCT, KernelClass.SOFTMAX)
+    )
+    at = np.flatnonzero(is_softmax[1:-1] & is_product[:-2] & is_product[2:]) + 1
+    first, middle, last = steps[at - 1], steps[at], steps[at + 1]
+    near = np.maximum(middle - first, last - middle) - 1 <= _MAX_BETWEEN
+    near &= (lane[first] == lane[last]) & ~_are_of_layers(facts, work["span_id"], first, last)
+    first, middle, last = first[near], middle[near], last[near]
+    until = np.concatenate(([0.0], np.cumsum(time)))
+    all_ns = until[last + 1] - until[first]
+    longest = np.maximum(np.maximum(time[first], time[middle]), time[last])
+    numbers = {"length": last - first + 1, "all_ns": all_ns, "ns": all_ns - longest}
+    return work.select("run_id", "device_id")[middle].hstack(pl.DataFrame(numbers))
+
+
+def _are_of_layers(facts: Facts, spans: pl.Series, first: Ints, last: Ints) -> Bools:
+    """Whether either product is that of a layer's weights, by the operator that launched it."""
+    if not len(first):
+        return np.zeros(0, dtype=np.bool_)
+    every = facts.frames.trace.scan("spans").select("parent_id", pl.col("name").cast(pl.String)).collect()
+    parent = every["parent_id"].fill_null(-1).to_numpy()
+    around = innermost(parent, every["name"].is_in([*_LAYERS, *_BATCHED]).to_numpy())
+    is_layer = np.append(every["name"].is_in(_LAYERS).to_numpy(), False)
+    return np.logical_or(*(is_layer[around[spans.gather(rows).to_numpy()]] for rows in (first, last)))
 
 
 # Rules on compiled code and captured graphs: code made anew, functions compiled in parts, replays without layers.

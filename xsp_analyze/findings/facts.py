@@ -369,11 +369,13 @@ class Facts:
     def idle_in_breaks(self) -> tuple[float, float]:
         """Of idle_host_ns and idle_launch_ns of that device, and of its launching_ns, what lies in `graph_breaks`.
 
-        0 where the rule on them is silent, or cannot say so.
+        0 where the rule on them is silent, or cannot say so; without devices all that the host spends in them.
         """
         breaks, device = self.host.graph_breaks, self.idle_device
-        if not device or breaks.height < limit.BREAKS * self.step_count or not breaks["from_graph"].all():
+        if breaks.height < limit.BREAKS * self.step_count or not breaks["from_graph"].all():
             return 0.0, 0.0
+        if not device:
+            return self.host.idle_within(breaks), 0.0
         same = [pl.col(key).eq_missing(pl.lit(device[key], pl.Int64)) for key in DEVICE]
         windows = device_windows(self.frames).filter(same)
         inside = merge(windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy())

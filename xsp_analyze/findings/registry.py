@@ -23,6 +23,7 @@ __all__ = ["ANYWHERE", "OF", "RULES", "advice_for", "advise"]
 # What to do where the work is not PyTorch's, or it is not known whose it is.
 
 ANYWHERE: Mapping[str, str] = {
+    "unfused-attention": "Use one fused kernel of attention (FlashAttention, cuDNN's, Composable Kernel's).",
     "unfused-chains": "Fuse them: one kernel that does several steps reads and writes memory once.",
     "launch-bound": "Launch less: fuse small kernels, replay many with one call as a graph, give each more to do.",
     "host-sync": "Find what waits: synchronising calls, copies that block, values read back for the host to decide on."
@@ -44,6 +45,7 @@ ANYWHERE: Mapping[str, str] = {
 """By rule: what to do whatever the framework."""
 OF: Mapping[str, Mapping[str, str]] = {
     "jax": {
+        "unfused-attention": "jax.nn.dot_product_attention(implementation='cudnn'), or a Pallas kernel of attention.",
         "unfused-chains": "Put the chain into one jax.jit, so that XLA fuses it; or write it as one Pallas kernel.",
         "launch-bound": "Put more of the step into one jax.jit; command buffers replay many with one call.",
         "host-sync": "Find what waits: block_until_ready, float() or np.asarray() of an array, printing one.",
@@ -102,6 +104,7 @@ RULES: tuple[Rule, ...] = (
     idle.pageable_copies,
     idle.copies_in_step,
     computing.fp32_products,
+    computing.unfused_attention,
     computing.unfused_chains,
     roof.below_roof,
     roof.memory_bound,

@@ -262,6 +262,24 @@ def _compiled(step: int) -> Any:  # noqa: ANN401
     return fill
 
 
+def _attention(operator: str) -> Any:  # noqa: ANN401
+    """Products that this operator launches, with a mask and softmax between, and softmax once more before a sort."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        at = start + 50
+        for name, duration in (
+            ("sm80_xmma_gemm_bf16_tn", 2_000), ("void at::native::elementwise_kernel<4, add>", 100),
+            ("softmax_warp_forward", 1_000), ("sm80_xmma_gemm_bf16_nn", 1_500), ("softmax_warp_forward", 900),
+            ("void cub::DeviceRadixSortKernel", 2_000), ("sm80_xmma_gemm_bf16_nn", 2_000),
+        ):  # fmt: skip
+            columns: dict[str, Any] = {"parent_id": step, "step": number, "thread_id": 1}
+            caller = hand.span("operator", "operator", operator, at - 30, 20, **columns) if "gemm" in name else step
+            hand.work(name, at, duration, launch=at - 20, parent=caller, step=number, thread_id=1)
+            at += duration
+
+    return fill
+
+
 def _regions(*, is_break: bool) -> Any:  # noqa: ANN401
     """Compiled code runs to 2,000, the device too; it goes on at 3,000, with 100 ns of work launched between.
 
@@ -523,6 +541,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         1_500,
     ),
     # 1,000 + 3,000 + 500 less the longest
+    # 2,000 + 100 + 1,000 + 1,500, less the longest; the kernels of layers and of a lone softmax are none
+    "unfused-attention": (lambda: _trace(_attention("aten::bmm")), lambda: _trace(_attention("aten::addmm")), 2_600),
     "unfused-chains": (lambda: _trace(_kernels(*_CHAIN)), lambda: _trace(_kernels(*_INTERRUPTED)), 1_500),
     # 320 blocks fit at once: 400 are 1.25 waves, which take the time of 2
     "tail-waste": (lambda: _grid(400, 40_000), lambda: _grid(640, 40_000), 40_000 * 0.75 / 2),
