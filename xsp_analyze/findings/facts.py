@@ -302,6 +302,18 @@ class Facts:
         number, configurations = launch_configurations(self.frames.trace, alone)
         return alone.hstack(configurations.select("tail_share", "unused_share")[number])
 
+    @cached_property
+    def kernel_count(self) -> int:
+        """Kernels (and replays of whole graphs) of all steps."""
+        return self.work.filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).height
+
+    @cached_property
+    def has_little_work(self) -> bool:
+        """Whether devices did next to nothing, and no step says that it repeats: a program's first moments."""
+        busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
+        repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
+        return busy < limit.LITTLE_NS and not repeats
+
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
         names = self.frames.once(chosen_activities)["name"].unique()

@@ -28,6 +28,10 @@ _BETWEEN_REPLAYS = (
     " sampling, scheduling, input, waits."
 )
 
+_IN_CALL = (
+    "See why the host spends so long in {}. Take synchronisation out of the step, use larger batches, prepare input in"
+    " other processes, and let fewer launches do more."
+)
 
 # Findings on idle time divide that of one device, the one that is idle least, as B03 divides it: each of its moments
 # is in the gain of one of them at most.
@@ -68,7 +72,7 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
     "gpu-idle",
     "The device waits for the host",
     fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, beside what other"
-    " findings tell of its idle time.",
+    f" findings tell of its idle time. Not where it works for under {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
     gain="Idle time of the busiest device (B03) that no finding on input, waits, launches, compilation or breaks of"
@@ -87,19 +91,21 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
     replays = not holds(facts.frames.of_trace, "few replays")
     if (
         facts.devices.is_empty()
+        or facts.has_little_work
         or facts.idle_share(rest) < limit.IDLE_SHARE
         or not (replays or _is_of_host(facts, rest))
     ):
         return
+    calls = _calls(facts)
     beside = f", {share(facts.idle_share(rest))} beside what other findings tell" if elsewhere else ""
     yield Observation(
         f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
         f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
-        f"{_start_up_words(facts)}){beside}{_calls(facts)}.",
+        f"{_start_up_words(facts)}){beside}{_calls_words(facts, calls)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_gain_ns(rest),
         "B03",
-        do=_BETWEEN_REPLAYS if replays else "",
+        do=_BETWEEN_REPLAYS if replays else _IN_CALL.format(clean(calls[0][0])) if calls else "",
     )
 
 
@@ -116,17 +122,20 @@ def _is_of_host(facts: Facts, rest_ns: float) -> bool:
     return facts.idle_of("idle_launch_ns", "idle_unknown_ns") - _launching_ns(facts) <= rest_ns / 2
 
 
-def _calls(facts: Facts) -> str:
+def _calls(facts: Facts) -> list[tuple[str, float]]:
     """The calls of the host that explain most of the idle time of that device, where any explains much."""
     table, busiest = facts.table("B16"), facts.idle_device
     if table is None:
-        return ""
+        return []
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device)
     elsewhere = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
     rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in elsewhere.items() if time]))
-    waiting_ns = busiest["waiting_ns"]
-    parts = [f"{clean(call)} ({share(ns / waiting_ns)})" for call, ns in facts.main_calls(rows, waiting_ns)]
+    return facts.main_calls(rows, busiest["waiting_ns"])
+
+
+def _calls_words(facts: Facts, calls: Sequence[tuple[str, float]]) -> str:
+    parts = [f"{clean(call)} ({share(ns / facts.idle_ns)})" for call, ns in calls]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
 

@@ -89,11 +89,9 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
 
 def _little_words(facts: Facts, row: Mapping[str, Any]) -> str:
     """What the device did at all, where that is too little to say what bounds a program; else nothing."""
-    kernels = facts.work.filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).height
-    repeats = not facts.frames.of_trace.marked_steps.is_empty() or kernels >= limit.MANY_KERNELS
-    if repeats or row["busy_ns"] >= limit.LITTLE_NS:
+    if not facts.has_little_work:
         return ""
-    copies = facts.work.height - kernels
+    kernels, copies = facts.kernel_count, facts.work.height - facts.kernel_count
     work = [
         count_of(kernels, "kernel", "kernels"),
         *([count_of(copies, "copy or fill", "copies and fills")] if copies else []),
@@ -206,16 +204,20 @@ def _start_up_words(row: Mapping[str, Any]) -> str:
 
 
 def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
-    """What promises most: its title, the gain, and the first thing to do; and why, if it is of no time that bounds."""
+    """What promises most: its title and gain, where that is unknown what it is about, and the first thing to do.
+
+    And that it is of another time than what bounds, where it is.
+    """
     one = next((each for each in advice if not each.rule.on_trust), None)
     if one is None:
         return ""
     is_of_idle_time = one.rule.id in _OF_IDLE_TIME
     where = ""
     if bound is Bound.DEVICE and is_of_idle_time:
-        where = " What promises most lies where it waits, all the same."
+        where = " Most that is known to be gained is where it waits, though."
     elif bound in {Bound.HOST, Bound.LAUNCH, Bound.INPUT} and not is_of_idle_time:
-        where = " What promises most lies where it works, all the same."
+        where = " Most that is known to be gained is elsewhere, though."
     gain = one.gain_share
     faster = f", up to {1 / (1 - gain):.1f} times as fast" if gain and gain < _MAX_SHARE else ""
-    return f"{where} {one.rule.title}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."
+    what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))
+    return f"{where} {what}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."

@@ -29,7 +29,7 @@ __all__ = [
 
 IDLE: Mapping[str, str] = MappingProxyType({
     "idle_sync_ns": "host waits",
-    "idle_initialisation_ns": "start-up, end",
+    "idle_initialisation_ns": "start-up, loading, end",
     "idle_input_ns": "input",
     "idle_host_ns": "host work",
     "idle_profiler_ns": "profiler",

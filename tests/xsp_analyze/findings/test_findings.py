@@ -425,14 +425,14 @@ _CHAIN = ((_THREE[0], 20, 1_000), (_THREE[1], 1_020, 3_000), (_THREE[2], 4_020, 
 _INTERRUPTED = ((_THREE[0], 20, 1_000), ("gemm", 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
 
 
-def _cold(first_ns: int) -> Trace:
-    """Without steps: a context is made until the first kernel begins at `first_ns`; two more until 10,000 ns."""
+def _cold(first_us: int) -> Trace:
+    """Without steps: a context is made until the first kernel begins at `first_us`; two more until 10,000 us."""
     hand = Hand()
     hand.run(0)
-    hand.span("runtime", "call", "cudaFree", 0, first_ns - 100, thread_id=1)
-    hand.work("a", first_ns, 1_000, launch=first_ns - 50, thread_id=1)
-    hand.work("b", 4_000, 3_000, launch=3_900, thread_id=1)
-    hand.work("c", 8_000, 2_000, launch=7_900, thread_id=1)
+    hand.span("runtime", "call", "cudaFree", 0, (first_us - 100) * 1_000, thread_id=1)
+    hand.work("a", first_us * 1_000, 1_000_000, launch=(first_us - 50) * 1_000, thread_id=1)
+    hand.work("b", 4_000_000, 3_000_000, launch=3_900_000, thread_id=1)
+    hand.work("c", 8_000_000, 2_000_000, launch=7_900_000, thread_id=1)
     return hand.build()
 
 
@@ -1011,32 +1011,30 @@ def test_excess_traffic_names_the_operator_and_its_layer() -> None:
 
 
 def test_start_up_is_in_no_gain_and_no_share() -> None:
-    # 10,000 ns of which 900 are before the first kernel. The device is idle in [1900, 4000) and [7000, 8000): 3,100 of
-    # the 9,100 ns that are left.
+    # 10,000 us of which 900 are before the first kernel. The device is idle in [1900, 4000) and [7000, 8000): 3,100 of
+    # the 9,100 us that are left.
     advice = _fired(_cold(900))
     idle = advice["gpu-idle"]
-    assert idle.gain_ns == 3_100
+    assert idle.gain_ns == 3_100_000
     assert idle.gain_share == pytest.approx(3_100 / 9_100)
-    assert "(3.10\u202f\u00b5s of 9.10\u202f\u00b5s without start-up)" in idle.observation.sentence
+    assert "(3.10\u202fms of 9.10\u202fms without start-up)" in idle.observation.sentence
     assert advice["start-up"].observation.sentence.startswith(
-        "900\u202fns of 10.0\u202f\u00b5s are start-up and end, once a process"
+        "900\u202f\u00b5s of 10.0\u202fms are start-up and end, once a process"
     )
 
 
 def test_what_is_set_up_before_the_first_kernel_and_done_after_the_last_work_is_in_no_gain() -> None:
-    """10,000 ns: a memset at 2,000, kernels in [4,000, 5,000) and [5,500, 6,000), then the host alone until the end."""
+    """10,000 us: a memset at 2,000, kernels in [4,000, 5,000) and [5,500, 6,000), then the host alone until the end."""
     hand = Hand()
     hand.run(0)
-    hand.span("operator", "operator", "read", 0, 2_000, thread_id=1)
-    hand.work("[CUDA memset]", 2_000, 100, kind="memset", launch=1_990, thread_id=1)
-    hand.work("a", 4_000, 1_000, launch=3_900, thread_id=1)
-    hand.work("b", 5_500, 500, launch=5_490, thread_id=1)
-    hand.span("operator", "operator", "write", 6_000, 4_000, thread_id=1)
+    hand.span("operator", "operator", "read", 0, 2_000_000, thread_id=1)
+    hand.work("[CUDA memset]", 2_000_000, 100_000, kind="memset", launch=1_990_000, thread_id=1)
+    hand.work("a", 4_000_000, 1_000_000, launch=3_900_000, thread_id=1)
+    hand.work("b", 5_500_000, 500_000, launch=5_490_000, thread_id=1)
+    hand.span("operator", "operator", "write", 6_000_000, 4_000_000, thread_id=1)
     advice = _fired(hand.build())
-    assert advice["gpu-idle"].gain_ns == 500
-    assert advice["start-up"].observation.sentence.startswith(
-        "7.90\u202f\u00b5s of 10.0\u202f\u00b5s are start-up and end"
-    )
+    assert advice["gpu-idle"].gain_ns == 500_000
+    assert advice["start-up"].observation.sentence.startswith("7.90\u202fms of 10.0\u202fms are start-up and end")
 
 
 def test_shares_of_a_trace_taken_whole_say_that_they_are_without_start_up() -> None:

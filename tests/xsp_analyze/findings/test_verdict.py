@@ -135,6 +135,35 @@ def test_a_few_kernels_without_steps_are_too_little_to_judge(kernels: int, bound
     assert (sentence == f"{bound}: {little}") is (bound is Bound.TOO_LITTLE)
 
 
+def test_of_next_to_nothing_no_idle_time_is_to_be_gained() -> None:
+    """A kernel of 100 us, 10 ms of the host's, and another kernel."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 1_000, 100_000, launch=500, thread_id=1)
+    hand.work("b", 10_100_000, 100_000, launch=10_099_000, thread_id=1)
+    assert "gpu-idle" not in {one.rule.id for one in advise(StepView.of(hand.build()))}
+
+
+def test_where_a_gain_is_unknown_the_verdict_names_what_takes_most() -> None:
+    one = _verdict_of(*((f"void tiled<{tile}>(int)", "kernel", 5_000 + tile * 200_000, 190_000) for tile in range(5)))
+    sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert " 5 variants of tiled take 100 % of device time; they" not in sentence
+    assert " 5 variants of tiled take 100 % of device time: See " in sentence
+
+
+def test_idle_time_is_advised_on_by_the_call_that_explains_most_of_it() -> None:
+    """Of each 1 ms the device works for 200 us; the host is in a call that reserves memory for 700."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.span("runtime", "call", "cudaHostAlloc", begin + 1_000, 700_000, parent_id=step, step=number, thread_id=1)
+        hand.work("a", begin + 750_000, 200_000, launch=begin + 740_000, parent=step, step=number, thread_id=1)
+    one = next(one for one in advise(StepView.of(hand.build())) if one.rule.id == "gpu-idle")
+    assert one.do.startswith("See why the host spends so long in cudaHostAlloc. ")
+
+
 def test_work_outside_of_steps_is_told_with_its_range() -> None:
     """Three steps of 800 us of work, and 400 us in a range after them, within another that is no more than a part."""
     hand = Hand()
@@ -158,7 +187,9 @@ def test_advice_on_the_smaller_part_of_time_says_so() -> None:
     work = [(f"k{number % 5}", "kernel", 450_000 + number * 100_000, 100_000) for number in range(5)]
     one = _verdict_of(*work, loader_ns=440_000)
     assert one.bound is Bound.DEVICE
-    assert " What promises most lies where it waits, all the same. The device waits for input, up to" in one.sentence
+    assert (
+        " Most that is known to be gained is where it waits, though. The device waits for input, up to" in one.sentence
+    )
 
 
 def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:
