@@ -357,7 +357,8 @@ def _attention(facts: Facts) -> pl.DataFrame:
     all_ns = until[last + 1] - until[first]
     longest = np.maximum(np.maximum(time[first], time[middle]), time[last])
     numbers = {"length": last - first + 1, "all_ns": all_ns, "ns": all_ns - longest}
-    return work.select("run_id", "device_id")[middle].hstack(pl.DataFrame(numbers))
+    keys: pl.DataFrame = work.select("run_id", "device_id")[middle]
+    return keys.hstack(pl.DataFrame(numbers))
 
 
 def _are_of_layers(facts: Facts, spans: pl.Series, first: Ints, last: Ints) -> Bools:
@@ -368,7 +369,8 @@ def _are_of_layers(facts: Facts, spans: pl.Series, first: Ints, last: Ints) -> B
     parent = every["parent_id"].fill_null(-1).to_numpy()
     around = innermost(parent, every["name"].is_in([*_LAYERS, *_BATCHED]).to_numpy())
     is_layer = np.append(every["name"].is_in(_LAYERS).to_numpy(), False)
-    return np.logical_or(*(is_layer[around[spans.gather(rows).to_numpy()]] for rows in (first, last)))
+    of_first, of_last = (is_layer[around[spans.gather(rows).to_numpy()]] for rows in (first, last))
+    return np.asarray(of_first | of_last)
 
 
 # Rules on compiled code and captured graphs: code made anew, functions compiled in parts, replays without layers.

@@ -1069,9 +1069,15 @@ def test_a_device_that_is_idle_for_several_reasons_has_a_finding_for_each_and_on
 
 def test_steps_that_input_makes_uneven_are_told_beside_it() -> None:
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
-        _loader(1_000 + 1_500 * (number % 2))(hand, number, start, step)
+        fetching = 1_000 + 4_000 * (number % 2)
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        hand.span("operator", "operator", name, start, fetching, parent_id=step, step=number)
+        hand.work("a", start + fetching, 9_000, launch=start + fetching - 10, parent=step, step=number)
 
-    assert {"data-wait", "uneven-steps"} <= set(_fired(_trace(fill, lengths=[_STEP, 2 * _STEP] * 3)))
+    fired = _fired(_trace(fill, lengths=[10_000, 14_000] * 3))
+    assert {"data-wait", "uneven-steps"} <= set(fired)
+    sentence = fired["uneven-steps"].observation.sentence
+    assert sentence.endswith("; most of the difference is input, 1.00\u202f\u00b5s to 5.00\u202f\u00b5s.")
 
 
 def test_one_short_step_among_many_is_not_uneven() -> None:
