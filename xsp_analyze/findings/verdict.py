@@ -214,9 +214,9 @@ def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
     is_of_idle_time = one.rule.id in _OF_IDLE_TIME
     where = ""
     if bound is Bound.DEVICE and is_of_idle_time:
-        where = " Most that is known to be gained is where it waits, though."
+        where = " Most may be gained where it waits, though."
     elif bound in {Bound.HOST, Bound.LAUNCH, Bound.INPUT} and not is_of_idle_time:
-        where = " Most that is known to be gained is elsewhere, though."
+        where = " Most may be gained elsewhere, though."
     gain = one.gain_share
     faster = f", up to {1 / (1 - gain):.1f} times as fast" if gain and gain < _MAX_SHARE else ""
     what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))

@@ -850,6 +850,7 @@ def test_products_in_fp32_on_a_device_of_unknown_rates_are_told_with_what_is_mis
     assert (one is not None) is fires
     if one is not None:
         assert one.gain_ns is None
+        assert one.observation.about_ns == pytest.approx(3_000)
         assert "else --device FILE.toml" in one.observation.sentence
 
 
