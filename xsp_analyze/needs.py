@@ -13,7 +13,7 @@ from xsp_analyze.frames.kernels.expert_parts import has_experts
 from xsp_analyze.frames.kernels.graphs import has_compiled_kernels, replayed_share, replayed_work
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.kernels.kernel_waves import has_grids
-from xsp_analyze.frames.kernels.roofline import TENSOR_RATES, known_peaks
+from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.layers.layer_time import layer_calls
 from xsp_analyze.frames.operators.operator_calls import MODELLED
 from xsp_analyze.frames.samples import power_series, system_series
@@ -193,10 +193,6 @@ CONDITIONS: Mapping[str, Condition] = {
     "peak rates": Condition(
         clause="peak rates of the device are known",
         holds=lambda view: bool(view.once(known_peaks)),
-    ),
-    "tensor cores": Condition(
-        clause="the device has tensor cores whose rate is known",
-        holds=lambda view: any(rate in view.once(known_peaks) for rate in TENSOR_RATES),
     ),
     "metrics": Condition(
         "hardware counters",

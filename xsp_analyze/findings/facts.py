@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import table
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks
-from xsp_analyze.frames.idle import DEVICE, idle_of_run
+from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
@@ -301,6 +302,18 @@ class Facts:
         number, configurations = launch_configurations(self.frames.trace, alone)
         return alone.hstack(configurations.select("tail_share", "unused_share")[number])
 
+    @cached_property
+    def kernel_count(self) -> int:
+        """Kernels (and replays of whole graphs) of all steps."""
+        return self.work.filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).height
+
+    @cached_property
+    def has_little_work(self) -> bool:
+        """Whether devices did next to nothing, and no step says that it repeats: a program's first moments."""
+        busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
+        repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
+        return busy < limit.LITTLE_NS and not repeats
+
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
         names = self.frames.once(chosen_activities)["name"].unique()
@@ -363,6 +376,28 @@ class Facts:
     def idle_of(self, *columns: str) -> float:
         """What the device that is idle least has in these columns of B03, or of IDLE_DETAILS."""
         return float(sum(self.idle_device.get(column) or 0 for column in columns))
+
+    @cached_property
+    def idle_in_breaks(self) -> tuple[float, float]:
+        """Of idle_host_ns and idle_launch_ns of that device, and of its launching_ns, what lies in `graph_breaks`.
+
+        0 where the rule on them is silent, or cannot say so; without devices all that the host spends in them.
+        """
+        breaks, device = self.host.graph_breaks, self.idle_device
+        if breaks.height < limit.BREAKS * self.step_count or not breaks["from_graph"].all():
+            return 0.0, 0.0
+        if not device:
+            return self.host.idle_within(breaks), 0.0
+        same = [pl.col(key).eq_missing(pl.lit(device[key], pl.Int64)) for key in DEVICE]
+        windows = device_windows(self.frames).filter(same)
+        inside = merge(windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy())
+        inside = intersection(inside, merge(*_of(breaks, device["run_id"])))
+        idle = self.frames.of_trace.once(idle_by_device)[device["run_id"], device["device_id"]]
+        idle = idle.of(np.isin(idle.cause, [CAUSES.index(each) for each in ("idle_host_ns", "idle_launch_ns")]))
+        times = [
+            union_length(*intersection((some.start, some.end), inside)) for some in (idle, idle.of(idle.is_launching))
+        ]
+        return times[0] / windows.height, times[1] / windows.height
 
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""

@@ -39,12 +39,14 @@ __all__ = [
     "LAUNCH_GAP_NS",
     "LAUNCH_IDLE_SHARE",
     "LAUNCH_SHARE",
+    "LITTLE_NS",
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
     "OPTIMIZER_KERNELS",
     "ORPHAN_SHARE",
     "OUTLIER_SHARE",
+    "OUTSIDE_SHARE",
     "OVERHEAD_SHARE",
     "PAGEABLE_SHARE",
     "QUEUED_NS",
@@ -240,6 +242,12 @@ ATTRIBUTED_SHARE = 0.5
 
 OVERHEAD_SHARE = 0.1
 """Of a step, added by profiling. Our choice; from there on kernel times are still good, gaps between them are not."""
+
+LITTLE_NS = 1_000_000
+"""Of device work without steps, in less than MANY_KERNELS: of that a verdict is on a program's first moments."""
+
+OUTSIDE_SHARE = 0.05
+"""Of device work, outside of steps. Our choice: what is less changes no ranking."""
 
 START_UP_SHARE = 0.05
 """Of a trace without steps, what is told as start-up. Our choice."""

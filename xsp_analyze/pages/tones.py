@@ -10,22 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from xsp_analyze.classification import KernelClass
+from xsp_analyze.text.names import IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["IDLE", "IDLE_TONES", "TONES", "tone"]
-
-IDLE: Mapping[str, str] = MappingProxyType({
-    "idle_sync_ns": "host waits",
-    "idle_initialisation_ns": "start-up, end",
-    "idle_input_ns": "input",
-    "idle_host_ns": "host work",
-    "idle_profiler_ns": "profiler",
-    "idle_launch_ns": "launch",
-    "idle_unknown_ns": "unknown",
-})  # fmt: skip
-"""The causes of idle time as B03 has them, in words."""
+__all__ = ["IDLE_TONES", "TONES", "tone"]
 
 IDLE_TONES: Mapping[str, str] = MappingProxyType(
     {column: column.removesuffix("_ns").replace("_", "-") for column in IDLE}

@@ -64,10 +64,11 @@ def coverage_of(answers: Answers) -> Coverage | None:
 def unknown_peaks(answers: Answers, what: str) -> str:
     """`what`, which is for want of peak rates, and how to give them."""
     names = [str(d["name"]) for d in answers.summary.devices if d["name"]]
-    which = f"of {clean(names[0])} are not known" if names else "of a device that the trace does not name are unknown"
+    if names:
+        return f"{what}, as peak rates of {clean(names[0])} are not known: give them with --device FILE.toml."
     return (
-        f"{what}, as peak rates {which}: name the device with --gpu NAME (xsp devices lists names), or give its rates"
-        " with --device FILE.toml."
+        f"{what}, as peak rates of a device that the trace does not name are unknown: name the device with --gpu NAME"
+        " (xsp devices lists names), or give its rates with --device FILE.toml."
     )
 
 

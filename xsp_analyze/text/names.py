@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from os.path import commonprefix
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
@@ -14,7 +15,28 @@ from xsp_analyze.text.units import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["bare", "cut", "cut_to_room", "fit_names", "number_alike", "short_call", "spelled_call", "tell_apart"]
+__all__ = [
+    "IDLE",
+    "bare",
+    "cut",
+    "cut_to_room",
+    "fit_names",
+    "number_alike",
+    "short_call",
+    "spelled_call",
+    "tell_apart",
+]
+
+IDLE: Mapping[str, str] = MappingProxyType({
+    "idle_sync_ns": "host waits",
+    "idle_initialisation_ns": "start-up, loading, end",
+    "idle_input_ns": "input",
+    "idle_host_ns": "host work",
+    "idle_profiler_ns": "profiler",
+    "idle_launch_ns": "launch",
+    "idle_unknown_ns": "unknown",
+})  # fmt: skip
+"""The causes of idle time as B03 has them, as verdict, findings and pages call them."""
 
 _CPP = re.compile(r"[<(]")
 _NAMESPACES = re.compile(r"^void |(?:(?:\b[A-Za-z_]\w*|\(anonymous namespace\)|<unnamed>)::)+(?=\w)")

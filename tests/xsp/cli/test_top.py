@@ -95,6 +95,23 @@ def test_calls_of_one_name_are_added_up(tmp_path: Path, capsys: pytest.CaptureFi
     ]  # fmt: skip
 
 
+def test_variants_of_a_template_are_one_row_and_sums_over_devices_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kineto = KinetoTrace()
+    for device in range(2):
+        for tile in range(3):
+            at = (100 * tile + 10 * device) * US
+            kineto.launch(f"void tiled<{tile}>(int)", at, at + 5 * US, 20 * US, device_id=device)
+    kineto.write(tmp_path / "few.json")
+    assert main(["top", str(tmp_path / "few.json"), "--no-cache", "-f", "md"]) == 0
+    text = capsys.readouterr().out
+    assert "of device time, summed over 2 devices, over the whole trace" in text
+    assert main(["top", str(tmp_path / "few.json"), "--no-cache", "-f", "json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["rankings"][-1]["rows"]
+    assert [(row["name"], row["count"], row["time_ns"]) for row in kernels] == [("3 variants of tiled", 6, 120_000)]
+
+
 def _rows(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[dict[str, object]], float | None]:
     """The first ranking of `xsp top`: what it is, its rows, and what is outside of them."""
     assert main(["top", str(path), "--no-cache", "-f", "json"]) == 0

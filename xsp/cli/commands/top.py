@@ -139,7 +139,9 @@ def _head(answers: Answers, rankings: list[Ranking], faults: Sequence[FaultError
     what = "of device time"
     if rankings[0].identity in {_BY_LATENCY, _BY_SELF_TIME}:
         what = "in layers" if answers.summary.attributed else "on the host (no device work was recorded)"
-    return f"{duration(total_ns)} {what}, {answers.basis}"
+    devices = len(answers.summary.devices)
+    summed = f", summed over {devices} devices" if devices > 1 else ""
+    return f"{duration(total_ns)} {what}{summed}, {answers.basis}"
 
 
 def _rankings(answers: Answers) -> Iterator[Ranking]:
@@ -157,12 +159,28 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
     if layers is not None:
         entries = _entries(layers, "kernel_duration_ns", _layer_name, _LAYER)
         yield Ranking("Layers by device time", entries, total_ns, "outside every layer", "layers_by_device_time")
-    entries = _entries(kernels, "duration_ns", _kernel_name, _KERNEL)
+    entries = _entries(_by_function(kernels), "duration_ns", _kernel_name, _KERNEL)
     yield Ranking("Kernels by device time", entries, total_ns, None, "kernels_by_device_time")
     operators = _table(answers, "B23")
     if operators is not None and (gains := _entries(operators, "gain_ns", _operator_name, _OPERATOR)):
         title = "Operators by device time to gain, and how much of the roof they reach"
         yield Ranking(title, gains, total_ns, None, "operators_by_gain")
+
+
+def _by_function(kernels: pl.DataFrame) -> pl.DataFrame:
+    """A10's rows, those of kernels that differ only in arguments of one template added up."""
+    import polars as pl  # noqa: PLC0415
+
+    from xsp_analyze.frames.kernels.kernel_classes import functions_of  # noqa: PLC0415
+
+    rows = kernels.with_columns(functions_of(kernels))
+    name = (
+        pl.when(pl.len() > 1)
+        .then(pl.format("{} variants of {}", pl.len(), pl.col("function").first()))
+        .otherwise(pl.col("kernel_name").cast(pl.String).first())
+    )
+    sums = (pl.col("duration_ns", "count").sum(), name.alias("kernel_name"), pl.col("kernel_label").first())
+    return rows.group_by("function", "kind", maintain_order=True).agg(sums)
 
 
 def _on_host(answers: Answers) -> Iterator[Ranking]:

@@ -12,7 +12,8 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import INPUT
-from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
+from xsp_analyze.pages.tones import IDLE_TONES, tone
+from xsp_analyze.text.names import IDLE
 from xsp_analyze.text.shown import clean, short_name
 from xsp_analyze.text.units import duration, share
 from xsp_model import Phase
