@@ -71,8 +71,8 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
 @rule(
     "gpu-idle",
     "The device waits for the host",
-    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, beside what other"
-    f" findings tell of its idle time. Not where it works for under {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
+    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, of it"
+    f" {limit.IDLE_REST:.0%} of a step beside what other findings tell of its idle time. Not where it works for under {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
     gain="Idle time of the busiest device (B03) that no finding on input, waits, launches, compilation or breaks of"
@@ -92,7 +92,8 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
     if (
         facts.devices.is_empty()
         or facts.has_little_work
-        or facts.idle_share(rest) < limit.IDLE_SHARE
+        or facts.idle_share(facts.idle_ns) < limit.IDLE_SHARE
+        or facts.idle_share(rest) < limit.IDLE_REST
         or not (replays or _is_of_host(facts, rest))
     ):
         return

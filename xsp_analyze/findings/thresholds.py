@@ -34,6 +34,7 @@ __all__ = [
     "FEW_STEPS",
     "FLOOR",
     "FP32_SHARE",
+    "IDLE_REST",
     "IDLE_SHARE",
     "IMBALANCE",
     "LAUNCH_GAP_NS",
@@ -76,6 +77,8 @@ __all__ = [
 
 IDLE_SHARE = 0.2
 """Of a step. Our choice; the rule `gpu_time_util` of Nsight Systems speaks only below half use."""
+IDLE_REST = 0.05
+"""Our choice: findings on idle time share it out, so of much of it no part worth a reader's minute is left untold."""
 
 MANY_KERNELS = 50
 """A step. Our choice: below it, launches cost less than 0.5 ms at some 5 to 10 us each."""

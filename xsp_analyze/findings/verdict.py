@@ -123,13 +123,16 @@ def _outside_words(frames: StepView) -> str:
 
 
 def _of_host_alone(facts: Facts) -> Verdict:
-    """What the host's time is made of, by B43."""
+    """What the host's time is made of, by B43; where threads worked side by side, of what they spent in sum."""
     table = facts.table("B43")
-    parts = []
-    if table is not None:
-        by_phase = table.group_by("phase").agg(pl.col("model_share").sum()).sort("model_share", descending=True)
-        parts = [f"{phase} {share(part)}" for phase, part in by_phase.iter_rows() if part >= _SHOWN]
-    made_of = f" Of {_time_words(facts, facts.latency_ns)} on the host: {', '.join(parts)}." if parts else ""
+    made_of = ""
+    if table is not None and (total := total_of(table["duration_ns"])):
+        of = f"{_time_words(facts, facts.latency_ns)} on the host"
+        if total > facts.latency_ns * (1 + _SHOWN):
+            of += f", {duration(total)} in sum over threads"
+        by_phase = table.group_by("phase").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "phase")
+        parts = (f"{phase} {share(time / total)}" for phase, time in by_phase.iter_rows() if time >= _SHOWN * total)
+        made_of = f" Of {of}: {', '.join(parts)}."
     return Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.{made_of}")
 
 

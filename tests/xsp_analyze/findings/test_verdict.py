@@ -87,6 +87,20 @@ def test_a_trace_of_the_host_alone_says_so() -> None:
     assert one.bound is Bound.HOST_ONLY
 
 
+def test_threads_side_by_side_take_no_more_than_all_their_time() -> None:
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    step = hand.step(0, 0, _STEP)
+    for thread in (1, 2):
+        hand.module("Net_0", 100, 600_000, 0, thread_id=thread, parent_id=step, step=0)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, [])
+    assert one is not None
+    assert one.sentence.replace("\u202f", " ").endswith(
+        "Of 1.00 ms a step on the host, 1.20 ms in sum over threads: forward 100 %."
+    )
+
+
 def test_what_the_profiler_did_of_its_own_bounds_no_run() -> None:
     """Of each step of 1 ms the device is busy for 300 us; the profiler fetches buffers for 600 of the rest."""
     hand = Hand()
