@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -28,6 +29,8 @@ _BETWEEN_REPLAYS = (
     " sampling, scheduling, input, waits."
 )
 
+_ALLOCATIONS = re.compile(r"(?i)(?:malloc|memalloc|hostalloc|free|hostregister)")
+_ONCE = "Reserve memory once and use it again, or take it from a caching allocator: the host spends this time in {}."
 _IN_CALL = (
     "See why the host spends so long in {}. Take synchronisation out of the step, use larger batches, prepare input in"
     " other processes, and let fewer launches do more."
@@ -71,8 +74,9 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
 @rule(
     "gpu-idle",
     "The device waits for the host",
-    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, of it"
-    f" {limit.IDLE_REST:.0%} of a step beside what other findings tell of its idle time. Not where it works for under {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
+    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, and for at least"
+    f" {limit.IDLE_REST:.0%} beside what other findings tell of its idle time. Not where it works for under"
+    f" {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
     gain="Idle time of the busiest device (B03) that no finding on input, waits, launches, compilation or breaks of"
@@ -106,7 +110,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_gain_ns(rest),
         "B03",
-        do=_BETWEEN_REPLAYS if replays else _IN_CALL.format(clean(calls[0][0])) if calls else "",
+        do=_BETWEEN_REPLAYS if replays else _advice_on(calls[0][0]) if calls else "",
     )
 
 
@@ -133,6 +137,10 @@ def _calls(facts: Facts) -> list[tuple[str, float]]:
     elsewhere = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
     rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in elsewhere.items() if time]))
     return facts.main_calls(rows, busiest["waiting_ns"])
+
+
+def _advice_on(call: str) -> str:
+    return (_ONCE if _ALLOCATIONS.search(call) else _IN_CALL).format(clean(call))
 
 
 def _calls_words(facts: Facts, calls: Sequence[tuple[str, float]]) -> str:

@@ -124,8 +124,8 @@ RULES: tuple[Rule, ...] = (
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most first, doubts about the numbers last.
 
-    A finding of unknown gain stands where all the time that it is about would be gained. Doubts that are to be known
-    before any number are first.
+    A finding of unknown gain stands where all the time that it is about would be gained, but behind one that says what
+    a good part of this time is lost by. Doubts that are to be known before any number are first.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
@@ -139,7 +139,7 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_at_stake(a, -1.0)))
+    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_place(a, kept)))
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:
@@ -175,6 +175,14 @@ def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
         ):
             kept.remove(one)
     return kept
+
+
+def _place(one: Advice, kept: Sequence[Advice]) -> float:
+    """What it has at stake; of an unknown gain less, where another finding knows much of it."""
+    stake = _at_stake(one, -1.0)
+    known = [a.gain_ns for a in kept if a.gain_ns and one.rule.id in a.rule.explains]
+    parts = [gain for gain in known if gain >= thresholds.MUCH_OF_IT * stake]
+    return min([stake, *parts]) if one.gain_ns is None else stake
 
 
 def _at_stake(one: Advice, unknown: float) -> float:

@@ -44,6 +44,7 @@ __all__ = [
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
+    "MUCH_OF_IT",
     "OPTIMIZER_KERNELS",
     "ORPHAN_SHARE",
     "OUTLIER_SHARE",
@@ -187,6 +188,9 @@ FLOOR = 0.01
 
 EXPLAINED = 0.5
 """Of what a finding would gain: where another explains as much, it is not told. Most of it."""
+
+MUCH_OF_IT = 0.25
+"""Of the time that a finding of unknown gain is about: from there on one that knows its gain is told before it."""
 
 AHEAD_STEPS = 0.5
 """Steps that the device is behind the host at the end of the last step. Our choice."""

@@ -642,6 +642,13 @@ def test_a_small_gain_does_not_hide_the_kernel_that_takes_most() -> None:
     assert [one.rule.id for one in advise(StepView.of(trace.build()))][:2] == ["dominant-kernel", "tail-waste"]
 
 
+def test_what_most_of_a_kernel_is_lost_by_stands_before_the_kernel() -> None:
+    assert [one.rule.id for one in advise(StepView.of(_grid(50, 40_000)))][:2] == [
+        "small-grids",
+        "dominant-kernel",
+    ]
+
+
 def test_what_promises_most_comes_first_the_unknown_by_what_it_is_about_and_doubts_last() -> None:
     advice = advise(StepView.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
     assert [one.rule.id for one in advice] == ["dominant-kernel", "host-sync", "unattributed", "few-steps"]
