@@ -285,16 +285,16 @@ class Facts:
         """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
 
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
-        `even_ns` is the plain mean, for what has to be worked out step by step. Of a trace taken whole without `tried`.
+        `even_ns` is the plain mean, for what has to be worked out step by step. Of a trace taken whole without `trials`.
         """
-        rows = self.frames.once(chosen_activities).join(self.tried, on="span_id", how="anti", maintain_order="left")
+        rows = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.frames.is_mean else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
 
     @cached_property
-    def tried(self) -> pl.DataFrame:
+    def trials(self) -> pl.DataFrame:
         """Of a trace taken whole the work in which libraries tried kernels, once a process; see `tried_kernels`."""
         view = self.frames.of_trace
         runs = view.kernel_runs.ids if self._is_whole else ()
@@ -360,9 +360,9 @@ class Facts:
         details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
         rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
         waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
-        if self.tried.is_empty():
+        if self.trials.is_empty():
             return waiting.with_columns(idle.alias("start_up_ns"))
-        times = self.tried.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("tried_ns"))
+        times = self.trials.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("tried_ns"))
         tried = pl.min_horizontal(pl.col("tried_ns").fill_null(0), "compute_ns")
         return waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left").select(
             pl.all().exclude("compute_ns", "busy_ns", "tried_ns"),
