@@ -285,7 +285,7 @@ class Facts:
         """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
 
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
-        `even_ns` is the plain mean, for what has to be worked out step by step. Of a trace taken whole without `trials`.
+        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials`.
         """
         rows = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
