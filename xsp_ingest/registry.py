@@ -200,7 +200,7 @@ class _IngesterOfOthers:
 
     def _read(self, method: Callable[..., Sequence[RawTrace]], *arguments: object) -> Sequence[RawTrace]:
         """What it reads, which has to be runs: anything else would fail somewhere else, and look like our fault."""
-        runs = self._call(lambda *given: list(method(*given)), *arguments)
+        runs = self._call(lambda *of: list(method(*of)), *arguments)
         strangers = [type(run).__name__ for run in runs if not isinstance(run, RawTrace)]
         if strangers or not runs:
             raise PlugInError(

@@ -57,6 +57,12 @@ _GROUPS: Sequence[_Group] = tuple(
 _OTHER = "See who calls it, with which sizes; call it less often on more at once, or let a compiler fuse it."
 
 
+def _mean_over_runs(facts: Facts) -> pl.DataFrame:
+    """The account of a mean rank, as the latency is: they run side by side."""
+    runs = max(len(facts.frames.of_trace.layer_runs), 1)
+    return facts.frames.once(host_self_time).with_columns(pl.col("count", "self_ns") / runs)
+
+
 @rule(
     "host-dominant",
     "Operators or calls of one kind take much of the host's time",
@@ -71,7 +77,7 @@ _OTHER = "See who calls it, with which sizes; call it less often on more at once
 )
 def host_dominant(facts: Facts) -> Iterator[Observation]:
     """Kinds of operators, most time first."""
-    own = facts.frames.once(host_self_time)
+    own = _mean_over_runs(facts)
     if own.is_empty() or not facts.latency_ns:
         return
     groups = [next((g for g in _GROUPS if g.pattern.search(name)), None) for name in own["name"]]
@@ -109,7 +115,7 @@ def host_dominant(facts: Facts) -> Iterator[Observation]:
 )
 def short_operators(facts: Facts) -> Iterator[Observation]:
     """Operators called often that do little."""
-    own = facts.frames.once(host_self_time)
+    own = _mean_over_runs(facts)
     short = own.filter(pl.col("is_operator"), pl.col("self_ns") < limit.SHORT_NS * pl.col("count"))
     number, time = float(short["count"].sum()), float(short["self_ns"].sum())
     if number < limit.MANY_SHORT or facts.share(time) < limit.HOST_SHARE:

@@ -202,16 +202,16 @@ def has_library(view: TraceView, whose: str) -> bool:
 
 
 def host_self_time(view: StepView) -> pl.DataFrame:
-    """What operators and calls of the runtime take themselves, by name: name, is_operator, count, self_ns; most first.
+    """What operators and calls of libraries and the runtime take themselves: name, is_operator, count, self_ns.
 
-    Of the steps chosen, summed over threads. All that is done to fetch input (INPUT_CALLS) is of that.
+    Most first. Of the steps chosen, summed over threads. All that is done to fetch input (INPUT_CALLS) is of that.
     """
     spans = view.of_trace.layer_runs.scan("spans").filter(
         pl.col("level") != str(Level.KERNEL), pl.col("duration_ns").is_not_null(), pl.col("kind") != str(Kind.SYNC)
     )
     columns = ("run_id", "step", "span_id", "parent_id", "process_id", "thread_id", "start_ns", "duration_ns")
     rows = spans.select(*columns, "level", pl.col("name").cast(pl.String)).collect()
-    is_call = pl.col("level").cast(pl.String).is_in([str(Level.OPERATOR), str(Level.RUNTIME)])
+    is_call = pl.col("level").cast(pl.String).is_in([str(Level.OPERATOR), str(Level.LIBRARY), str(Level.RUNTIME)])
     ends = rows.with_columns(
         (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
         pl.col("name").str.contains(INPUT_CALLS).alias("is_input"),

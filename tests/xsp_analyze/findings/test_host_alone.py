@@ -51,6 +51,15 @@ def test_what_is_done_to_fetch_input_is_of_input() -> None:
     assert ("host-dominant", "aten::stack") not in gains
 
 
+def test_ranks_work_side_by_side_and_gains_are_of_a_mean_one() -> None:
+    hand = Hand()
+    for rank in (0, 1):
+        hand.run(rank, rank=rank)
+        hand.span("library", "call", "gloo:all_reduce", 0, 4 * _MS, run_id=rank, thread_id=1)
+        hand.span("operator", "operator", "aten::sort", 4 * _MS, 6 * _MS, run_id=rank, thread_id=1)
+    assert _gains(hand)["host-dominant", "Communication"] == pytest.approx(4 * _MS)
+
+
 def test_many_short_operators_are_told_together() -> None:
     """2,000 operators of 3 us in 10 ms."""
     hand = Hand()
