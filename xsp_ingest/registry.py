@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xsp_ingest.files.content import decode_head
 from xsp_ingest.ingester import Ingester, Match
+from xsp_ingest.staging.raw import RawTrace
 from xsp_model import XspError
-from xsp_model.extras import plug_in_fault, plug_ins
+from xsp_model.extras import PlugInError, plug_in_fault, plug_ins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from xsp_ingest.files.probe import Probe
 
@@ -193,7 +194,20 @@ class _IngesterOfOthers:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever an ingester has)
         value = getattr(self._ingester, name)
+        if name in {"read_runs", "read_part", "supplement"}:
+            return partial(self._read, value)
         return partial(self._call, value) if callable(value) else value
+
+    def _read(self, method: Callable[..., Sequence[RawTrace]], *arguments: object) -> Sequence[RawTrace]:
+        """What it reads, which has to be runs: anything else would fail somewhere else, and look like our fault."""
+        runs = self._call(lambda *of: list(method(*of)), *arguments)
+        strangers = [type(run).__name__ for run in runs if not isinstance(run, RawTrace)]
+        if strangers or not runs:
+            raise PlugInError(
+                f"the plug-in that reads {self._ingester.name!r} gives {(*strangers, 'nothing')[0]} for a run",
+                advice="It is no part of xsp: let its `read` return a RawTrace, or remove the distribution that has it",
+            )
+        return runs
 
     def _call(self, method: Callable[..., T], *arguments: object) -> T:
         try:

@@ -333,6 +333,12 @@ class LedgerKind(StrEnum):
             "was in use before it is counted only as far as it was released"
         ),
     )
+    MISSING_DISPATCHES = (
+        "missing_dispatches",
+        _WARNING,
+        "dispatches whose numbers are missing between those that were recorded: left out by choice, or lost",
+        "Record all kernels, without --kernel-include-regex or a collection period",
+    )
     MISSING_DURATION = "missing_duration", _WARNING, "layers without a time that can be used were left out"
     MISSING_END = "missing_end", _WARNING, "events without an end; kept, their duration is unknown"
     MISSING_REFERENCE = "missing_reference", _WARNING, "spans refer to a parent that is not in the file"

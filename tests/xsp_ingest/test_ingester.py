@@ -150,6 +150,17 @@ def test_a_fault_of_another_distribution_is_told_as_its_own(
     assert "\n" not in str(fault.value)
 
 
+@pytest.mark.parametrize(("runs", "gives"), [(None, "NoneType"), ("a file", "str")])
+def test_what_another_distribution_gives_for_a_run_is_a_run(
+    toy_file: Path, points: list[_Point], monkeypatch: pytest.MonkeyPatch, runs: object, gives: str
+) -> None:
+    monkeypatch.setattr(_Toy, "read", lambda *_: runs)
+    points.append(_Point("toy", _Toy("toy")))
+    with pytest.raises(XspError, match=rf"plug-in that reads 'toy' gives {gives} for a run") as fault:
+        convert([toy_file], Options())
+    assert "\n" not in str(fault.value)
+
+
 def test_trace_events_are_kinetos_by_their_categories_and_a_tools_by_its_marks(tmp_path: Path) -> None:
     contents = {
         '{"traceEvents": [{"ph": "X", "name": "a"}]}': "chrome_trace",

@@ -49,13 +49,16 @@ def classify(
     """What an activity of this kind and name is.
 
     `operator`: the name of the innermost operator around its launch that `by_operator` knows; `layer`: the type of its
-    layer; `in_optimizer`: the launch was in a step of the optimizer. A copy or memset is one whoever launched it, and
-    communication is told by a kernel's name first: frameworks launch it from operators that do other things.
+    layer; `in_optimizer`: the launch was in a step of the optimizer. A copy or memset is one whoever launched it, but
+    for copies between devices that a collective launched, and communication is told by a kernel's name first:
+    frameworks launch it from operators that do other things.
     """
     launcher, around = (by_operator(text) if text else None for text in (operator, layer))
     return decide(kind, name, launcher, around, in_optimizer=in_optimizer)
 
 
+_PEERS = re.compile(r"(?i)\bp(?:to|2)p\b|peer")
+"""Copies between devices: in a collective's call the copy engines are what communicates."""
 _BY_NAME_FIRST = (KernelClass.COMMUNICATION, KernelClass.MIXTURE_OF_EXPERTS)
 """Classes that a kernel's name tells more surely than its operator's: a router's own `TopK` is no sort."""
 
@@ -65,7 +68,8 @@ def decide(
 ) -> Classified:
     """As `classify`, of what operator and layer were found to be."""
     if kind in _BY_KIND:
-        return _BY_KIND[kind]
+        is_of_collective = operator is not None and operator.kernel_class is KernelClass.COMMUNICATION
+        return operator if operator and is_of_collective and _PEERS.search(name) else _BY_KIND[kind]
     named = by_name(name)
     if named is not None and named.kernel_class in _BY_NAME_FIRST:
         return named

@@ -13,7 +13,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, tried_kernels
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
@@ -286,13 +286,24 @@ class Facts:
         """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
 
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
-        `even_ns` is the plain mean, for what has to be worked out step by step.
+        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials`.
         """
-        rows = self.frames.once(chosen_activities)
+        rows = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.frames.is_mean else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
+
+    @cached_property
+    def trials(self) -> pl.DataFrame:
+        """Of a trace taken whole the work in which libraries tried kernels, once a process; see `tried_kernels`."""
+        view = self.frames.of_trace
+        runs = view.kernel_runs.ids if self._is_whole else ()
+        return pl.concat([view.all_activities.clear(), *(view.once(tried_kernels, run) for run in runs)])
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
 
     @cached_property
     def lone_kernels(self) -> pl.DataFrame:
@@ -350,16 +361,26 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest."""
+        """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest.
+
+        Kernels that were tried are start-up, and in none of its parts.
+        """
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        is_whole = self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
-        start_up = pl.col("idle_initialisation_ns") if is_whole else pl.lit(0)
+        idle = pl.col("idle_initialisation_ns") if self._is_whole else pl.lit(0)
         keys = [*self.frames.by, *DEVICE]
         details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
-        return table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left").with_columns(
-            start_up.alias("start_up_ns"), (pl.col("idle_ns") - start_up).cast(pl.Float64).alias("waiting_ns")
+        rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
+        if self.trials.is_empty():
+            return waiting.with_columns(idle.alias("start_up_ns"))
+        times = self.trials.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("tried_ns"))
+        tried = pl.min_horizontal(pl.col("tried_ns").fill_null(0), "compute_ns")
+        return waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left").select(
+            pl.all().exclude("compute_ns", "busy_ns", "tried_ns"),
+            *((pl.col(each) - tried).alias(each) for each in ("compute_ns", "busy_ns")),
+            (idle + tried).alias("start_up_ns"),
         )
 
     @cached_property

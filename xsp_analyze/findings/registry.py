@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xsp_analyze.faults import attempt
-from xsp_analyze.findings import computing, confidence, idle, ranks, roof, thresholds
+from xsp_analyze.findings import computing, confidence, host_alone, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.needs import holds
@@ -92,6 +92,8 @@ RULES: tuple[Rule, ...] = (
     ranks.straggler,
     ranks.unbalanced_pipeline,
     ranks.small_collectives,
+    host_alone.host_dominant,
+    host_alone.short_operators,
     idle.data_wait,
     computing.recompilation,
     idle.host_sync,

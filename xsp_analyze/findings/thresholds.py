@@ -266,3 +266,12 @@ SLOWER_WITHOUT = 0.05
 
 RUN_SPREAD = 0.2
 """Of the median step without a profiler, between quartiles. Our choice: levels then differ by chance."""
+
+HOST_SHARE = 0.1
+"""Of the time on the host that operators of one kind take. Our choice."""
+
+MANY_SHORT = 1_000
+"""Operators of a step that do little each. Our choice."""
+
+SHORT_NS = 10_000
+"""Our choice: an operator that does so little on average is mostly its call."""

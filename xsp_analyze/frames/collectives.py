@@ -34,6 +34,7 @@ __all__ = [
 # What the ranks of a trace are: runs side by side, or the devices of a run that speak to each other.
 
 _UNIT = ("run_id", "process_id", "device_id")
+_IS_WORK = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.MEMCPY)])  # copy engines communicate too
 
 
 def rank_units(frames: TraceView) -> pl.DataFrame:
@@ -44,7 +45,7 @@ def rank_units(frames: TraceView) -> pl.DataFrame:
     numbered in order.
     """
     work = frames.all_activities
-    talks = (IS_COMMUNICATION & (pl.col("kind") == str(Kind.KERNEL))).any()
+    talks = (IS_COMMUNICATION & _IS_WORK).any()
     used = work.group_by(_UNIT).agg(talks.alias("talks"))
     used = used.filter(pl.col("talks") | ~pl.col("talks").any().over("run_id")).select(_UNIT)
     runs = frames.kernel_runs.table
@@ -195,8 +196,8 @@ def with_sizes(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _recorded_kernels(frames: TraceView) -> pl.DataFrame:
-    """The communication kernels with what is recorded of each, `process_group` and `operation`."""
-    kernels = frames.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), IS_COMMUNICATION)
+    """The kernels and copies that communicate with what is recorded of each, `process_group` and `operation`."""
+    kernels = frames.all_activities.filter(_IS_WORK, IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
     described = kernels.hstack(recorded_facts(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
     return described.with_columns(pl.coalesce("operation", by_name).alias("operation"), group_label())
@@ -208,7 +209,8 @@ def _is_call(kernels: pl.DataFrame) -> pl.Expr:
     Within a call of the framework others pack and unpack what is sent: of its class, but no calls of their own.
     """
     named = communication_names(kernels["name"])
-    return pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
+    is_copy = pl.col("kind").cast(pl.String) == str(Kind.MEMCPY)  # by engines, in place of a kernel
+    return is_copy | pl.col("name").cast(pl.String).is_in(named.implode()) | pl.col("operation").is_null()
 
 
 def _ranks(frames: TraceView, kernels: pl.DataFrame) -> pl.Series:

@@ -150,6 +150,19 @@ def test_ranges_of_other_names_are_equal_in_blocks_alone(tmp_path: Path, capsys:
     ]  # fmt: skip
 
 
+def test_collectives_on_the_host_are_ranked_where_nothing_else_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gloo's receive lies in its send: 280 us, of which 200 are the receive's."""
+    kineto = KinetoTrace()
+    kineto.step(1, 0, 1000 * US)
+    kineto.annotation("gloo:send", 10 * US, 280 * US)
+    kineto.annotation("gloo:recv", 20 * US, 200 * US)
+    identity, rows, _ = _rows(kineto.write(tmp_path / "gloo.json"), capsys)
+    assert identity == "operators_by_self_time"
+    assert [(row["name"], row["time_ns"]) for row in rows] == [("gloo:recv", 200_000), ("gloo:send", 80_000)]
+
+
 def test_on_the_host_operators_are_ranked_by_the_time_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,6 +57,18 @@ def _kernels(*works: tuple[str, int, int], **columns: Any) -> Any:  # noqa: ANN4
     return fill
 
 
+def _on_host(*operators: tuple[str, int]) -> Any:  # noqa: ANN401
+    """Fills a step with operators one after the other: name and duration."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        at = start
+        for name, duration in operators:
+            hand.span("operator", "operator", name, at, duration, parent_id=step, step=number, thread_id=1)
+            at += duration
+
+    return fill
+
+
 def _cut_last(launches: int) -> Any:  # noqa: ANN401
     """Fills steps with the three kernels of `_BUSY`, the last with so many of them."""
 
@@ -483,6 +495,16 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _trace(_kernels(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 600), ("a", 620, 9_000))),
         lambda: _trace(_kernels(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 300), ("a", 320, 9_000))),
         600,
+    ),
+    "host-dominant": (
+        lambda: _trace(_on_host(("aten::mm", 700), ("aten::addmm", 300))),
+        lambda: _trace(_on_host(("aten::mm", 700), ("aten::sort", 300))),
+        1_000,
+    ),
+    "short-operators": (
+        lambda: _trace(_on_host(*((f"aten::op{i}", 2) for i in range(1_000)))),
+        lambda: _trace(_on_host(*((f"aten::op{i}", 2) for i in range(999)))),
+        2_000,
     ),
     "copies-in-step": (lambda: _trace(_copies("Pinned", 600)), lambda: _trace(_copies("Pinned", 400)), 600),
     "pageable-copies": (lambda: _trace(_copies("Pageable", 0)), lambda: _trace(_copies("Pinned", 0)), 1_000),

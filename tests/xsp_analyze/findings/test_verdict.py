@@ -8,11 +8,13 @@ import pytest
 
 from tests.helpers.hand import Hand
 from xsp_analyze.findings import Bound, advise, verdict
+from xsp_analyze.findings.facts import Facts
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from xsp_analyze.findings import Verdict
@@ -209,6 +211,48 @@ def test_advice_on_the_smaller_part_of_time_says_so() -> None:
     one = _verdict_of(*work, loader_ns=440_000)
     assert one.bound is Bound.DEVICE
     assert " Most may be gained where it waits, though. The device waits for input, up to" in one.sentence
+
+
+def _cold_run(*, names: Sequence[str]) -> Verdict:
+    """Work of 400 us, a convolution that tries these kernels of 500 us each for 3 ms, and work of 400 us of 500."""
+    hand = Hand()
+    hand.run(0, framework="pytorch")
+    hand.work("sgemm", 0, 400_000, launch=-500, thread_id=1)
+    search = hand.span("operator", "operator", "aten::cudnn_convolution", 400_000, 3_000_000, thread_id=1)
+    for number, name in enumerate(names):
+        at = 500_000 + number * 700_000
+        hand.work(name, at, 500_000, launch=at - 500, parent=search, thread_id=1)
+        wait = {"parent_id": search, "thread_id": 1}
+        hand.span("runtime", "call", "cudaEventSynchronize", at + 1_000, 500_000, **wait)
+    hand.work("sgemm", 3_500_000, 400_000, launch=3_499_500, thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    return one
+
+
+def test_a_search_for_the_fastest_kernel_is_start_up() -> None:
+    names = [f"{kind}_convolve_sgemm" for kind in ("implicit", "explicit", "cudnn", "winograd")]
+    sentence = _cold_run(names=names).sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "without start-up the device computes for 88.9 % and waits for 11.1 %" in sentence
+    assert "Start-up and end take 3.00 ms more, once a process." in sentence
+    timed_by_the_program = _cold_run(names=names[:1] * 4).sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "of 3.90 ms without start-up the device computes for 71.8 %" in timed_by_the_program
+
+
+def test_memory_that_is_reserved_first_is_start_up_and_in_a_loop_it_is_not() -> None:
+    """Rounds of 400 us of allocation and 500 us of work, then a free: what is reserved later takes its place."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("sgemm", 0, 500_000, launch=-500, thread_id=1)
+    for begin in range(1_000_000, 4_000_000, 1_000_000):
+        hand.span("runtime", "call", "cudaMalloc", begin - 450_000, 400_000, thread_id=1)
+        hand.work("sgemm", begin, 500_000, launch=begin - 500, thread_id=1)
+        hand.span("runtime", "call", "cudaFree", begin + 505_000, 1_000, thread_id=1)
+    frames = StepView.of(hand.build())
+    start_up, other = Facts(frames).devices.select("start_up_ns", "idle_host_ns").row(0)
+    assert start_up == pytest.approx(400_000, abs=10_000)
+    assert other == pytest.approx(1_100_000, abs=10_000)
 
 
 def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:

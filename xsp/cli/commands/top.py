@@ -186,10 +186,11 @@ def _by_function(kernels: pl.DataFrame) -> pl.DataFrame:
 def _on_host(answers: Answers) -> Iterator[Ranking]:
     """Operators by their own time where they are the layers, as many calls lie in each other; else layers by latency.
 
-    Of a step (the trace, where it has none), where they fit in it.
+    Where there are neither, whatever calls are there. Of a step (the trace, where it has none), where they fit in it.
     """
     import polars as pl  # noqa: PLC0415
 
+    from xsp_analyze.frames.host_ranges import host_self_time  # noqa: PLC0415
     from xsp_analyze.frames.model_time import latency_of_model  # noqa: PLC0415
     from xsp_analyze.render.top import Ranking  # noqa: PLC0415
     from xsp_model import LayerSource  # noqa: PLC0415
@@ -203,6 +204,9 @@ def _on_host(answers: Answers) -> Iterator[Ranking]:
     elif (layers := _table(answers, "A02")) is not None and layers["latency_ns"].sum():
         entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
         title, identity, outside = "Layers by latency", _BY_LATENCY, "outside of layers"
+    elif (calls := answers.per_step.once(host_self_time))["self_ns"].sum():  # of libraries, as Gloo, and the runtime
+        entries = _entries(calls.rename({"name": "operator"}), "self_ns", _operator_calls, ("count",))
+        title, identity, outside = "Operators and calls by self time", _BY_SELF_TIME, "outside of these"
     else:
         return
     ranked_ns = sum(e.time_ns for e in entries)

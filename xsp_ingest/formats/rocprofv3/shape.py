@@ -29,7 +29,7 @@ _LIBRARY = r"(?i)^(RCCL|ROCDECODE|ROCJPEG|OMPT)"
 
 def shape(records: Records, options: Options) -> RawTrace:
     """The staging tables of one run."""
-    findings: list[Finding] = []
+    findings = [_missing_dispatches(records.kernels)]
     first, parts = 0, []
     for rows, what, device in (
         (records.kernels, "kernels", True),
@@ -58,6 +58,16 @@ def shape(records: Records, options: Options) -> RawTrace:
     return RawTrace(
         tables, RunFacts(profiler="rocprofv3"), (*(f for f in (*records.findings, *findings) if f.count), *unread)
     )
+
+
+def _missing_dispatches(kernels: pl.DataFrame) -> Finding:
+    """How many numbers of dispatches lack between each process's first and last; the tool counts them one by one."""
+    numbered = (
+        kernels.drop_nulls("dispatch")
+        .group_by("process")
+        .agg((pl.col("dispatch").max() - pl.col("dispatch").min() + 1 - pl.col("dispatch").n_unique()).alias("missing"))
+    )
+    return Finding(LedgerKind.MISSING_DISPATCHES, count=int(numbered["missing"].sum()))
 
 
 def _device_columns() -> list[pl.Expr]:

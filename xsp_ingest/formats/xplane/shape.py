@@ -79,7 +79,8 @@ DERIVED = (
     "Launch Stats",
 )
 """Lines that say again what the streams' lines say; their time is never summed with the streams'."""
-_COPY, _FILL = r"(?i)^memcpy", r"(?i)^memset"
+_COPY, _FILL = r"(?i)^memcpy|\(memcpy", r"(?i)^memset"
+_COPIES_ALONE = r"(?i)\((?:memcpy\w*|memset)(?:,\s*(?:memcpy\w*|memset))*\)"  # what a stream's name says may run on it
 _HZ_PER_KHZ = 1000
 
 
@@ -94,7 +95,6 @@ def activities(device_id: int, plane: Plane, process_id: int) -> pl.DataFrame:
         .join(plane.metadata, on="metadata_id", how="left", maintain_order="left")
     )
     details = pl.coalesce(pl.col(name).cast(pl.String) for name in ("memcpy_details", "memset_details"))
-    label = pl.concat_str("event_name", "line_name", separator=" ", ignore_nulls=True)
     kind = (
         pl.when(pl.col("kernel_details").is_not_null())
         .then(pl.lit("kernel"))
@@ -102,7 +102,9 @@ def activities(device_id: int, plane: Plane, process_id: int) -> pl.DataFrame:
         .then(pl.lit("memset"))
         .when(pl.col("memcpy_details").is_not_null() | pl.col("event_name").str.contains(_COPY))
         .then(pl.lit("memcpy"))
-        .otherwise(pl.when(label.str.contains(r"(?i)\((?:memcpy)")).then(pl.lit("memcpy")).otherwise(pl.lit("kernel")))
+        .when(pl.col("hlo_op").is_null() & pl.col("line_name").str.contains(_COPIES_ALONE))
+        .then(pl.lit("memcpy"))
+        .otherwise(pl.lit("kernel"))
     )
     return rows.with_columns(
         kind.alias("kind"),
