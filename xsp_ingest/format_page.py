@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ that another program is writing is refused. Pickles are never opened.
 
 def about(ingester: Ingester) -> str:
     """The README of the format's package; its title alone where the package has none."""
-    package = type(ingester).__module__.rpartition(".")[0]
+    package = _package(ingester)
     readme = files(package) / "README.md" if package else None
     if readme is None or not readme.is_file():
         return f"# {ingester.name}\n\n{ingester.title}\n"
@@ -55,11 +56,13 @@ def page(ingesters: Sequence[Ingester]) -> str:
 def _section(title: str, ingester: Ingester) -> str:
     """The README one level deeper, under its title and the name that `--format` takes."""
     text = _LINE.sub("", about(ingester)).rstrip()
-    return f"## {title}\n\nFormat `{ingester.name}`. Source: `{_folder(ingester)}`.\n\n{_HEADING.sub('##', text)}\n"
+    return f"## {title}\n\nFormat `{ingester.name}`. Source: `{_package(ingester).replace('.', '/')}`.\n\n{_HEADING.sub('##', text)}\n"
 
 
-def _folder(ingester: Ingester) -> str:
-    return type(ingester).__module__.rpartition(".")[0].replace(".", "/")
+def _package(ingester: Ingester) -> str:
+    """Where the ingester's class is defined: in a package's own file, or in a module beside it."""
+    module = sys.modules[type(ingester).__module__]
+    return module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
 
 
 def _cell(text: str) -> str:

@@ -54,7 +54,7 @@ _PARQUET = ("PAR1", "")
 FORMATS: tuple[Format, ...] = (
     Format(
         "torch_profiler",
-        "torch_profiler.ingester:TORCH_PROFILER",
+        "torch_profiler:TORCH_PROFILER",
         (("{", "schemaVersion"), ("{", "deviceProperties"), ("{", "traceEvents"), ("[", "")),
     ),
     Format("nsys_sqlite", "nsys.sqlite:NSYS_SQLITE", (_SQLITE,)),

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from tests.helpers.exported import written
 from tests.helpers.kineto_documents import SETTINGS
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.torch_profiler import scan_plain
+from xsp_ingest.formats.torch_profiler import TORCH_PROFILER, scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner as compiled
-from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.formats.torch_profiler.shape import shape
 from xsp_ingest.formats.torch_profiler.source_lines import lines_of_stack, user_line
 from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
