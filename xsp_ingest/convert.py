@@ -29,8 +29,8 @@ from xsp_ingest.registry import candidates
 from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
+from xsp_model.errors import readable
 from xsp_model.extras import PlugInError
-from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

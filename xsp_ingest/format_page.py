@@ -56,7 +56,8 @@ def page(ingesters: Sequence[Ingester]) -> str:
 def _section(title: str, ingester: Ingester) -> str:
     """The README one level deeper, under its title and the name that `--format` takes."""
     text = _LINE.sub("", about(ingester)).rstrip()
-    return f"## {title}\n\nFormat `{ingester.name}`. Source: `{_package(ingester).replace('.', '/')}`.\n\n{_HEADING.sub('##', text)}\n"
+    folder = _package(ingester).replace(".", "/")
+    return f"## {title}\n\nFormat `{ingester.name}`. Source: `{folder}`.\n\n{_HEADING.sub('##', text)}\n"
 
 
 def _package(ingester: Ingester) -> str:

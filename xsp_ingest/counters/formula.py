@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_model.counters import COUNTERS
+from xsp_model.vocabulary import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

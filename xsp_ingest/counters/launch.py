@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.staging.raw import frame_of
-from xsp_model.peaks import Peak, fp32_lanes
+from xsp_model.devices import Peak, fp32_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

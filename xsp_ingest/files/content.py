@@ -11,7 +11,7 @@ import numpy as np
 
 from xsp_ingest.files.source import open_source
 from xsp_model import XspError
-from xsp_model.memory import limit_bytes
+from xsp_model.limits import limit_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import series
 from xsp_model.columns.intervals import LATEST_NS
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Strings:
         category_id[used] = np.arange(len(used), dtype=np.int32)
         category_ids = category_id[index]
         categories = self.values[used].cast(pl.Categorical)
-        return categories.gather(scratch.series(ids.name, category_ids, ~lost if lost.any() else None)).alias(ids.name)
+        return categories.gather(series(ids.name, category_ids, ~lost if lost.any() else None)).alias(ids.name)
 
     def id_of(self, value: str) -> int | None:
         """The id of this string, the first where several are the same."""

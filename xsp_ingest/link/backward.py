@@ -13,8 +13,7 @@ from xsp_ingest.link.nest import moments_apart
 from xsp_ingest.link.nesting import named_ranges
 from xsp_ingest.link.spans import matches, pair_keys
 from xsp_model import Level
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import lookup, no_refs, true_indices
+from xsp_model.columns.arrays import gather_rows, lookup, no_refs, pieces, release, true_indices
 
 if TYPE_CHECKING:
     from xsp_ingest.link.spans import SpanKinds
@@ -113,7 +112,7 @@ def with_engine(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, twin: 
     has_twin = twin >= 0
     engine = matches(spans["name"], _ENGINE) & kinds.is_level(Level.OPERATOR) & ~has_twin
     is_range = named_ranges(kinds)
-    for piece in reversed(list(scratch.pieces(len(twin)))):  # of several in one operator the first stays
+    for piece in reversed(list(pieces(len(twin)))):  # of several in one operator the first stays
         inside = piece.start + np.flatnonzero(has_twin[piece] & (parent[piece] >= 0))
         above = _over(is_range, parent, parent[inside])
         by_engine = np.flatnonzero((above >= 0) & engine[above])[::-1]
@@ -138,7 +137,7 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools, 
     have, at = _keys_and_positions(domains, operators, true_indices(is_theirs)[::-1])  # the last one first
     want, of = _keys_and_positions(domains, operators, true_indices(is_ours))
     twin = lookup(*pair_keys(have, want))
-    scratch.release()
+    release()
     ours: Positions = of[twin >= 0]
     theirs: Positions = at[twin[twin >= 0]]
     start = spans["start_ns"].to_numpy()
@@ -150,11 +149,11 @@ def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bo
     """Which operators are numbered backward ones, and which others have a number that one of those has."""
     numbers, at = operators["sequence_number"], operators["at"].to_numpy()
     ours, others = (np.zeros(len(at), dtype=np.bool_) for _ in range(2))
-    for piece in scratch.pieces(len(at)):
+    for piece in pieces(len(at)):
         ours[piece] = backward[at[piece]]
     ours &= numbers.is_not_null().to_numpy()
     backward_numbers = numbers.gather(true_indices(ours)).unique().sort().to_numpy()
-    for piece in scratch.pieces(len(at) if len(backward_numbers) else 0):
+    for piece in pieces(len(at) if len(backward_numbers) else 0):
         some = numbers[piece]
         values = some.fill_null(0).to_numpy()
         is_shared = (
@@ -168,7 +167,7 @@ def _keys_and_positions(domains: pl.Series, operators: pl.DataFrame, rows: Posit
     """Numbering domain and sequence number of the operators in these rows, and their positions."""
     at: Positions = operators["at"].to_numpy()[rows]
     keys = operators.select(domains.alias("domain"), "sequence_number")
-    return scratch.gather_rows(keys, rows), at
+    return gather_rows(keys, rows), at
 
 
 def _by_flow(spans: pl.DataFrame, kinds: SpanKinds, flows: pl.DataFrame) -> pl.DataFrame:

@@ -23,9 +23,9 @@ from xsp_ingest.link.nest import Moments, Nesting
 from xsp_ingest.link.nesting import Threads, named_ranges, nest_with_ranges, with_limited_depth, with_replicas
 from xsp_ingest.link.spans import SpanKinds, call_numbers, details_of, span_kinds
 from xsp_model import Finding, Kind, LedgerKind, Level
-from xsp_model.columns import scratch
+from xsp_model.columns import arrays
 from xsp_model.columns.arrays import lookup
-from xsp_model.columns.order import total_order
+from xsp_model.columns.tree import total_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,42 +80,42 @@ def grow(raw: RawTrace, impossible: Sequence[Finding] | None = None) -> tuple[Fo
     spans = raw.tables["spans"]
     rows_nest = raw.facts.rows_nest
     order = total_order(spans) if rows_nest else total_order(spans, partial(details_of, raw))
-    spans = scratch.gather_rows(spans, order)
+    spans = arrays.gather_rows(spans, order)
     kinds = span_kinds(spans)
     operators = at_spans(spans, raw.tables["operators"])
     moments = _moments(raw)
     number = order if rows_nest else call_numbers(spans, operators, raw.tables["ranges"])
     nesting = _nest_host(spans, kinds, moments, raw.tables["ranges"], number)
-    scratch.release()
+    arrays.release()
     launches = correlate(spans, kinds)
     parent = with_replicas(spans, kinds, with_callers(spans, kinds, operators, nesting.parent))
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
     parent = with_holders(spans, kinds, parent)
     numbered, parent = steps.number(spans, kinds, parent)
     parent, deeper = with_limited_depth(parent)
-    scratch.release()
+    arrays.release()
     kernels = at_spans(spans, raw.tables["kernels"])
     captured_in, replayed = captures(spans, kinds, kernels, parent, moments, nesting.owner)
     if impossible is None:
         wrong, impossible = impossible_work(spans, kinds, launches.launch, replayed)
         if len(wrong):
             return grow(_without_durations(raw, spans["row"].gather(wrong)), impossible)
-    scratch.release()
-    backward = scratch.to_scratch(is_backward(spans, kinds, operators))
+    arrays.release()
+    backward = arrays.to_scratch(is_backward(spans, kinds, operators))
     forest = Forest(
         numbered,
         kinds,
         operators,
         parent,
-        scratch.to_scratch(nesting.ambiguous),
+        arrays.to_scratch(nesting.ambiguous),
         backward,
         with_engine(spans, kinds, parent, twins(spans, kinds, operators, raw.tables["flows"], backward)),
         captured_in,
-        scratch.to_scratch(replayed),
-        scratch.to_scratch(launches.orphans),
+        arrays.to_scratch(replayed),
+        arrays.to_scratch(launches.orphans),
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
-    scratch.release()
+    arrays.release()
     return forest, [*_doubts(nesting.overhangs, nesting.ambiguous, deeper), *impossible]
 
 
@@ -132,7 +132,7 @@ def at_spans(spans: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
         return facts.with_columns(pl.Series("at", at))
     order = np.argsort(at, kind="stable")
     order = order[at[order] >= 0]
-    return scratch.gather_rows(facts, order).with_columns(pl.Series("at", at[order]))
+    return arrays.gather_rows(facts, order).with_columns(pl.Series("at", at[order]))
 
 
 def _moments(raw: RawTrace) -> pl.DataFrame:
@@ -183,9 +183,9 @@ def _nest_host(
 
 def _ends(spans: pl.DataFrame) -> Ints:
     """When each span ended; what was never closed is open to the end."""
-    out: Ints = scratch.empty(spans.height, np.int64)
+    out: Ints = arrays.empty(spans.height, np.int64)
     never = []
-    for piece in scratch.pieces(spans.height):
+    for piece in arrays.pieces(spans.height):
         start, length = spans["start_ns"][piece], spans["duration_ns"][piece]
         out[piece] = (start + length.fill_null(0)).to_numpy()
         if length.null_count():

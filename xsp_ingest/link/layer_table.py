@@ -13,8 +13,7 @@ from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.nest import SLACK_NS
 from xsp_model import AttributionBasis, LayerSource, Level
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import lookup, no_refs, nullable_index, true_indices
+from xsp_model.columns.arrays import lookup, no_refs, nullable_index, pieces, release, true_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,7 @@ def calls(forest: Forest, layering: Layering) -> pl.DataFrame:
     if layering.source is LayerSource.OPERATOR:
         sources.append(LayerSource.OPERATOR)
     parts = [_of_source(forest, source) for source in sources]
-    scratch.release()
+    release()
     rows = pl.concat([part for part in parts if part.height] or parts[:1])
     return rows.with_columns(sequence_index=pl.lit(None, pl.Int64))
 
@@ -177,7 +176,7 @@ def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
     So a container that adds a residual comes after its children, as in a trace of the same model with operators.
     """
     first = [pl.DataFrame(schema={"at": pl.Int64, "launched_ns": pl.Int64})]
-    for piece in scratch.pieces(len(holder)):
+    for piece in pieces(len(holder)):
         is_work = forest.is_level(Level.KERNEL, piece) & ~forest.replayed[piece] & (forest.parent[piece] >= 0)
         work = piece.start + np.flatnonzero(is_work & (holder[piece] >= 0))
         launched = forest.spans["start_ns"].gather(forest.parent[work]).alias("launched_ns")
@@ -189,7 +188,7 @@ def _first_launch(forest: Forest, holder: Positions) -> pl.DataFrame:
 def _first_of(owner: Positions, count: int, mask: Bools | None = None) -> Ints:
     """The first of the rows in `mask` (None: all) that each owner (-1: nobody) has, by owner; of `count` spans."""
     first = no_refs(count)
-    for piece in reversed(list(scratch.pieces(len(owner)))):  # what is written last stays
+    for piece in reversed(list(pieces(len(owner)))):  # what is written last stays
         rows = np.flatnonzero((owner[piece] >= 0) & (True if mask is None else mask[piece]))[::-1] + piece.start
         first[owner[rows]] = rows
     return first[true_indices(first >= 0)].astype(np.int64)
@@ -197,7 +196,7 @@ def _first_of(owner: Positions, count: int, mask: Bools | None = None) -> Ints:
 
 def _own_work(forest: Forest, holder: Positions) -> pl.DataFrame:
     is_owner = np.zeros(len(holder) + 1, dtype=np.bool_)
-    for piece in scratch.pieces(len(holder)):
+    for piece in pieces(len(holder)):
         is_kernel = forest.is_level(Level.KERNEL, piece) & ~forest.replayed[piece]
         is_owner[holder[piece][forest.is_level(Level.OPERATOR, piece) | is_kernel]] = True  # -1 marks the last entry
     at = np.flatnonzero(is_owner[:-1])

@@ -13,7 +13,7 @@ from xsp_ingest.link.nest import nest
 from xsp_ingest.link.nesting import Threads
 from xsp_ingest.link.spans import as_categorical, matches
 from xsp_model import Attribution, Kind, LayerSource, Level, Phase, XspError
-from xsp_model.columns import scratch
+from xsp_model.columns import arrays
 from xsp_model.columns.arrays import no_refs, nullable_index, true_indices
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.i
         forward |= _forward_ranges(forest, is_layer, backward)
     if not backward.any() and not optimizer.any():
         forward |= is_layer  # nothing but inference: all work of layers is forward
-    phase = scratch.full(len(backward), _OTHER, np.int8)
+    phase = arrays.full(len(backward), _OTHER, np.int8)
     if forward.any():
         phase[innermost(forest.parent, forward) >= 0] = _FORWARD
     nearest = innermost(forest.parent, optimizer | backward)  # an optimizer may step within backward operators
-    for piece in scratch.pieces(len(phase)):
+    for piece in arrays.pieces(len(phase)):
         above = nearest[piece]
         phase[piece][(above >= 0) & optimizer[above]] = _OPTIMIZING
         phase[piece][(above >= 0) & backward[above]] = _BACKWARD
     again = _is_recomputed(forest, module, backward)
     if again.any():
         nearest = innermost(forest.parent, backward | module)
-        for piece in scratch.pieces(len(phase)):
+        for piece in arrays.pieces(len(phase)):
             above = nearest[piece]
             phase[piece][(above >= 0) & again[above]] = _RECOMPUTE
     phase[forest.is_level(Level.KERNEL) & (forest.parent < 0)] = -1
@@ -99,10 +99,10 @@ def _is_recomputed(forest: Forest, module: Bools, backward: Bools) -> Bools:
     if not module.any() or not backward.any():
         return again
     at = true_indices(both)
-    spans = scratch.gather_rows(forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns"), at)
+    spans = arrays.gather_rows(forest.spans.select("process_id", "thread_id", "start_ns", "duration_ns"), at)
     threads = Threads.of(spans)
-    start, end = spans["start_ns"].to_numpy(), scratch.empty(len(at), np.int64)
-    for piece in scratch.pieces(len(at)):
+    start, end = spans["start_ns"].to_numpy(), arrays.empty(len(at), np.int64)
+    for piece in arrays.pieces(len(at)):
         end[piece] = start[piece] + spans["duration_ns"][piece].fill_null(0).to_numpy()
     rank = np.zeros(len(at), dtype=np.int8)
     parent = nest(threads.numbers(spans), start, end, rank, threads=threads.count).parent
@@ -200,7 +200,7 @@ def lay(forest: Forest, source: LayerSource) -> Layering:
     held_in = innermost(forest.parent, is_layer)
     layer = _through_twins(forest, is_layer, held_in)
     replayed = true_indices(forest.replayed)
-    scratch.release()
+    arrays.release()
     layer[replayed] = _through(forest.captured_in[replayed], layer)
     return Layering(source, layer, held_in, phases(forest, source, is_layer), _attribution(forest, layer))
 
@@ -216,7 +216,7 @@ def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Posit
     if not has_twin.any():
         return held_in.copy()
     nearest, out = innermost(forest.parent, is_layer | has_twin), no_refs(len(held_in))
-    for piece in scratch.pieces(len(out)):
+    for piece in arrays.pieces(len(out)):
         near, held = nearest[piece], held_in[piece].copy()
         moved = (near >= 0) & has_twin[near] & ~is_layer[near]  # -1 reads the last, which does not matter then
         held[moved] = held_in[forest.twin[near[moved]]]
@@ -229,9 +229,9 @@ def _attribution(forest: Forest, layer: Positions) -> NDArray[np.int8]:
     of_layer, of_replay, of_model = map(
         _ATTRIBUTIONS.index, (Attribution.LAYER, Attribution.GRAPH_REPLAY, Attribution.MODEL_ONLY)
     )
-    out: NDArray[np.int8] = scratch.full(len(layer), -1, np.int8)
+    out: NDArray[np.int8] = arrays.full(len(layer), -1, np.int8)
     graph = forest.is_kind(Kind.GRAPH)
-    for piece in scratch.pieces(len(layer)):
+    for piece in arrays.pieces(len(layer)):
         orphan = (forest.parent[piece] < 0) & ~graph[piece]
         without_layer = np.where(orphan, forest.orphans[piece], np.where(forest.replayed[piece], of_replay, of_model))
         work = forest.is_level(Level.KERNEL, piece)

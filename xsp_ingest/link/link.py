@@ -17,10 +17,11 @@ from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.link.steps import with_marked_steps
 from xsp_ingest.staging.raw import NOTHING, RunOverrides
-from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
+from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder
 from xsp_model.columns.arrays import nullable_index
+from xsp_model.devices import fill, unknown, with_used
+from xsp_model.errors import readable
 from xsp_model.limits import limits
-from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,12 +203,12 @@ def _add_results(builder: TraceBuilder, overrides: RunOverrides) -> None:
 def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, overrides: RunOverrides) -> None:
     """The devices with their peak rates: overridden, from the file, or from the table of devices."""
     used = raw.tables["spans"]["device_id"].drop_nulls().unique()
-    devices = peaks.with_used(raw.tables["devices"], used, overrides.device_name)
-    devices, peak_rows = peaks.fill(devices, raw.tables["peaks"], user_peaks=overrides.peaks)
+    devices = with_used(raw.tables["devices"], used, overrides.device_name)
+    devices, peak_rows = fill(devices, raw.tables["peaks"], user_peaks=overrides.peaks)
     for name, rows in (("devices", devices), ("peaks", peak_rows)):
         builder.add(name, rows.with_columns(run_id=pl.lit(run, pl.Int64)))
     if raw.tables["metrics"].height:  # without counters nothing is held against a peak
-        builder.note(_of_run(finding, run) for finding in peaks.unknown(devices))
+        builder.note(_of_run(finding, run) for finding in unknown(devices))
 
 
 def _reference(references: Positions, first_id: int) -> pl.Series:

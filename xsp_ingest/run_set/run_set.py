@@ -16,7 +16,7 @@ from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.run_set.description import read_description
 from xsp_ingest.staging.raw import RunOverrides
 from xsp_model import Finding, LedgerKind, XspError
-from xsp_model.plain_text import readable
+from xsp_model.errors import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -12,7 +12,7 @@ from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
 from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
-from xsp_model.peaks import fp32_lanes
+from xsp_model.devices import fp32_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

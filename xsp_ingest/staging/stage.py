@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import polars as pl
 
-from xsp_model.columns import scratch
+from xsp_model.columns import arrays
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ class _Numbers:
     """Integers, null as 0 in one column and False in another, which is there once there is a null."""
 
     def __init__(self) -> None:
-        self._values = scratch.Growing(np.int64)
-        self._valid: scratch.Growing | None = None
+        self._values = arrays.Growing(np.int64)
+        self._valid: arrays.Growing | None = None
 
     def add(self, piece: pl.Series) -> None:
         absent = piece.null_count()
         if absent and self._valid is None:
-            self._valid = scratch.Growing(np.bool_)
+            self._valid = arrays.Growing(np.bool_)
             for first in range(0, self._values.count, _PIECE):
                 self._valid.add(np.ones(min(_PIECE, self._values.count - first), dtype=np.bool_))
         self._values.add((piece.fill_null(0) if absent else piece).to_numpy())
@@ -70,7 +70,7 @@ class _Numbers:
 
     def series(self, name: str) -> pl.Series:
         valid: Bools | None = None if self._valid is None else self._valid.column()
-        return scratch.series(name, self._values.column(), valid)
+        return arrays.series(name, self._values.column(), valid)
 
 
 class _Categories:
@@ -78,7 +78,7 @@ class _Categories:
 
     def __init__(self) -> None:
         self._any = pl.Series([], dtype=pl.Categorical)  # else a number would be another text's between two pieces
-        self._ids = scratch.Growing(np.uint32)
+        self._ids = arrays.Growing(np.uint32)
         self._texts: dict[int, str] = {}
 
     def add(self, piece: pl.Series) -> None:
@@ -100,13 +100,13 @@ class _Categories:
 
     def _enum(self, name: str, ids: NDArray[np.uint32], index_of: NDArray[np.uint32], kind: pl.Enum) -> pl.Series:
         smallest = pl.Series([], dtype=kind).to_physical().to_numpy().dtype
-        indices: NDArray[np.uint32] = scratch.empty(len(ids), smallest)
+        indices: NDArray[np.uint32] = arrays.empty(len(ids), smallest)
         valid = np.empty(len(ids), dtype=np.bool_)
-        for piece in scratch.pieces(len(ids)):
+        for piece in arrays.pieces(len(ids)):
             indices[piece] = index_of[np.minimum(ids[piece], len(index_of) - 1)]
             valid[piece] = ids[piece] != _NO_ID
             indices[piece][~valid[piece]] = 0  # what is null must have some category as well
-        return scratch.series(name, indices, valid).cat.to(kind)
+        return arrays.series(name, indices, valid).cat.to(kind)
 
 
 class _Others:

@@ -15,7 +15,7 @@ from xsp_ingest.counters.formula import Formula, Measured, canonical, same
 from xsp_ingest.counters.ncu_names import CHIPS, NCU, PACKED, counter_of, flop_terms, ncu_table, unit_of
 from xsp_ingest.counters.nvprof_names import NVPROF
 from xsp_ingest.counters.units import base_unit
-from xsp_model.counters import COUNTERS, FLOP_COUNTS
+from xsp_model.vocabulary import COUNTERS, FLOP_COUNTS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.stage import Stage
 from xsp_model import Kind, Level, XspError
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import Growing
 from xsp_model.ledger import sum_counts
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class _Stages:
         self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
         self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
-        self._marks = scratch.Growing(np.int64)
+        self._marks = Growing(np.int64)
         self._lines = SourceLines(keep_private=options.keep_private)
         self._findings: list[Finding] = []
         self._rows = 0  # of documents

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import empty, gather_rows, series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -173,7 +173,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
         return spans, findings
     keep = np.ones(spans.height, dtype=np.bool_)
     keep[repeats] = False
-    return scratch.gather_rows(spans, np.flatnonzero(keep)), findings
+    return gather_rows(spans, np.flatnonzero(keep)), findings
 
 
 def _duplicate_marks(marks: Ints) -> Ints:
@@ -231,12 +231,12 @@ def _fill_processes(process: pl.Series, on_device: Bools, only: int | None) -> p
     """The processes with device work of the only one that there is."""
     if only is None:
         return process
-    values, valid = scratch.empty(len(process), np.int64), on_device.copy()
+    values, valid = empty(len(process), np.int64), on_device.copy()
     for first in range(0, len(process), _PIECE):
         piece = process.slice(first, _PIECE)
         values[first : first + _PIECE] = piece.fill_null(only).to_numpy()
         valid[first : first + _PIECE] |= piece.is_not_null().to_numpy()
-    return scratch.series("process_id", values, valid)
+    return series("process_id", values, valid)
 
 
 def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
@@ -255,4 +255,4 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
         spans["process_id"].is_not_null().to_numpy().copy(),
     )
     values[at], valid[at] = owner.fill_null(0).to_numpy(), owner.is_not_null().to_numpy()
-    return scratch.series("process_id", values, valid), int((launch["n"] > 1).sum())
+    return series("process_id", values, valid), int((launch["n"] > 1).sum())

@@ -14,7 +14,7 @@ import polars as pl
 from xsp_ingest.files.values import characters
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import Growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ class SourceLines:
         self._keep_private = keep_private
         self._lines: dict[str, int] = {}
         self._threads: dict[tuple[int | None, int | None], int] = {}
-        self._columns = {name: scratch.Growing(np.int64 if name in ("start", "end") else np.int32) for name in _COLUMNS}
+        self._columns = {name: Growing(np.int64 if name in ("start", "end") else np.int32) for name in _COLUMNS}
 
     def add(self, frames: pl.DataFrame) -> None:
         """Adds frames (FRAME_COLUMNS), of the framework or of the user; such without a length hold no operator."""

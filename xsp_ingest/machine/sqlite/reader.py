@@ -24,7 +24,7 @@ from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_ingest.machine.sqlite import scan_state
 from xsp_ingest.machine.sqlite.pages import CannotRead, layout, leaves, table
 from xsp_model import XspError
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import series, series_of_arrow
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Room:
         """A column of numbers."""
         has_null = any(part.plan[self.record.index(name), scan_state.NULLS] for part in parts)
         valid = np.logical_not(self.missing[name][:rows]) if has_null else None
-        return scratch.series(name, self.values[name][:rows], valid)
+        return series(name, self.values[name][:rows], valid)
 
     def text(self, name: str, parts: Sequence[RowRange]) -> pl.Series:
         """A column of texts, as bytes."""
@@ -179,7 +179,7 @@ def _binary(name: str, ends: Ints, content: NDArray[np.uint8], missing: NDArray[
     bitmap = pa.py_buffer(np.packbits(missing == 0, bitorder="little")) if missing.any() else None
     buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(content[: int(ends[-1])])]
     array = pa.Array.from_buffers(pa.large_binary(), len(missing), buffers, null_count=int(np.count_nonzero(missing)))
-    return scratch.series_of_arrow(name, array)
+    return series_of_arrow(name, array)
 
 
 # Columns of a table: the pages of the file in pieces, by two threads, through the machine code.

@@ -28,7 +28,7 @@ from xsp_ingest.formats.torch_profiler.events import (
 )
 from xsp_ingest.formats.torch_profiler.refusal import CannotScan
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse, integer, microseconds_to_ns
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Categories(dict[Any, int]):
     def series(self, ids: NDArray[np.int32]) -> pl.Series:
         """The texts of these numbers."""
         texts = pl.Series(self._name, list(self._texts), dtype=EVENT_COLUMNS[self._name])
-        return texts.gather(scratch.series(self._name, ids, ids >= 0))
+        return texts.gather(series(self._name, ids, ids >= 0))
 
 
 class Sizes(dict[bytes, tuple[int, int, int]]):
@@ -141,7 +141,7 @@ def _moment(line: bytes) -> int | None:
 
 def numbers(name: str, values: Ints) -> pl.Series:
     """Whole numbers as a column."""
-    return scratch.series(name, values, values != NULL)
+    return series(name, values, values != NULL)
 
 
 def integers(values: Sequence[Any]) -> array[int]:
