@@ -41,7 +41,7 @@ from xsp_model import Finding, Kind, LedgerKind, Level
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
 
 __all__ = ["TOY"]

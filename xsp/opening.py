@@ -126,7 +126,7 @@ def read_runs(
     The latter of a run set, of a folder with one for each rank, and of a file that holds several levels.
     """
     from xsp_ingest.convert import LeveledRuns, convert_levels  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
+    from xsp_ingest.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
 
     options = options_of(reading)
     if len(paths) == 1 and (is_run_set(paths[0]) or rank_sets(paths[0])):

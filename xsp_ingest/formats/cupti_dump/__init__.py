@@ -15,9 +15,9 @@ from xsp_model import Finding, LedgerKind, XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
-    from xsp_ingest.staging.cupti_fields import Records
+    from xsp_ingest.staging.cupti import Records
 
 __all__ = ["CUPTI_DUMP"]
 

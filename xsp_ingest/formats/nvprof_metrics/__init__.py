@@ -16,7 +16,7 @@ from xsp_model import Finding, LedgerKind, XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.formats.nvprof_metrics.rows import Rows
     from xsp_ingest.ingester import Options
 
@@ -54,7 +54,7 @@ class NvprofMetrics(Ingester):
 
 
 def _shape(rows: Rows) -> RawTrace:
-    from xsp_ingest.counters.nvprof_names import NVPROF
+    from xsp_ingest.formats.nvprof_metrics.rows import NVPROF
 
     kernels = pl.DataFrame(rows.kernels).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
     spans = kernels.with_columns(

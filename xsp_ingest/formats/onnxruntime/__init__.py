@@ -10,7 +10,7 @@ from xsp_ingest.ingester import Ingester, Match
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 

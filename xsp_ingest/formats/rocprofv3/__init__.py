@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.rocprofv3.outputs import Output, Table, output_of, table_of
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
@@ -51,7 +51,7 @@ class _RocprofV3(Ingester):
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The run of these files, of a database one for each process; XspError where they hold no record."""
-        from xsp_ingest.formats.rocprofv3.shape import shape
+        from xsp_ingest.formats.rocprofv3.records import shape
 
         outputs = {path: output_of(Probe(path)) for path in paths}
         first = outputs[paths[0]]

@@ -6,8 +6,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.content import content_bytes
 from xsp_ingest.files.json_window import outer_keys
-from xsp_ingest.files.source import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.refusal import CannotScan
@@ -17,7 +17,7 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.stored_columns import with_sane_times
-from xsp_ingest.files.values import int64
+from xsp_ingest.files.values import int64, with_sane_times
 from xsp_ingest.formats.torch_profiler import accelerators
 from xsp_ingest.formats.torch_profiler import categories as cat
 from xsp_ingest.formats.torch_profiler.collectives import collective_facts
@@ -19,9 +18,8 @@ from xsp_ingest.formats.torch_profiler.raw_events import captured_launches, rang
 from xsp_ingest.formats.torch_profiler.sound import is_memory, once, sound_events, with_process
 from xsp_ingest.formats.torch_profiler.source_lines import SourceLines, of_call_stacks
 from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify, module_ranges
-from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
-from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.stage import Stage
+from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, Stage, frame_of
 from xsp_model import Kind, Level, XspError
 from xsp_model.columns.arrays import Growing
 from xsp_model.ledger import sum_counts

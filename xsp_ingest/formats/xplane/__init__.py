@@ -6,7 +6,7 @@ import mmap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.values import varint
 from xsp_ingest.formats.xplane import wire
 from xsp_ingest.ingester import Ingester, Match

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.formats.ncu.csv.pages import Log
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.formats.nsys.export.frames import Stored
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options

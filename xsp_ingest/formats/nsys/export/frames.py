@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
-from xsp_ingest.files.stored_columns import Among, Strings, decode_texts, strings_by_id, with_sane_times
+from xsp_ingest.files.values import Among, Strings, decode_texts, strings_by_id, with_sane_times
 from xsp_model import XspError
 
 if TYPE_CHECKING:

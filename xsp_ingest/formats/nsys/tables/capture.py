@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.files.values import Among
 from xsp_ingest.formats.nsys.tables.host import own_rank
 from xsp_ingest.formats.nsys.tables.interface import META_TABLES, process_of
 from xsp_ingest.formats.nsys.tables.rows import ExportRows

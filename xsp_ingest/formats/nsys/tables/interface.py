@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from xsp_ingest.files.stored_columns import Among, Strings
+    from xsp_ingest.files.values import Among, Strings
 
 __all__ = ["META_TABLES", "Noted", "Tables", "is_export", "process_of", "tables_not_read", "thread_of"]
 

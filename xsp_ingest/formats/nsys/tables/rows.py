@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.staging.raw import RAW_TABLES, frame_of
-from xsp_ingest.staging.stage import Stage
+from xsp_ingest.staging.raw import RAW_TABLES, Stage, frame_of
 from xsp_model import Finding, LedgerKind, Level, Severity
 from xsp_model.ledger import sum_counts
 from xsp_model.limits import limits

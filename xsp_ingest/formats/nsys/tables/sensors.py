@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.files.values import Among
 from xsp_ingest.formats.nsys.tables.rows import ExportRows
 from xsp_model import Finding, LedgerKind
 

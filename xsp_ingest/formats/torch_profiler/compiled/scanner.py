@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.files.content import ContentWindow, Refusals
-from xsp_ingest.files.source import Source, open_source
+from xsp_ingest.files.content import ContentWindow, Refusals, Source, open_source
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import DONE, FULL, PAD, UNSURE
 from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS, Document

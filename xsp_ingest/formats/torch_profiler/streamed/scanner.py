@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from xsp_ingest.files.content import ContentWindow, Refusals
-from xsp_ingest.files.source import open_source
+from xsp_ingest.files.content import ContentWindow, Refusals, open_source
 from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.events import Document
 from xsp_ingest.formats.torch_profiler.refusal import CannotScan

@@ -13,7 +13,7 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
