@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link import clock, layer_table
-from xsp_ingest.link.attributions import attribute, replayed_first, spans_of_capture, with_forward_lines
+from xsp_ingest.link import clock, layers
+from xsp_ingest.link.attributions import attribute, pair_replays, replayed_first, spans_of_capture, with_forward_lines
 from xsp_ingest.link.forest import at_spans, grow
-from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.link.steps import with_marked_steps
 from xsp_ingest.staging.raw import NOTHING, RunOverrides
@@ -90,7 +89,7 @@ def link(
         findings += [_of_run(f, run) for f in doubts]
     attributed = attribute(raws, forests, layerings, source, replays)
     kept = {run: spans_of_capture(forests[run]) for run in range(count, len(raws))}
-    calls = layer_table.with_index(
+    calls = layers.with_index(
         [_calls(run, raw, forests, layerings[run], kept.get(run), attributed) for run, raw in enumerate(raws)], source
     )
     height = forests[0].spans.height
@@ -132,9 +131,9 @@ def _calls(
 ) -> pl.DataFrame:
     """The calls of layers; `kept`: of a capture which of its spans are."""
     forest = forests[run]
-    calls = layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
+    calls = layers.with_recorded(layers.calls(forest, layering), forest.spans, raw.tables["layers"])
     if kept is None:
-        return layer_table.with_compiled(calls, attributed[run].rows)
+        return layers.with_compiled(calls, attributed[run].rows)
     return replayed_first(calls.filter(pl.Series(kept[calls["at"].to_numpy()])), run, attributed, forests)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.helpers.linked import ledger_counts
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xplane.scopes import chain_of
+from xsp_ingest.formats.xplane.operators import chain_of
 from xsp_ingest.ingester import LayerScope, Options
 from xsp_ingest.run_set import read_run
 

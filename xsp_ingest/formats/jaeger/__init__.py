@@ -64,8 +64,8 @@ class Jaeger(Ingester):
 
 
 def _runs(traces: Sequence[JaegerTrace], options: Options, path: Path) -> Sequence[RawTrace]:
-    from xsp_ingest.formats.jaeger.evaluations import evaluations, with_levels
-    from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
+    from xsp_ingest.formats.jaeger.document import facts_of_export, read_exported
+    from xsp_ingest.formats.jaeger.levels import evaluations, with_levels
     from xsp_ingest.formats.jaeger.mlmodelscope import read_mlmodelscope
 
     exported = [facts_of_export(trace) for trace in traces]

@@ -10,7 +10,7 @@ from xsp_ingest.files.content import content_bytes
 from xsp_ingest.files.json_window import outer_keys
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
-from xsp_ingest.formats.torch_profiler.refusal import CannotScan
+from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model.limits import limits
 
@@ -57,10 +57,10 @@ class _TorchProfiler(Ingester):
             with suppress(CannotScan):
                 return shape(scanner.documents(path, limits().trace_piece_rows, frames=frames), path, options)
         if size >= limits().streamed_min_bytes:
-            from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
+            from xsp_ingest.formats.torch_profiler.streamed import documents
 
             with suppress(CannotScan):
-                return shape(streamed.documents(path, limits().trace_piece_rows, frames=frames), path, options)
+                return shape(documents(path, limits().trace_piece_rows, frames=frames), path, options)
         return shape([scan_plain.scan(path, frames=frames)], path, options)
 
 

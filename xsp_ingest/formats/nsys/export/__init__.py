@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.files.content import Probe
-    from xsp_ingest.formats.nsys.export.frames import Stored
+    from xsp_ingest.formats.nsys.export.tables import Stored
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
@@ -56,7 +56,7 @@ class NsysExport(Ingester):
 
 
 def _omitted_kinds(export: Tables) -> Iterator[Finding]:
-    from xsp_ingest.formats.nsys.export.json_lines import Collected
+    from xsp_ingest.formats.nsys.export.tables import Collected
 
     if isinstance(export, Collected) and export.left_out:
         kinds = ", ".join(sorted(export.left_out))
@@ -65,8 +65,7 @@ def _omitted_kinds(export: Tables) -> Iterator[Finding]:
 
 
 def _open_export(path: Path) -> Tables:
-    from xsp_ingest.formats.nsys.export.frames import Frames, streams_of
-    from xsp_ingest.formats.nsys.export.json_lines import read_json_lines
+    from xsp_ingest.formats.nsys.export.tables import Frames, read_json_lines, streams_of
 
     if path.is_dir():
         return _folder(path)
@@ -78,7 +77,7 @@ def _open_export(path: Path) -> Tables:
 
 
 def _folder(path: Path) -> Tables:
-    from xsp_ingest.formats.nsys.export.frames import ArrowFile, Frames, ParquetFile
+    from xsp_ingest.formats.nsys.export.tables import ArrowFile, Frames, ParquetFile
 
     stored: dict[str, Stored] = {}
     size = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.files.content import Probe
-    from xsp_ingest.formats.nsys.tables.rows import ExportRows
+    from xsp_ingest.formats.nsys.tables.interface import ExportRows
     from xsp_ingest.ingester import Options
 
 __all__ = ["NSYS_STATS_CSV"]
@@ -52,7 +52,7 @@ class NsysStatsCsv(Ingester):
         return [self._read_together(paths, options)]
 
     def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
-        from xsp_ingest.formats.nsys.tables.rows import join
+        from xsp_ingest.formats.nsys.tables.interface import join
 
         by_report: dict[Report, Section] = {}
         for path in paths:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.tables.interface import process_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
+from xsp_ingest.formats.nsys.tables.interface import ExportRows, label, process_of, rows_with_start
 from xsp_ingest.staging.cuda_names import COPY_KINDS, MEMORY_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 from xsp_model.devices import FP32_LANES
