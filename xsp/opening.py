@@ -87,8 +87,7 @@ def load(
 def with_what_is_given(trace: Trace, reading: Reading) -> Trace:
     """The trace with what the user gives beside the inputs: names and peak rates of devices, and work models."""
     if reading.device is not None or reading.gpu is not None:
-        from xsp_model.devices import read_device_file  # noqa: PLC0415 (--help must not wait for polars)
-        from xsp_model.peaks import with_devices  # noqa: PLC0415
+        from xsp_model.devices import read_device_file, with_devices  # noqa: PLC0415 (--help must not wait for polars)
 
         overrides = () if reading.device is None else read_device_file(reading.device)
         trace = with_devices(trace, overrides, gpu=reading.gpu)
@@ -127,7 +126,7 @@ def read_runs(
     The latter of a run set, of a folder with one for each rank, and of a file that holds several levels.
     """
     from xsp_ingest.convert import LeveledRuns, convert_levels  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
+    from xsp_ingest.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
 
     options = options_of(reading)
     if len(paths) == 1 and (is_run_set(paths[0]) or rank_sets(paths[0])):

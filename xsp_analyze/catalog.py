@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.core import Analysis, run
 from xsp_analyze.faults import FaultError, fault_of, note_fault
 from xsp_model import XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from xsp_analyze.catalog import all_analyses
 from xsp_model import XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

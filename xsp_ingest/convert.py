@@ -17,8 +17,8 @@ from xsp_ingest.distinct import (
     same_recordings,
     without_exported,
 )
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.other_tools import refusal
-from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
 from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
@@ -29,8 +29,8 @@ from xsp_ingest.registry import candidates
 from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
+from xsp_model.errors import readable
 from xsp_model.extras import PlugInError
-from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

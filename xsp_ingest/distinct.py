@@ -13,7 +13,7 @@ import polars as pl
 from xsp_ingest.files.safe_files import files_of, inside, sha256
 from xsp_ingest.files.same_content import first_alike
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError, bundle
-from xsp_model.plain_text import readable
+from xsp_model.errors import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.safe_files import check
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_model import Trace, XspError

@@ -9,7 +9,7 @@ import pytest
 
 from xsp_ingest import registry
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import XspError, extras

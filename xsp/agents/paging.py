@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.text.units import plain_spaces
-from xsp_model.plain_text import clean
+from xsp_model.errors import clean
 
 __all__ = ["Page", "Rows", "json_text", "one_page", "plain_sentences"]
 

@@ -15,7 +15,7 @@ from xsp_analyze.pages.compare.files import document
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Severity, XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 
 __all__ = ["brief_contents", "comparison_head", "comparison_rows", "coverage_of", "select_columns", "units"]
 

@@ -144,7 +144,7 @@ def _reply(answers: Any, tool: str, arguments: Mapping[str, Any]) -> Reply:  # n
     from xsp.agents.paging import json_text, plain_sentences  # noqa: PLC0415
     from xsp.memory import ran_out  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
-    from xsp_model.bundle_rows import fault_sentence  # noqa: PLC0415
+    from xsp_model.bundle import fault_sentence  # noqa: PLC0415
 
     try:
         with fault_sentence():

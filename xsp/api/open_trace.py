@@ -21,7 +21,7 @@ from xsp_analyze.render.findings import as_text, gain_of
 from xsp_analyze.schema import no_table
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.trace.step_view import StepView
-from xsp_model.bundle_rows import fault_sentence
+from xsp_model.bundle import fault_sentence
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
 

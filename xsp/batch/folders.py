@@ -42,7 +42,7 @@ def _walk(
     exported: dict[str, str],
     depth: int = 0,
 ) -> Iterator[TraceInputs]:
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415
     from xsp_ingest.files.safe_files import inside  # noqa: PLC0415
     from xsp_ingest.ingester import files_of_layout, owner_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.registry import candidates  # noqa: PLC0415
@@ -66,8 +66,7 @@ def _walk(
 
 def _is_one_run_set(folder: Path) -> bool:
     """Whether the folder is a run set whose runs are of the same work; runs of different work are a folder of each."""
-    from xsp_ingest.run_set.description import read_description  # noqa: PLC0415 (imports msgspec)
-    from xsp_ingest.run_set.run_set import DESCRIPTION, is_run_set  # noqa: PLC0415
+    from xsp_ingest.run_set import DESCRIPTION, is_run_set, read_description  # noqa: PLC0415 (imports msgspec)
 
     if (folder / DESCRIPTION).is_file():
         return True
@@ -88,7 +87,7 @@ def _files(
 ) -> Iterator[TraceInputs]:
     """Files that are a trace each, files that are one together, and those that only say more of another."""
     from xsp_ingest.distinct import distinct, without_exported  # noqa: PLC0415
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415
     from xsp_ingest.ingester import choose, units  # noqa: PLC0415
     from xsp_ingest.registry import candidates  # noqa: PLC0415
 
@@ -116,8 +115,8 @@ def _files(
 
 def _claimants(path: Path, unknown: _Unknown) -> list[Ingester]:
     """Who claims the file; a file that nobody does is noted, but for descriptions and what is hidden or empty."""
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415
     from xsp_ingest.files.other_tools import refusal  # noqa: PLC0415
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
     from xsp_ingest.registry import candidates  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ _NEEDED = (
     "xsp.cli.main",
     "xsp.batch.pool",
     "xsp_ingest.convert",
-    "xsp_ingest.run_set.run_set",
+    "xsp_ingest.run_set",
     "xsp_ingest.formats.torch_profiler.shape",
     "xsp_ingest.formats.torch_profiler.compiled.columns",
     "xsp_analyze.cohort.facts",

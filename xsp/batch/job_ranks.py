@@ -106,7 +106,7 @@ def _force_ranks(parts: Sequence[TraceInputs], ranks: Mapping[TraceInputs, int])
 
 def _rank_in_head(part: TraceInputs, heads: Mapping[str, Path]) -> int | None:
     """The rank that the file's head states."""
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (--help must not wait for polars)
 
     name = part.inputs[0]
     path = heads.get(name) if is_url(name) else Path(name)

@@ -11,9 +11,9 @@ from typing import Any
 
 from xsp.batch import web
 from xsp_model import XspError
+from xsp_model.errors import readable
 from xsp_model.extras import install_advice
 from xsp_model.output_files import replace_folder, write_file
-from xsp_model.plain_text import readable
 
 __all__ = [
     "Entry",

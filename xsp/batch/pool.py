@@ -22,7 +22,7 @@ from xsp.batch.work import process
 from xsp.memory import be_frugal
 from xsp.own_processes import for_own_processes
 from xsp_analyze.faults import FaultWarning
-from xsp_model.memory import limit_bytes
+from xsp_model.limits import limit_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

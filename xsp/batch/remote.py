@@ -147,7 +147,7 @@ def _may_be_alike(parts: Sequence[TraceInputs], begun: Mapping[str, Path], sizes
 
     Bundles begin with their manifest, other folders with the names in them.
     """
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.files.same_content import head_of  # noqa: PLC0415
     from xsp_model import bundle  # noqa: PLC0415
 
@@ -190,7 +190,7 @@ def _may_be_sources(
 
 def _may_be_trace(path: Path, format_name: str | None) -> bool:
     """Whether anybody claims the file; of folders, and where the user names the format, each may be one."""
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
     from xsp_ingest.registry import candidates  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xsp.batch.locations import from_batch, join_path, put_file
 from xsp.batch.unit import Kind, Status
 from xsp.batch.work import BUNDLE, REPORT, SAME_RANKS, location_of
-from xsp_model.plain_text import clean, readable
+from xsp_model.errors import clean, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

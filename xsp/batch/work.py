@@ -103,8 +103,8 @@ class _UnknownError(XspError):
 
 def _check_known(path: Path) -> None:
     """_UnknownError where no ingester claims the file."""
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (imports polars)
     from xsp_ingest.files.other_tools import refusal  # noqa: PLC0415
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (imports polars)
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415 (imports polars)
     from xsp_ingest.registry import candidates  # noqa: PLC0415
 

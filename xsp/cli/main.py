@@ -123,6 +123,6 @@ def _of_a_file(error: BaseException) -> str | None:
 
 def _of_a_bundle(error: BaseException) -> str | None:
     """What is wrong with the bundle that was read, which strangers may have written; null where none was."""
-    rows = sys.modules.get("xsp_model.bundle_rows")
+    rows = sys.modules.get("xsp_model.bundle")
     fault = rows.fault_behind(error) if rows is not None else None
     return str(fault) if fault is not None else None

@@ -43,7 +43,7 @@ def print_styled(text: str) -> None:
 
 
 def _harmless(text: str) -> str:
-    from xsp_model.plain_text import on_terminal  # noqa: PLC0415 (imports the whole model)
+    from xsp_model.errors import on_terminal  # noqa: PLC0415 (imports the whole model)
 
     return on_terminal(text)
 

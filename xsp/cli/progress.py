@@ -67,6 +67,6 @@ class Progress:
 
 def _plain(what: str) -> str:
     """Names of files are in it, and rich passes on what acts on a terminal."""
-    from xsp_model.plain_text import clean  # noqa: PLC0415 (imports the whole model)
+    from xsp_model.errors import clean  # noqa: PLC0415 (imports the whole model)
 
     return clean(what)

@@ -14,7 +14,7 @@ from xsp_analyze.export.chrome import CHROME
 from xsp_analyze.pages.viewer.block import view_of
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
-from xsp_model.bundle_rows import fault_sentence
+from xsp_model.bundle import fault_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from xsp_model import XspError
-from xsp_model.memory import available_bytes, resident_bytes
+from xsp_model.limits import available_bytes, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from xsp_analyze.core import Role
 from xsp_analyze.text.names import bare
 from xsp_analyze.text.table import Table, TextColumn
 from xsp_analyze.text.units import FULL_COVERAGE, UNKNOWN, count, duration, number, scales_of, share
-from xsp_model.plain_text import clean
+from xsp_model.errors import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -37,7 +37,7 @@ from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_analyze.work_models.registry import Model
 from xsp_model import XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

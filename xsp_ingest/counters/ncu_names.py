@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.counters.formula import Formula, same
-from xsp_ingest.counters.units import Unit, base_unit
+from xsp_ingest.counters.formula import Formula, Unit, base_unit, same
 from xsp_model import Finding, LedgerKind
-from xsp_model.counters import COUNTERS, TENSOR_PREFIX
+from xsp_model.vocabulary import COUNTERS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

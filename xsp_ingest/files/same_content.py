@@ -6,8 +6,7 @@ import hashlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import pieces
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe, pieces
 from xsp_ingest.files.safe_files import sha256
 from xsp_model import XspError
 

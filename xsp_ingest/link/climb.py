@@ -8,8 +8,8 @@ import numpy as np
 
 from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.sweep import dual
-from xsp_model.columns import scratch, tree
-from xsp_model.columns.arrays import no_refs
+from xsp_model.columns import tree
+from xsp_model.columns.arrays import no_refs, release
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _climb_all(parent: Positions, mask: Bools, farthest: int) -> Positions:
     spans = limits().climb_piece_spans
     for first in range(0, len(parent), spans):
         _climb.into((nearest, cycle), parent, mask, farthest, first, min(first + spans, len(parent)))
-        scratch.release()
+        release()
     if cycle[0] >= 0:
         raise ValueError(_CYCLE)
     return nearest

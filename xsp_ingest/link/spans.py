@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_model import Kind, Level
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import lookup
+from xsp_model.columns.arrays import empty, full, lookup, pieces
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def call_numbers(spans: pl.DataFrame, operators: pl.DataFrame, ranges: pl.DataFr
 
     `operators` have `at`, their position in `spans`.
     """
-    out = scratch.full(spans.height, _LAST, np.int64)
+    out = full(spans.height, _LAST, np.int64)
     numbered = operators.select("at", pl.coalesce("external_id", "record_function_id").alias("number")).drop_nulls()
     out[numbered["at"].to_numpy()] = numbered["number"].to_numpy()
     of_ranges = ranges.select("row", "range_id").drop_nulls()
@@ -92,7 +91,7 @@ def _answer_by_text(column: pl.Series, answer: Callable[[pl.Series], Any], kind:
     table = np.full(int(physical.max(initial=0)) + 2, fill, dtype=kind)  # its last entry is for null
     table[physical] = np.asarray(answer(distinct.cast(pl.String)), dtype=kind)
     rows, out = column.to_physical(), np.empty(len(column), dtype=kind)
-    for piece in scratch.pieces(len(column)):
+    for piece in pieces(len(column)):
         some = rows[piece]
         out[piece] = table[(some.fill_null(len(table) - 1) if some.null_count() else some).to_numpy()]
     return out
@@ -125,8 +124,8 @@ def pair_keys(have: pl.DataFrame, want: pl.DataFrame) -> tuple[Ints, Ints]:
 
 
 def _numbers(rows: pl.DataFrame, firsts: Ints, distinct: Ints | None, low: int, width: int, none: int) -> Ints:
-    out: Ints = scratch.empty(rows.height, np.int64)
-    for piece in scratch.pieces(rows.height):
+    out: Ints = empty(rows.height, np.int64)
+    for piece in pieces(rows.height):
         out[piece] = _some_numbers(rows[piece], firsts, distinct, low, width, none)
     return out
 

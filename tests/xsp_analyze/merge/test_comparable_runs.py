@@ -14,7 +14,7 @@ from xsp_analyze.merge.merge import merge
 from xsp_analyze.service.answers import Answers
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
+from xsp_ingest.run_set import failed_runs, read_run_set, read_single
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ import polars as pl
 import pytest
 
 from xsp_ingest.counters import ncu_names
-from xsp_ingest.counters.formula import Formula, Measured, canonical, same
+from xsp_ingest.counters.formula import Formula, Measured, base_unit, canonical, same
 from xsp_ingest.counters.ncu_names import CHIPS, NCU, PACKED, counter_of, flop_terms, ncu_table, unit_of
-from xsp_ingest.counters.nvprof_names import NVPROF
-from xsp_ingest.counters.units import base_unit
-from xsp_model.counters import COUNTERS, FLOP_COUNTS
+from xsp_ingest.formats.nvprof_metrics.rows import NVPROF
+from xsp_model.vocabulary import COUNTERS, FLOP_COUNTS
 
 if TYPE_CHECKING:
     from pathlib import Path

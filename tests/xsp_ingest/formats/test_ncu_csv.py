@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.ncu_text import DETAILS_HEAD, RAW_HEAD, count_of, details, line, metrics, raw_page, read_text
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.ncu.csv import NCU_CSV
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

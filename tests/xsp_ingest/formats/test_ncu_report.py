@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.ncu_text import metrics, raw_page
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.ncu.report import NCU_REPORT
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters

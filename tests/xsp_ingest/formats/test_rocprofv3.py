@@ -12,7 +12,7 @@ from tests.helpers.synth_rocprof import PROCESS, RocprofRun
 from xsp_analyze.text.doubts import lost_work
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.xplane import XPLANE
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

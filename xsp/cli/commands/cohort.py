@@ -120,7 +120,7 @@ def cohort(
 
 
 def _title(inputs: Sequence[str]) -> str:
-    from xsp_model.plain_text import readable  # noqa: PLC0415 (imports the whole model)
+    from xsp_model.errors import readable  # noqa: PLC0415 (imports the whole model)
 
     return f"Cohort of {', '.join(readable(Path(text).absolute().name) for text in inputs)}"
 

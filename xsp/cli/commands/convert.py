@@ -57,7 +57,7 @@ def convert(
 @contextmanager
 def _scratch_beside(output: Path) -> Iterator[None]:
     """What does not fit into memory goes beside the bundle, unless the user named a folder: /tmp may be memory too."""
-    from xsp_model.columns import scratch  # noqa: PLC0415
+    from xsp_model.columns.arrays import in_folder  # noqa: PLC0415
     from xsp_model.output_files import room_beside  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -66,7 +66,7 @@ def _scratch_beside(output: Path) -> Iterator[None]:
                 room = stack.enter_context(room_beside(output))
             except OSError as error:
                 raise unwritable(output, error) from error
-            stack.enter_context(scratch.in_folder(room))
+            stack.enter_context(in_folder(room))
         yield
 
 
@@ -75,7 +75,7 @@ def _errors(trace: Trace) -> list[str]:
     import polars as pl  # noqa: PLC0415
 
     from xsp_model import Severity  # noqa: PLC0415
-    from xsp_model.plain_text import clean  # noqa: PLC0415
+    from xsp_model.errors import clean  # noqa: PLC0415
 
     errors = trace.frame("ledger").filter(pl.col("severity").cast(pl.String) == str(Severity.ERROR))
     return [clean(detail) for detail in errors["detail"].cast(pl.String)]

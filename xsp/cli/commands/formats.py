@@ -23,9 +23,8 @@ def formats(
 
     Examples: `xsp formats`, `xsp formats nsys_sqlite`.
     """
-    from xsp_ingest.format_page import about, page  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.ingester import no_format  # noqa: PLC0415
-    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+    from xsp_ingest.ingester import no_format  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.registry import about, all_ingesters, page  # noqa: PLC0415
 
     ingesters = all_ingesters()
     if name is not None:

@@ -168,7 +168,7 @@ def _runs(
 ) -> Sequence[LeveledRuns]:
     """The runs to merge: those given one by one, of a set, of the set of each rank, or of files that hold several."""
     from xsp_ingest.convert import LeveledRuns  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import read_sets, read_single  # noqa: PLC0415
+    from xsp_ingest.run_set import read_sets, read_single  # noqa: PLC0415
 
     options = options_of(reading)
     if together is None:

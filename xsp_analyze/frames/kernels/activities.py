@@ -11,7 +11,7 @@ from xsp_analyze import formulas
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_model import Level
 from xsp_model.columns.arrays import lookup, nullable_index
-from xsp_model.counters import FLOP_COUNTS
+from xsp_model.vocabulary import FLOP_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from xsp_analyze.frames.operators.operator_work import roofed_calls
 from xsp_analyze.needs import holds
 from xsp_model import Attribution, Kind
 from xsp_model.columns.arrays import nullable_index
-from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
+from xsp_model.vocabulary import FLOP_COUNTS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,8 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.kernels.activities import Moved, counted_time, moved_bytes
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_model import XspError
-from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
 from xsp_model.devices import QUANTITIES
+from xsp_model.vocabulary import FLOP_COUNTS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.json_window import Entries
-from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.values import finite, text
-from xsp_ingest.staging.events import RANGE_COLUMNS, tables_of_ranges
-from xsp_ingest.staging.intervals import MAX_DURATION_NS
+from xsp_ingest.staging.intervals import MAX_DURATION_NS, RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts, frame_of
-from xsp_ingest.trace_events.events import BeginsAndEnds, Mark, read_events
+from xsp_ingest.trace_events import BeginsAndEnds, Mark, read_events
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.trace_events.events import TraceEvent
+    from xsp_ingest.trace_events import TraceEvent
 
 __all__ = ["Events", "shape"]
 

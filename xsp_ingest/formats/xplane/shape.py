@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane import command_buffers, host, operators, scopes
+from xsp_ingest.formats.xplane import host, operators
 from xsp_ingest.formats.xplane.host import Role, allocations, on_their_threads, step_rows
-from xsp_ingest.formats.xplane.operators import framework_rows
+from xsp_ingest.formats.xplane.instructions import program_instructions, with_instructions
+from xsp_ingest.formats.xplane.operators import framework_rows, module_rows
 from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, TEXTS, empty_plane
-from xsp_ingest.formats.xplane.programs import program_instructions
 from xsp_ingest.formats.xplane.wide import tables, wide
 from xsp_ingest.link.range_rules import ANNOTATIONS, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
@@ -196,7 +196,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     if events.is_empty() and work.is_empty():
         raise XspError("the profile holds no events", path=path, advice="Was anything run while it was being taken?")
     protos = {k: v for plane in planes for k, v in plane.hlo_protos.items()}
-    work, buffered = command_buffers.with_instructions(work, events.filter(pl.col("role") == Role.CALL), protos)
+    work, buffered = with_instructions(work, events.filter(pl.col("role") == Role.CALL), protos)
     parted = _part(work, events)
     runs = pl.concat([operators.instructions(events), _operators_of_work(parted)])
     programs, *damaged = program_instructions(protos, runs["hlo_op"].drop_nulls().unique().to_list())
@@ -206,7 +206,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     )
     around = [operators.program_rows(events, ops), _ranges(events, options, steps)]
     run = [framework_rows(events), operators.operator_rows(ops)]
-    modules, loose = scopes.module_rows(pl.concat(run), pl.concat(around), steps, options.layer_scopes)
+    modules, loose = module_rows(pl.concat(run), pl.concat(around), steps, options.layer_scopes)
     parts = [
         steps,
         *around,

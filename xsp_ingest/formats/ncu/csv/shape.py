@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
+from xsp_ingest.counters.formula import (
+    UNAVAILABLE,
+    Measured,
+    base_unit,
+    canonical,
+    decimal_sign,
+    to_floats,
+    with_evidence,
+)
 from xsp_ingest.counters.ncu_names import counter_of, doubts, ncu_table
-from xsp_ingest.counters.units import UNAVAILABLE, base_unit, decimal_sign, to_floats, with_evidence
+from xsp_ingest.formats.ncu.csv.pages import ATTRIBUTE, LAUNCH, devices, peaks
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind
@@ -20,7 +27,7 @@ from xsp_model import Finding, LedgerKind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.counters.units import Unit
+    from xsp_ingest.counters.formula import Unit
     from xsp_ingest.formats.ncu.csv.pages import Collected
     from xsp_model.columns.arrays import Floats
 

@@ -1,18 +1,69 @@
-"""C++ names as people write them: `_ZN2at6native...` to `at::native::...`, by the C++ runtime's own demangler."""
+"""Words for the codes of CUDA's profilers, and C++ names as people write them."""
 
 from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
+from itertools import product
 from typing import TYPE_CHECKING
 
 import cxxfilt
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["demangle", "demangle_column"]
+__all__ = ["COPY_DIRECTIONS", "COPY_KINDS", "MEMORY_KINDS", "RANGE_STYLES", "SYNC_KINDS", "demangle", "demangle_column"]
+
+# Words for the codes of CUDA's profilers, as Nsight Systems has them in its ENUM tables (which may be missing).
+
+COPY_KINDS: Mapping[int, str] = {
+    0: "Unknown",
+    1: "Host-to-Device",
+    2: "Device-to-Host",
+    3: "Host-to-Array",
+    4: "Array-to-Host",
+    5: "Array-to-Array",
+    6: "Array-to-Device",
+    7: "Device-to-Array",
+    8: "Device-to-Device",
+    9: "Host-to-Host",
+    10: "Peer-to-Peer",
+    11: "Unified Host-to-Device",
+    12: "Unified Device-to-Host",
+    13: "Unified Device-to-Device",
+}
+COPY_DIRECTIONS: Mapping[str, str] = {
+    f"{source[0]}{to}{target[0]}": f"{source}-to-{target}"
+    for source, target in (*product(("Host", "Device", "Array"), repeat=2), ("Peer", "Peer"))
+    for to in ("to", "2")
+}
+"""The same as frameworks write them into names: `Memcpy HtoD`, `MemcpyH2D`."""
+MEMORY_KINDS: Mapping[int, str] = {
+    0: "Pageable",
+    1: "Pinned",
+    2: "Device",
+    3: "Array",
+    4: "Managed",
+    5: "Device Static",
+    6: "Managed Static",
+    7: "Unknown",
+}
+SYNC_KINDS: Mapping[int, str] = {
+    1: "Event sync",
+    2: "Stream wait sync",
+    3: "Stream sync",
+    4: "Context sync",
+}
+RANGE_STYLES: Mapping[int, str] = {  # NVTX_EVENTS.eventType of those that have a start and an end
+    59: "PushPop",
+    60: "StartEnd",
+    70: "PushPop",  # NVTXT, the text form of NVTX
+    71: "StartEnd",
+}
+
+
+# C++ names as people write them: `_ZN2at6native...` to `at::native::...`, by the C++ runtime's own demangler.
 
 _MAX_CHARACTERS = 1 << 13  # longer ones are left as they are: the demangler works on the stack
 _MAX_EXPANDED = 1 << 20  # PyTorch's longest names come to a quarter of this

@@ -104,7 +104,6 @@ def _arrays(shape: Any, depth: int) -> Iterator[Array]:  # noqa: ANN401 (a messa
 
 
 # A compiled program: its computations and their instructions, parsed where they are asked for.
-
 DAMAGE = (DecodeError, ValueError, LookupError, RecursionError)
 """What reading a damaged program raises."""
 

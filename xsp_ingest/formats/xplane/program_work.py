@@ -8,12 +8,12 @@ from math import gcd, isqrt, prod
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.formats.xplane.plane import message
-from xsp_ingest.formats.xplane.programs.graph import element_count, total_bytes
+from xsp_ingest.formats.xplane.program_graph import element_count, total_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from xsp_ingest.formats.xplane.programs.graph import Array, Computation, Instruction, Program
+    from xsp_ingest.formats.xplane.program_graph import Array, Computation, Instruction, Program
 
 __all__ = ["InstructionWork", "precision_of", "work_of"]
 
@@ -171,7 +171,6 @@ def _inner_settings(settings: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 # Bytes that an instruction reads and writes at least: each operand once, of slices only what they take.
-
 NO_WORK = frozenset(
     {
         *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id"),
@@ -319,7 +318,6 @@ _WHICH: Mapping[str, Callable[[Computation, Instruction], tuple[int, int]]] = {
 
 
 # The work of an instruction by the sizes of what it takes and makes.
-
 _MAX = 1 << 62
 _ELEMENTWISE = frozenset(
     {

@@ -1,7 +1,4 @@
-"""The events of a file, any of whose values may be of any type, and their begins and ends paired by time.
-
-Format: "Trace Event Format" (chromium.org). An object holds the list of events as `traceEvents`, else the list is all.
-"""
+"""The events of a file, any of whose values may be of any type, and their begins and ends paired by time."""
 
 from __future__ import annotations
 
@@ -22,6 +19,8 @@ if TYPE_CHECKING:
     from xsp_ingest.files.json_window import Entries
 
 __all__ = ["BeginsAndEnds", "Mark", "Pair", "TraceEvent", "read_events", "table_of_events"]
+
+# "Trace Event Format" (chromium.org): an object holds the list of events as `traceEvents`, else the list is all.
 
 _NS_PER_US = 1000
 _MAX_OPEN = 1 << 20
