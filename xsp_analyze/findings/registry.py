@@ -141,7 +141,7 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_place(a, kept)))
+    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_rank_ns(a, kept)))
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:
@@ -179,11 +179,11 @@ def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
     return kept
 
 
-def _place(one: Advice, kept: Sequence[Advice]) -> float:
+def _rank_ns(one: Advice, kept: Sequence[Advice]) -> float:
     """What it has at stake; of an unknown gain less, where another finding knows much of it."""
     stake = _at_stake(one, -1.0)
-    known = [a.gain_ns for a in kept if a.gain_ns and one.rule.id in a.rule.explains]
-    parts = [gain for gain in known if gain >= thresholds.MUCH_OF_IT * stake]
+    explained = [a.gain_ns for a in kept if a.gain_ns and one.rule.id in a.rule.explains]
+    parts = [gain for gain in explained if gain >= thresholds.MUCH_OF_IT * stake]
     return min([stake, *parts]) if one.gain_ns is None else stake
 
 

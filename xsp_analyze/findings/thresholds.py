@@ -78,8 +78,8 @@ __all__ = [
 
 IDLE_SHARE = 0.2
 """Of a step. Our choice; the rule `gpu_time_util` of Nsight Systems speaks only below half use."""
-IDLE_REST = 0.05
-"""Our choice: findings on idle time share it out, so of much of it no part worth a reader's minute is left untold."""
+IDLE_REST = 0.1
+"""Of a step. Our choice, half of that: findings share idle time out, so no large part of it is left out."""
 
 MANY_KERNELS = 50
 """A step. Our choice: below it, launches cost less than 0.5 ms at some 5 to 10 us each."""

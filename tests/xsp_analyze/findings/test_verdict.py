@@ -214,17 +214,17 @@ def test_advice_on_the_smaller_part_of_time_says_so() -> None:
 
 
 def _cold_run(*, names: Sequence[str]) -> Verdict:
-    """Work of 400 us, a convolution that tries these kernels of 500 us each for 3 ms, and work of 400 us of 500."""
+    """Work of 4 ms, a convolution that tries these kernels of 5 ms each for 30 ms, and work of 4 ms of 5."""
     hand = Hand()
     hand.run(0, framework="pytorch")
-    hand.work("sgemm", 0, 400_000, launch=-500, thread_id=1)
-    search = hand.span("operator", "operator", "aten::cudnn_convolution", 400_000, 3_000_000, thread_id=1)
+    hand.work("sgemm", 0, 4_000_000, launch=-500, thread_id=1)
+    search = hand.span("operator", "operator", "aten::cudnn_convolution", 4_000_000, 30_000_000, thread_id=1)
     for number, name in enumerate(names):
-        at = 500_000 + number * 700_000
-        hand.work(name, at, 500_000, launch=at - 500, parent=search, thread_id=1)
+        at = 5_000_000 + number * 7_000_000
+        hand.work(name, at, 5_000_000, launch=at - 500, parent=search, thread_id=1)
         wait = {"parent_id": search, "thread_id": 1}
-        hand.span("runtime", "call", "cudaEventSynchronize", at + 1_000, 500_000, **wait)
-    hand.work("sgemm", 3_500_000, 400_000, launch=3_499_500, thread_id=1)
+        hand.span("runtime", "call", "cudaEventSynchronize", at + 1_000, 5_000_000, **wait)
+    hand.work("sgemm", 35_000_000, 4_000_000, launch=34_999_500, thread_id=1)
     frames = StepView.of(hand.build())
     one = verdict(frames, advise(frames))
     assert one is not None
@@ -235,9 +235,9 @@ def test_a_search_for_the_fastest_kernel_is_start_up() -> None:
     names = [f"{kind}_convolve_sgemm" for kind in ("implicit", "explicit", "cudnn", "winograd")]
     sentence = _cold_run(names=names).sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "without start-up the device computes for 88.9 % and waits for 11.1 %" in sentence
-    assert "Start-up and end take 3.00 ms more, once a process." in sentence
+    assert "Start-up and end take 30.0 ms more, once a process." in sentence
     timed_by_the_program = _cold_run(names=names[:1] * 4).sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
-    assert "of 3.90 ms without start-up the device computes for 71.8 %" in timed_by_the_program
+    assert "of 39.0 ms without start-up the device computes for 71.8 %" in timed_by_the_program
 
 
 def test_memory_that_is_reserved_first_is_start_up_and_in_a_loop_it_is_not() -> None:
