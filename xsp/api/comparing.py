@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp.api.arguments import takes
+from xsp.reading import takes
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import LEVELS, Row
 from xsp_analyze.pages.compare import text

@@ -11,11 +11,9 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.complete import analysis_ids
+from xsp.cli.options import Inputs, ServingPhase, analysis_ids, reads_input
 from xsp.cli.output import check_output, note, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 

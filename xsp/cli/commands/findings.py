@@ -10,13 +10,11 @@ from typing import Annotated
 
 import typer
 
-from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase, Steps
+from xsp.cli.options import Inputs, ServingPhase, Steps, reads_input
 from xsp.cli.output import check_output, print_text, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
-from xsp.opening import expand, load
+from xsp.opening import captures_beside, expand, load
 from xsp.reading import Reading
 
 __all__ = ["findings"]

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.options import Inputs, reads_input
 from xsp.cli.output import in_color, print_styled, print_text, thousands
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
-from xsp.opening import expand, load
+from xsp.opening import captures_beside, expand, load
 from xsp.reading import Reading
 
 if TYPE_CHECKING:

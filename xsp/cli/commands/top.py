@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase, Steps
+from xsp.cli.options import CsvRaw, Inputs, ServingPhase, Steps, reads_input
 from xsp.cli.output import in_color, print_bytes, print_styled
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 

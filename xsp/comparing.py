@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 from xsp.cache.cache import Cache
 from xsp.opening import load
 from xsp.reading import LayerSource, Reading
-from xsp_model import Trace
-from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Compared, Outcome, Rule, Several
     from xsp_analyze.trace.step_view import StepView
+    from xsp_model import Trace
 
 __all__ = ["ALONE", "Pairing", "Request", "comparisons", "is_batch", "of_traces", "pairing"]
 
 # Two results of `xsp batch`: their models paired by name, each pair compared.
-
 _SUMMARY = "summary.json"
 
 
@@ -66,7 +64,6 @@ def _bundles(folder: Path) -> dict[str, str]:
 
 
 # From captures of two sides to a comparison and what became of rules; or to those of the models of two batches.
-
 ALONE = "xsp compare"
 """The name of a comparison that is not one of a batch."""
 _TWO = 2
@@ -142,6 +139,7 @@ def _check_other_captures(side: Sequence[str]) -> None:
     """XspError where a further capture of a side is a copy: captures that do not differ hide how much others do."""
     from xsp_ingest.files.same_content import first_alike  # noqa: PLC0415 (imports polars)
     from xsp_model import XspError  # noqa: PLC0415
+    from xsp_model.plain_text import readable  # noqa: PLC0415
 
     paths = [path for text in side if (path := Path(text)).exists()]
     for position, first in enumerate(first_alike(paths) if len(paths) > 1 else ()):
@@ -208,6 +206,8 @@ def _layer_sources(frames: StepView) -> Sequence[str]:
 
 
 def _names(inputs: tuple[str, str], baseline: str | None) -> tuple[str, str]:
+    from xsp_model.plain_text import readable  # noqa: PLC0415
+
     before, after = (readable(Path(text).name or text) for text in inputs)
     if before == after:
         before, after = (readable(str(Path(text))) for text in inputs)
