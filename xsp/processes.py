@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ONE_THREAD", "begin", "context", "cores", "end", "for_own_processes"]
 
-# A Python process of ours takes modules from where they are installed, never from the current folder: `multiprocessing`
-# begins processes by `python -c`, which looks there first, and the folder that a user works in may be a stranger's. What
-# lies in it beside the traces must not run.
+# A Python process of ours takes modules from where they are installed, never from the current folder, as `python -c` by
+# which `multiprocessing` begins processes would: the folder that a user works in may be a stranger's.
 _SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 _lock = threading.RLock()  # of two threads one would take back what the other needs
 
@@ -49,9 +48,9 @@ def for_own_processes(
                     del os.environ[name]
 
 
-# Processes of a batch are forked off one that has imported what every trace needs, which takes longer than a small trace.
-# That one does nothing else: it computes nothing, so that no pool of threads and no lock of one is copied, and it begins
-# while the batch still looks for its inputs.
+# Processes of a batch are forked off one that has imported what every trace needs: that takes longer than a small
+# trace. It does nothing else, so that no pool of threads and no lock of one is copied, and begins while the batch still
+# looks for its inputs.
 
 ONE_THREAD = dict.fromkeys(("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 """What has a process's libraries compute in one thread, unless the user has said it otherwise: more would get in each

@@ -6,7 +6,7 @@ import base64
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.pages.tones import IDLE, IDLE_TONES, TONES
+from xsp_analyze.pages.blocks import IDLE, IDLE_TONES, TONES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

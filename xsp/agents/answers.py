@@ -26,9 +26,8 @@ from xsp_analyze.pages.compare.files import document
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render.findings import documents
 from xsp_analyze.render.json_text import plain
-from xsp_analyze.schema import describe_tables
-from xsp_analyze.service.contents import summarise
-from xsp_analyze.sql import QueryLimits
+from xsp_analyze.service import summarise
+from xsp_analyze.sql import QueryLimits, describe_tables
 from xsp_analyze.sql import query as answered
 from xsp_analyze.text.units import plain_spaces
 from xsp_analyze.trace.step_view import StepView
@@ -345,7 +344,7 @@ class Answers:
         if table is not None:
             spec = describe_tables(table)[0]
             columns = spec.pop("columns")
-            assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.schema makes it)
+            assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.sql makes it)
             return {**spec, **one_page(columns, page, key="columns")}
         tables = [{"name": spec["name"], "doc": spec["doc"]} for spec in describe_tables()]
         analyses = [{"id": one.id, "title": one.title} for one in all_analyses()]

@@ -21,7 +21,7 @@ from xsp_analyze.faults import noting_faults
 from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
-from xsp_analyze.schema import no_table
+from xsp_analyze.sql import no_table
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.trace.step_view import StepView
 from xsp_model.bundle_rows import fault_sentence
@@ -157,7 +157,7 @@ class OpenTrace:
         Of the mean step, or of what `steps` says: `all` or the number of a step.
         """
         from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
-        from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
+        from xsp_analyze.service import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
             view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))

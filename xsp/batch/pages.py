@@ -12,9 +12,9 @@ from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import from_json
 from xsp_analyze.faults import FaultError, note_fault
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.pages.cohort import render
 from xsp_analyze.render.findings import gain
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _FACTS = "facts.json"
 @contextmanager
 def local_tables(location: str, ranks: Sequence[str]) -> Iterator[Path]:
     """Within `with`, a folder of the job with the facts and tables of these ranks; bundles are not fetched."""
-    from xsp_analyze.ranks.facts import TABLES  # noqa: PLC0415 (imports polars)
+    from xsp_analyze.ranks.facts import RANK_TABLES  # noqa: PLC0415 (imports polars)
 
     if not is_url(location):
         yield Path(location)
@@ -39,7 +39,7 @@ def local_tables(location: str, ranks: Sequence[str]) -> Iterator[Path]:
         for rank in ranks:
             folder = Path(scratch, "ranks", rank)
             folder.mkdir(parents=True)
-            for name in (_FACTS, *(f"{table}.parquet" for table in TABLES)):
+            for name in (_FACTS, *(f"{table}.parquet" for table in RANK_TABLES)):
                 content = read_bytes(join_path(location, "ranks", rank, name))
                 if content is not None:
                     (folder / name).write_bytes(content)
@@ -89,9 +89,8 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
 
     Of a job at a URL, those are fetched; the ranks' spans stay where they are.
     """
-    from xsp_analyze.pages.ranks.page import render as render_job  # noqa: PLC0415
-    from xsp_analyze.ranks.job import open_job  # noqa: PLC0415 (only where there are ranks)
-    from xsp_analyze.ranks.tables import tables  # noqa: PLC0415
+    from xsp_analyze.pages.ranks import render as render_job  # noqa: PLC0415
+    from xsp_analyze.ranks.job import open_job, tables  # noqa: PLC0415 (only where there are ranks)
     from xsp_analyze.render import json_text  # noqa: PLC0415
 
     good = [row["name"] for row in rows if row["status"] == "ok"]

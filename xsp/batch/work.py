@@ -302,7 +302,7 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
         return facts_of(trace, unit.name).to_json()
     from xsp_analyze.pages.report.page import render_answers  # noqa: PLC0415
     from xsp_analyze.pages.report.step_bar import glance  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.service import Answers  # noqa: PLC0415
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from xsp.view.questions import QUESTIONS, BadQuestionError, TraceAnswers
 from xsp_analyze.export.chrome import CHROME
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.shell import page_by_script, program_and_version
+from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
 from xsp_analyze.needs import holds
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import Kind
 

@@ -15,7 +15,7 @@ from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis, StepFault
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.shown import short_name
+from xsp_analyze.text.table import short_name
 from xsp_analyze.text.units import count, duration, share, size
 
 if TYPE_CHECKING:

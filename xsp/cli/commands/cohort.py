@@ -103,7 +103,7 @@ def cohort(
             systems = group_by_system(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
             from xsp_analyze.pages import blocks  # noqa: PLC0415
-            from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
+            from xsp_analyze.pages.cohort import render  # noqa: PLC0415
 
             unknown = blocks.faults_section(list(map(str, faults)))
             page = render(systems, title=_title(inputs), prices=price_list, target=aimed, before=unknown)

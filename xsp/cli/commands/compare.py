@@ -57,11 +57,11 @@ def _page(comparisons: Several) -> str:
 
 
 def _markdown(comparisons: Several, rows: int | None) -> str:
-    from xsp_analyze.pages.compare import text  # noqa: PLC0415
+    from xsp_analyze.pages.compare import files  # noqa: PLC0415
 
     if _is_batch(comparisons):
-        return text.markdown_of_several(comparisons)
-    return text.markdown(comparisons.compared[0].comparison, comparisons.compared[0].outcomes, rows=rows)
+        return files.markdown_of_several(comparisons)
+    return files.markdown(comparisons.compared[0].comparison, comparisons.compared[0].outcomes, rows=rows)
 
 
 def _is_batch(comparisons: Several) -> bool:
@@ -70,7 +70,7 @@ def _is_batch(comparisons: Several) -> bool:
 
 def stdout_bytes(comparisons: Several, output_format: str, rows: int | None) -> bytes:
     """What goes to stdout."""
-    from xsp_analyze.pages.compare import text  # noqa: PLC0415
+    from xsp_analyze.pages.compare import files  # noqa: PLC0415
     from xsp_analyze.pages.compare.files import render, render_several  # noqa: PLC0415
 
     if output_format == Formats.MD:
@@ -80,9 +80,9 @@ def stdout_bytes(comparisons: Several, output_format: str, rows: int | None) -> 
     if output_format == Formats.JSON:
         content = render_several(comparisons) if _is_batch(comparisons) else render(one.comparison, one.outcomes)
     elif _is_batch(comparisons):
-        content = text.terminal_of_several(comparisons, width=width)
+        content = files.terminal_of_several(comparisons, width=width)
     else:
-        content = text.terminal(one.comparison, one.outcomes, width=width, rows=rows)
+        content = files.terminal(one.comparison, one.outcomes, width=width, rows=rows)
     return content.encode()
 
 
@@ -257,7 +257,7 @@ def _rules(texts: Sequence[str]) -> list[Rule]:
         return []
     from xsp_analyze.compare.rules import parse  # noqa: PLC0415 (--help must not wait for polars)
 
-    return [parse(text) for text in texts]
+    return [parse(files) for files in texts]
 
 
 def _sides_by_name(
@@ -269,7 +269,7 @@ def _sides_by_name(
     also_after: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """The captures of each side as the user named them; none before where AFTER is only to be remembered."""
-    from xsp_analyze.compare.baselines import read  # noqa: PLC0415
+    from xsp_analyze.compare.rules import read  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if baseline is not None:
@@ -293,9 +293,9 @@ def _sides_by_name(
 
 def _save(file: Path, name: str | None, inputs: Sequence[str]) -> None:
     """Adds the baseline to the file; its paths are kept relative to the file, so that both may move together."""
-    from xsp_analyze.compare.baselines import read, with_baseline  # noqa: PLC0415
+    from xsp_analyze.compare.rules import read, with_baseline  # noqa: PLC0415
 
-    paths = [path for text in inputs for path in expand([text])]
+    paths = [path for files in inputs for path in expand([files])]
     if file.exists():
         read(file)
     old = file.read_text(encoding="utf-8") if file.exists() else ""

@@ -93,7 +93,7 @@ def figure(
     from xsp_analyze.catalog import find  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.figure import Look, Over, draw, draw_several, width_inches  # noqa: PLC0415
     from xsp_analyze.figure.look import require_matplotlib, settings  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.service import Answers  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if over and not beside:

@@ -58,7 +58,7 @@ def findings(
         from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
+        from xsp_analyze.service import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
             view = view_of_one(trace, serving_phase, steps)

@@ -9,7 +9,7 @@ import numpy as np
 
 from xsp_analyze.frames.device_time import with_start_up, working_times
 from xsp_analyze.frames.idle import CAUSES, idle_by_device
-from xsp_analyze.pages.tones import IDLE, IDLE_TONES
+from xsp_analyze.pages.blocks import IDLE, IDLE_TONES
 from xsp_analyze.pages.viewer.boxes import encoded_columns
 
 if TYPE_CHECKING:
