@@ -138,7 +138,6 @@ def _attach_to_what_is_kept(spans: pl.DataFrame, keep: Bools) -> pl.DataFrame:
 
 # Spans with their details a bounded number at a time, as Python rows, and what writers say of each.
 
-# Spans with their details a bounded number at a time, as Python rows for writers.
 Row = dict[str, Any]
 DETAILS: Sequence[str] = ("layers", "operators", "ranges", "kernels", "copies")
 """Tables with at most one row a span; their columns have names of their own."""
@@ -177,8 +176,6 @@ def frames(
         yield text(spans).collect()
 
 
-# What writers say of a span beside its times: a category, its name as recorded, and what is known of it.
-#
 # Categories and keys are those of PyTorch's profiler, so that tools for its traces know them.
 _CATEGORIES: Mapping[str, str] = {
     Kind.STEP: "user_annotation",

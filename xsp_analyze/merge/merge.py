@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_MATCH", "join_ranks", "merge", "with_offsets"]
 
-# Profiles of the ranks of one job, each merged from runs at several levels, side by side in one.
 
 _OF_SPANS = ("span_id", "parent_id", "layer_id", "forward_id", "captured_in_id", "owner_id")
 

@@ -1,4 +1,4 @@
-"""Recipes that sum calls of MPI and NCCL, tell how regularly kernels come again, and find calls that hold up the host."""
+"""Recipes that sum calls of MPI and NCCL, tell how regularly kernels come again, and find what holds up the host."""
 
 from __future__ import annotations
 
