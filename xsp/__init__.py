@@ -5,8 +5,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as type checkers read it: `python -m xsp` imports this before the current folder is off the way
 if TYPE_CHECKING:
     from xsp.api.comparing import ComparedTraces
-    from xsp.api.open_trace import Findings, OpenTrace, Result
-    from xsp.api.opening import open  # noqa: A004 (xsp.open is what people will type)
+    from xsp.api.open_trace import Findings, OpenTrace, Result, open  # noqa: A004 (xsp.open is what people will type)
     from xsp.api.overview import Info
     from xsp_model.errors import XspError
 
@@ -19,7 +18,7 @@ _HOMES = {
     "OpenTrace": "xsp.api.open_trace",
     "Result": "xsp.api.open_trace",
     "XspError": "xsp_model.errors",
-    "open": "xsp.api.opening",
+    "open": "xsp.api.open_trace",
 }
 
 

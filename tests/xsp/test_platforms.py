@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from xsp import memory as of_the_command
-from xsp.batch import fork_server, pool, work
+from xsp import processes
+from xsp.batch import pool, work
 from xsp_ingest.files.sqlite import INTEGER, read_pages
 from xsp_ingest.machine.sqlite import CannotRead, reader
 from xsp_model.limits import available_bytes, limit_bytes, override_limits, resident_bytes
@@ -50,10 +51,10 @@ def test_memory_is_what_the_system_says_otherwise() -> None:
 
 def test_processes_are_spawned_and_none_is_kept_to_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing, "set_forkserver_preload", lambda *_: pytest.fail("forked"))
-    fork_server.begin()
-    fork_server.end()
-    assert fork_server.context().get_start_method() == "spawn"
-    assert fork_server.cores() == os.cpu_count()
+    processes.begin()
+    processes.end()
+    assert processes.context().get_start_method() == "spawn"
+    assert processes.cores() == os.cpu_count()
 
 
 def test_the_c_library_is_asked_for_nothing_of_linux() -> None:

@@ -53,7 +53,7 @@ def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
 
 def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
     """XspError where there are no workers, or their xsp is not ours: results would differ with who made them."""
-    from xsp.batch.version import own_version  # noqa: PLC0415
+    from xsp.batch.unit import own_version  # noqa: PLC0415
 
     try:
         client.wait_for_workers(1, timeout=limits().cluster_timeout_s)

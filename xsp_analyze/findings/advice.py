@@ -7,7 +7,7 @@ from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:

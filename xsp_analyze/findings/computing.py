@@ -16,7 +16,7 @@ from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, functions_of, product_names
 from xsp_analyze.frames.kernels.roofline import TENSOR_RATES
 from xsp_analyze.needs import holds
-from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import count, count_of, duration, quantity, share
 from xsp_model import Attribution, Kind, Phase
 from xsp_model.columns.tree import innermost

@@ -11,7 +11,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.host_calls import INPUT_CALLS, SYNC_CALLS
 from xsp_analyze.frames.host_ranges import host_self_time
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, share
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
 from xsp_analyze.frames.device_time import NS_PER_S
 from xsp_analyze.needs import holds
-from xsp_analyze.text.names import IDLE
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, count_of, duration, share, size
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import IDLE, count, count_of, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.names import IDLE
-from xsp_analyze.text.shown import short_name
-from xsp_analyze.text.units import count, duration, share, size
+from xsp_analyze.text.table import short_name
+from xsp_analyze.text.units import IDLE, count, duration, share, size
 from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:

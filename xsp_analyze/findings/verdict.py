@@ -18,9 +18,8 @@ from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
-from xsp_analyze.text.names import IDLE
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count_of, duration, share
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import IDLE, count_of, duration, share
 from xsp_model import Kind
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.tree import outermost

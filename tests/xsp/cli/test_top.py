@@ -16,7 +16,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.pages.report.summary import in_one_line, summary_sentences
 from xsp_analyze.render.top import Entry, Ranking, bar, ranking_lines
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import bundle

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.cli.arguments import Inputs
-from xsp.cli.endings import ended_politely
+from xsp.cli.options import Inputs, reads_input
 from xsp.cli.output import check_output, note, thousands, unwritable
-from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
+from xsp.cli.progress import Progress, ended_politely
 from xsp.opening import load
 from xsp.reading import Reading
 

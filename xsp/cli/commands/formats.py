@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from xsp.cli.complete import format_names
+from xsp.cli.options import format_names
 from xsp.cli.output import print_text
 
 __all__ = ["formats"]

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
+from xsp.cli.options import reads_input
 from xsp.cli.output import note, print_text
-from xsp.cli.reading_options import reads_input
 from xsp.reading import Reading
 
 __all__ = ["mcp"]

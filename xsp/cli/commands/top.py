@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase, Steps
+from xsp.cli.options import CsvRaw, Inputs, ServingPhase, Steps, reads_input
 from xsp.cli.output import in_color, print_bytes, print_styled
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.faults import FaultError
     from xsp_analyze.render.top import Entry, Ranking
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["top"]
 
@@ -67,10 +66,9 @@ def top(
     """
     from xsp_analyze.faults import attempt, noting_faults  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
-    from xsp_analyze.service.modelled_work import roof_summary  # noqa: PLC0415
+    from xsp_analyze.service import Answers, roof_summary  # noqa: PLC0415
     from xsp_analyze.text.doubts import first_doubts  # noqa: PLC0415
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
 
     with Progress() as progress, noting_faults() as faults:
         answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase, steps)
@@ -260,8 +258,7 @@ def _operator_calls(row: dict[str, object]) -> tuple[str, str]:
 
 def _operator_name(row: dict[str, object]) -> tuple[str, str]:
     """How much of the roof it reaches, and what it is called with."""
-    from xsp_analyze.text.names import short_call  # noqa: PLC0415
-    from xsp_analyze.text.units import share  # noqa: PLC0415
+    from xsp_analyze.text.units import share, short_call  # noqa: PLC0415
 
     reached = row["roof_share"]
     name = f"{short_call(row, _MAX_CALL)} {row['dtypes'] or ''}".rstrip()

@@ -11,16 +11,15 @@ from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.roofline import over_batch_sizes
-from xsp_analyze.service.modelled_work import coverage_of
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import coverage_of
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Section
-    from xsp_analyze.service.answers import Answers
-    from xsp_analyze.service.contents import Summary
+    from xsp_analyze.service import Answers, Summary
 
 __all__ = ["batches", "facts_by_label", "model", "of_layer_types", "utilisation"]
 

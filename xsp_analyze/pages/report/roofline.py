@@ -12,16 +12,15 @@ from xsp_analyze.frames.kernels.measured_work import MEASURED, MIXED, MODELLED
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.frames.operators.operator_work import RATES
 from xsp_analyze.pages import blocks
-from xsp_analyze.service.modelled_work import coverage_of, unknown_peaks
-from xsp_analyze.text.names import short_call, spelled_call
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, quantity, share
+from xsp_analyze.service import coverage_of, unknown_peaks
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import count, quantity, share, short_call, spelled_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = [
     "Roof",

@@ -15,8 +15,8 @@ from xsp_analyze.pages.report import serving
 from xsp_analyze.pages.report.overview import facts_by_label
 from xsp_analyze.pages.report.step_bar import busiest
 from xsp_analyze.pages.report.summary import over_ranks
-from xsp_analyze.service.modelled_work import coverage_of, reached_share
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import coverage_of, reached_share
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, exact, quantity, share, size
 from xsp_model import Attribution
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from xsp_analyze.frames.model_time import LoadTest
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
     from xsp_analyze.trace.runs import Runs
 
 __all__ = [

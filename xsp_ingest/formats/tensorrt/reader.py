@@ -13,7 +13,7 @@ import polars as pl
 
 from xsp_ingest.files.json_window import Entries, entries
 from xsp_ingest.files.values import integer, nanoseconds, text
-from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
+from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError

@@ -14,9 +14,8 @@ from xsp_analyze.cohort.quality import NO_PRICES
 from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.shell import page_by_script, program_and_version
-from xsp_analyze.pages.tones import tone
-from xsp_analyze.text.shown import clean
+from xsp_analyze.pages.blocks import page_by_script, program_and_version, tone
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, is_share, number, quantity, scale_of, share
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["dendrogram", "label", "mixes", "multiples", "render"]
 
 # Figures of a cohort: time by class of kernels as stacked bars, and which models are alike as a tree.
-
 _PERCENT = {"unit": "%", "divisor": 0.01, "decimals": 1}
 
 
@@ -80,7 +78,6 @@ def _first_join(systems: Sequence[System], joins: Sequence[Join]) -> str:
 
 
 # Small multiples: a chart a model, all alike, over the systems and batch sizes that it was measured on.
-
 _MAX_MODELS = 120
 _MAX_SYSTEMS = 12  # more lines than this in one small chart are no chart
 _MIN_ROWS = 2

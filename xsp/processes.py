@@ -1,8 +1,4 @@
-"""Where a batch's processes come from: they are forked off one that has imported what every trace needs.
-
-To import it takes longer than a small trace. The one that they are forked off does nothing else: it computes nothing,
-so that no pool of threads and no lock of one is copied, and it begins while the batch still looks for its inputs.
-"""
+"""Processes of our own: how each begins, and the one that those of a batch are forked off."""
 
 from __future__ import annotations
 
@@ -10,21 +6,55 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from contextlib import contextmanager
+from multiprocessing import util
 from typing import TYPE_CHECKING
 
-from xsp.own_processes import for_own_processes
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from multiprocessing.context import BaseContext
 
-__all__ = ["ONE_THREAD", "begin", "context", "cores", "end"]
+__all__ = ["ONE_THREAD", "begin", "context", "cores", "end", "for_own_processes"]
+
+# A Python process of ours takes modules from where they are installed, never from the current folder, as `python -c` by
+# which `multiprocessing` begins processes would: the folder that a user works in may be a stranger's.
+_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+_lock = threading.RLock()  # of two threads one would take back what the other needs
+
+
+@contextmanager
+def for_own_processes(
+    defaults: Mapping[str, str] | None = None, always: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Within `with`, the environment is that of processes of ours, which all are to be begun there.
+
+    It has these variables besides: `defaults` where the user has not said otherwise.
+    """
+    with _lock:
+        before = dict(os.environ)
+        os.environ.update({**(defaults or {}), **before, **(always or {}), **_SAFE_PATH})
+        flags = util._args_from_interpreter_flags  # type: ignore[attr-defined] # noqa: SLF001 (see below)
+        if sys.flags.ignore_environment:  # by `python -E`, which they are given too: only the flag tells them then
+            util._args_from_interpreter_flags = lambda: [*flags(), "-P"]  # type: ignore[attr-defined] # noqa: SLF001
+        try:
+            yield
+        finally:
+            util._args_from_interpreter_flags = flags  # type: ignore[attr-defined] # noqa: SLF001
+            for name in {*(defaults or {}), *(always or {}), *_SAFE_PATH}:
+                if name in before:
+                    os.environ[name] = before[name]
+                else:
+                    del os.environ[name]
+
+
+# Processes of a batch are forked off one that has imported what every trace needs: that takes longer than a small
+# trace. It does nothing else, so that no pool of threads and no lock of one is copied, and begins while the batch still
+# looks for its inputs.
 
 ONE_THREAD = dict.fromkeys(("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 """What has a process's libraries compute in one thread, unless the user has said it otherwise: more would get in each
 other's way."""
-
 _NEEDED = (
     "xsp.cli.main",
     "xsp.batch.pool",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.merge.alignment import align
+from xsp_analyze.merge.matching import align
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_analyze.merge.alignment import Alignment
+    from xsp_analyze.merge.matching import Alignment
     from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
@@ -133,7 +133,6 @@ def _in_lanes(work: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 # Which items of two sequences belong together in every best alignment of them, and which might go elsewhere.
-
 _NONE = -(1 << 30)  # less than any length
 
 
@@ -218,7 +217,6 @@ class _Band:
 
 
 # Finds the work of replayed units in the units of a run without graphs.
-
 _MAX_CANDIDATES = 64  # units of about the same length that one is compared with
 _MAX_OCCURRENCES = 10_000  # of a graph in a run: beyond, its layers are taken for unsure
 _KEY_BYTES = 8

@@ -1,25 +1,158 @@
-"""SQL over a trace: what a query may say, its tables, and the analyses that it names, as polars frames."""
+"""SQL on a trace: the tables that it sees, and a query that can be ended."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import threading
+import time
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
+import pyarrow as pa
 
 from xsp_analyze.catalog import all_analyses, result
-from xsp_analyze.schema import no_table
-from xsp_analyze.sql.query_limits import QueryLimits, within
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
+from xsp_model.errors import closest
+from xsp_model.limits import available_bytes, resident_bytes
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from xsp_analyze.core import Analysis, Column
     from xsp_model import Trace
+    from xsp_model.schema import TableSpec
 
-__all__ = ["LOOK", "check_query", "columns_in", "query", "without_comments"]
+__all__ = [
+    "LOOK",
+    "QueryLimits",
+    "check_query",
+    "columns_in",
+    "describe_tables",
+    "no_table",
+    "query",
+    "within",
+    "without_comments",
+]
+
+# Computes within limits of time and memory: an answer, or an error in one sentence.
+
+_T = TypeVar("_T")
+_WATCH_S = 0.05
+_FREE_SHARE = 0.8  # of the memory that is free when a query begins
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What a query may take; null: as long as it takes, or most of the memory that is free."""
+
+    seconds: float | None = 60.0
+    memory_bytes: int | None = None
+
+
+def within(limits: QueryLimits, compute: Callable[[], _T]) -> _T:
+    """What the function answers, or raises; XspError where it takes more time or memory than it may.
+
+    It cannot be stopped in the middle of native code: it then goes on in a thread of its own, which the end of the
+    process does not wait for.
+    """
+    answers: list[_T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(compute())
+        except BaseException as error:  # noqa: BLE001 (handed to whoever waits, a panic of polars too)
+            errors.append(error)
+
+    worker = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
+    _watch(worker, limits)
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def _watch(worker: threading.Thread, limits: QueryLimits) -> None:
+    began, before = time.monotonic(), resident_bytes()
+    ceiling = limits.memory_bytes or int(available_bytes() * _FREE_SHARE)
+    worker.start()
+    while worker.is_alive():
+        worker.join(_WATCH_S)
+        if limits.seconds is not None and time.monotonic() - began > limits.seconds and worker.is_alive():
+            raise XspError(
+                f"the query was not answered within {limits.seconds:g} s",
+                advice="Select less, or give it longer with --timeout (0: as long as it takes)",
+            )
+        if resident_bytes() - before > ceiling and worker.is_alive():
+            raise XspError(
+                f"the query needs more than the {ceiling / _GIB:.1f} GiB of memory that it may take",
+                advice="Select fewer rows or columns",
+            )
+
+
+# What SQL and Python see: tables of a trace and of analyses, with columns, types, units and a sentence each.
+
+_TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  # of tables; the others are text
+_ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
+
+
+def _type_in_words(column: Column) -> str:
+    """The type of an analysis's column in words; what is exact over whole steps is a float in a mean step."""
+    dtype = column.type_of(averaged=True)
+    return _ANSWERED.get(dtype, str(dtype).lower())
+
+
+def describe_tables(name: str | None = None) -> list[dict[str, object]]:
+    """Every table of a trace, or the one named (an analysis by its id): name, doc, columns (name, type, unit, doc).
+
+    Raises:
+        XspError: There is no such table or analysis.
+    """
+    if name is None:
+        return [_table(spec) for spec in TABLES.values()]
+    if name.lower() in TABLES:
+        return [_table(TABLES[name.lower()])]
+    for one in all_analyses():
+        if one.id.lower() == name.lower():
+            return [_analysis(one)]
+    raise no_table(name)
+
+
+def no_table(name: str) -> XspError:
+    """The error for a name that is neither a table's nor an analysis's."""
+    near = closest(name, [*TABLES, *(one.id for one in all_analyses())])
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    advice = f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
+    return XspError(f"there is no table {name!r}", advice=meant + advice)
+
+
+def _table(spec: TableSpec) -> dict[str, object]:
+    columns = [
+        {"name": c.name, "type": _TYPES.get(c.type, "text"), "unit": c.unit, "nullable": c.nullable, "doc": c.doc}
+        for c in spec.columns
+    ]
+    return {"name": spec.name, "doc": spec.doc, "columns": columns, "order": list(spec.order)}
+
+
+def _analysis(one: Analysis) -> dict[str, object]:
+    columns = [
+        {
+            "name": c.name,
+            "type": _type_in_words(c),
+            "unit": c.unit,
+            "nullable": True,
+            "doc": c.doc,
+        }
+        for c in one.columns
+    ]
+    return {"name": one.id, "doc": " ".join(one.doc.split()), "columns": columns, "order": []}
+
+
+# SQL over a trace: what a query may say, its tables, and the analyses that it names, as polars frames.
 
 LOOK = "`xsp schema` lists tables and columns"
 _PARTS = re.compile(
@@ -99,7 +232,6 @@ def _bare(text: str) -> str:
 
 
 # SQL over a trace: its tables, and the analyses that a query names, as polars frames.
-
 _DEFAULTS = QueryLimits()
 _SCAN = re.compile(r"\bSCAN \[([^\]]*)")
 _UNKNOWN_TABLE = re.compile(r"relation '(.*?)' was not found")

@@ -13,14 +13,14 @@ from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import AXES
 from xsp_analyze.merge.comparable import name_of
 from xsp_analyze.merge.matching import Matched
-from xsp_analyze.merge.replays.pairing import by_order, by_search, distinct_units
+from xsp_analyze.merge.replay_pairs import by_order, by_search, distinct_units
 from xsp_analyze.trace.timed_runs import without_captures
 from xsp_model import Attribution, AttributionBasis, Finding, Kind, LedgerKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xsp_analyze.merge.replays.pairing import Lane, LanePairs, Pairing
+    from xsp_analyze.merge.replay_pairs import Lane, LanePairs, Pairing
     from xsp_model import Trace
 
 __all__ = ["Match", "Realigned", "ReplayedWork", "Run", "findings", "holds_replays", "key_work", "realign_replays"]
@@ -106,7 +106,6 @@ def _labels(work: pl.DataFrame, lane: Lane) -> list[str]:
 
 
 # The device work of two runs side by side: what each activity is, so that the same of both can be told.
-
 _COLUMNS = (
     *("span_id", "parent_id", "run_id", "process_id", "step", "device_id", "stream_id"),
     *("kind", "name", "start_ns", "duration_ns", "layer_id", "phase", "attribution"),
@@ -213,7 +212,6 @@ def _with_identities(theirs: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame
 
 
 # The tables of a replayed run with the layers, phases and launches of the same work in a run without graphs.
-
 _STEP = ("run_id", "process_id", "step")
 _RUN = ("run_id", "process_id")
 _LAUNCH = ("run_id", "parent_id")

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.rules import Compared, Outcome, Rule, Several
     from xsp_analyze.trace.step_view import StepView
+    from xsp_model import Trace
 
 __all__ = ["ALONE", "Pairing", "Request", "comparisons", "is_batch", "of_traces", "pairing"]
 
 # Two results of `xsp batch`: their models paired by name, each pair compared.
-
 _SUMMARY = "summary.json"
 
 
@@ -66,7 +66,6 @@ def _bundles(folder: Path) -> dict[str, str]:
 
 
 # From captures of two sides to a comparison and what became of rules; or to those of the models of two batches.
-
 ALONE = "xsp compare"
 """The name of a comparison that is not one of a batch."""
 _TWO = 2
@@ -208,6 +207,7 @@ def _layer_sources(frames: StepView) -> Sequence[str]:
 
 
 def _names(inputs: tuple[str, str], baseline: str | None) -> tuple[str, str]:
+
     before, after = (readable(Path(text).name or text) for text in inputs)
     if before == after:
         before, after = (readable(str(Path(text))) for text in inputs)

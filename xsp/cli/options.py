@@ -1,4 +1,4 @@
-"""The options of reading inputs, which a command has by its decorator; `--help-reading` tells of them."""
+"""Options and arguments that commands share; those of reading inputs a command has by its decorator."""
 
 from __future__ import annotations
 
@@ -10,15 +10,33 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.complete import format_names
+from xsp.cli.app import PANEL, HelpReading
 from xsp.cli.output import note
-from xsp.cli.reading_help import PANEL, HelpReading
 from xsp.reading import Option, defaults, option_types, options, reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["IN_PART", "reads_input"]
+__all__ = ["IN_PART", "CsvRaw", "Inputs", "ServingPhase", "Steps", "analysis_ids", "format_names", "reads_input"]
+
+# What a shell offers after Tab: ids of analyses and names of formats.
+
+
+def analysis_ids(incomplete: str) -> list[tuple[str, str]]:
+    """The ids that begin so, in any case, each with its title."""
+    from xsp_analyze.catalog import all_analyses  # noqa: PLC0415 (--help must not wait for polars)
+
+    return [(a.id, a.title) for a in all_analyses() if a.id.lower().startswith(incomplete.lower())]
+
+
+def format_names(incomplete: str) -> list[tuple[str, str]]:
+    """The names of formats that begin so, each with its title."""
+    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415 (--help must not wait for polars)
+
+    return [(i.name, i.title) for i in all_ingesters() if i.name.startswith(incomplete)]
+
+
+# The options of reading inputs, which a command has by its decorator; `--help-reading` tells of them.
 
 _T = TypeVar("_T")
 IN_PART = 4
@@ -133,3 +151,42 @@ def _cache(
 
 
 _CACHE_PARAMETERS = tuple(inspect.signature(_cache, eval_str=True).parameters.values())
+
+
+# The arguments that several commands share, declared once.
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Profiler files, a folder of them, a quoted pattern such as 'trace_*.json.gz', or one .xsp bundle.",
+        show_default=False,
+    ),
+]
+CsvRaw = Annotated[
+    bool,
+    typer.Option(
+        "--csv-raw",
+        help="In CSV leave names that begin like a formula (= + - @) as they are, not behind an apostrophe.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        metavar="mean|all|N",
+        help="mean: the trimmed mean over steps (what you get where the trace has steps); all: the trace as one; N: the"
+        " step of that number.",
+        show_default=False,
+    ),
+]
+ServingPhase = Annotated[
+    str | None,
+    typer.Option(
+        "--phase",
+        metavar="prefill|decode|mixed|diffusion",
+        help="Of a server's trace only the steps of this phase, by the names that the engine gave to its steps.",
+        show_default=False,
+    ),
+]
