@@ -103,7 +103,7 @@ def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequenc
     """What answers will be made from, read of the file and never kept; None where it takes the whole trace."""
     if replace(reading, format=None) != Reading():
         return None
-    from xsp_ingest.excerpt import excerpt  # noqa: PLC0415 (imports a reader)
+    from xsp_ingest.convert import excerpt  # noqa: PLC0415 (imports a reader)
 
     return excerpt(paths, only, format=reading.format)
 

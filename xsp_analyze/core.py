@@ -13,7 +13,7 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.needs import advice_on, holds
 from xsp_model import XspError
-from xsp_model.extras import require
+from xsp_model.errors import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,7 +15,7 @@ from xsp_ingest.files.other_tools import all_refusals
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import XspError
-from xsp_model.extras import PlugInError, plug_in_fault, plug_ins
+from xsp_model.errors import PlugInError, plug_in_fault, plug_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

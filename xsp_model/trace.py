@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xsp_model.columns.arrow import conform, read_parquet, row_groups, to_arrow
-from xsp_model.extras import require
+from xsp_model.errors import require
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS, Level
 
@@ -31,7 +31,7 @@ __all__ = ["Trace", "to_digraph"]
 class Trace:
     """Every table of `TABLES`, in memory or in the Parquet files of a bundle, read when asked for.
 
-    Made by `TraceBuilder.build` and `bundle.read`, and of a few rows and columns, as frames, by `xsp_ingest.excerpt`;
+    Made by `TraceBuilder.build` and `bundle.read`, and of a few rows and columns, as frames, by `xsp_ingest.convert`;
     nothing else should construct one: `with_tables` gives one with other tables.
     """
 

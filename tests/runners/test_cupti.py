@@ -26,8 +26,8 @@ from xsp_ingest.staging.cupti import KINDS
 from xsp_runners import cupti as runner
 from xsp_runners.cupti import record
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets.level_process import PlannedRun
 from xsp_runners.sets.plan import finish
-from xsp_runners.sets.processes import PlannedRun
 from xsp_runners.tools import cupti_activities
 from xsp_runners.tools.cupti_activities import FIELDS, DumpWriter, field_of
 

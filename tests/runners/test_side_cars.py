@@ -22,7 +22,7 @@ from xsp_runners.sets.target import Target
 from xsp_runners.tools import sampling
 
 if TYPE_CHECKING:
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 
 @pytest.fixture

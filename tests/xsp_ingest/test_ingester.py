@@ -12,7 +12,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.files.content import Probe
 from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import XspError, extras
+from xsp_model import XspError, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,7 +86,7 @@ class _Point:
 @pytest.fixture(name="points")
 def fixture_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
     points: list[_Point] = []
-    monkeypatch.setattr(extras, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
+    monkeypatch.setattr(errors, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
     registry._ingesters_of_others.cache_clear()
     yield points
     registry._ingesters_of_others.cache_clear()

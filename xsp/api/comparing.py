@@ -17,8 +17,7 @@ from xsp_analyze.pages.compare.sections import sections
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
 from xsp_analyze.trace.step_view import StepView
-from xsp_model.errors import XspError
-from xsp_model.extras import require
+from xsp_model.errors import XspError, require
 from xsp_model.output_files import write_file
 
 if TYPE_CHECKING:

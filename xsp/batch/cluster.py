@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp_model import XspError
-from xsp_model.extras import install_advice
+from xsp_model.errors import install_advice
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from xsp.batch.remote import TraceInputs
 from xsp.batch.unit import Kind, Unit
 from xsp.opening import expand
 from xsp_model import XspError
-from xsp_model.extras import PlugInError
+from xsp_model.errors import PlugInError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from xsp_model import XspError
-from xsp_model.errors import readable
-from xsp_model.extras import install_advice
+from xsp_model.errors import install_advice, readable
 from xsp_model.output_files import replace_folder, write_file
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.correlate import GRAPH_LAUNCH
 from xsp_ingest.link.graph_captures import (
     KernelNumbers,
@@ -22,7 +21,7 @@ from xsp_ingest.link.graph_captures import (
 )
 from xsp_ingest.link.graph_pairing import Outcome, Replays, launches_on_streams, pair, replays_of, surroundings
 from xsp_ingest.link.layers import layer_spans
-from xsp_ingest.link.spans import matches
+from xsp_ingest.link.spans import innermost, matches
 from xsp_model import GRAPH_CAPTURE, Attribution, AttributionBasis, Finding, Kind, LedgerKind, Level
 from xsp_model.columns.arrays import lookup, no_refs
 from xsp_model.columns.tree import ancestors

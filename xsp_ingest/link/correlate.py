@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost
-from xsp_ingest.link.spans import category_indices, matches, pair_keys
+from xsp_ingest.link.spans import category_indices, innermost, matches, pair_keys
 from xsp_model import Attribution, Finding, Kind, LedgerKind, Level
 from xsp_model.columns.arrays import gather_rows, lookup, no_refs, pieces, true_indices
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.forest import at_spans
 from xsp_ingest.link.nest import SLACK_NS, nest
 from xsp_ingest.link.nesting import Threads
-from xsp_ingest.link.spans import as_categorical, matches
+from xsp_ingest.link.spans import as_categorical, innermost, matches, outermost
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, Level, Phase, XspError
 from xsp_model.columns import arrays
 from xsp_model.columns.arrays import lookup, no_refs, nullable_index, pieces, release, true_indices

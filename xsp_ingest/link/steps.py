@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.range_rules import ENGINE_STEP
-from xsp_ingest.link.spans import matches
+from xsp_ingest.link.spans import innermost, matches, outermost
 from xsp_model import Finding, Kind, LedgerKind, Level
 from xsp_model.columns import arrays
 from xsp_model.columns.arrays import true_indices

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from xsp_ingest.compiled_functions import FUNCTIONS
-from xsp_ingest.link.climb import CLIMB, _climb
+from xsp_ingest.link.spans import CLIMB, _climb
 from xsp_ingest.machine import native
 from xsp_ingest.machine import native as shipped
 from xsp_ingest.machine.build import BILL

@@ -48,7 +48,7 @@ class NsysSqlite(Ingester):
         return _with_doubt(read_tables(Database(path, tables), options), tables)
 
     def read_excerpt(self, path: Path, columns: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
-        """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.excerpt`."""
+        """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.convert`."""
         from xsp_ingest.formats.nsys.sqlite.parts import read_excerpt
 
         return read_excerpt(Database(path, _nsight_tables(path)), columns)

@@ -1,4 +1,4 @@
-"""Parts of a report: rows of some kinds alone (see `xsp_ingest.excerpt`), or those rows that a selection can need."""
+"""Parts of a report: rows of some kinds alone (see `xsp_ingest.convert`), or those rows that a selection can need."""
 
 from __future__ import annotations
 
