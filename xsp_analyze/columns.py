@@ -132,6 +132,13 @@ FILLED_COLUMNS = (
 PRECISION = Column(
     "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
 )
+ABOVE_ROOF = Column(
+    "above_roof",
+    pl.String(),
+    "Why it took less than the least: fewer flop (kernels of Winograd or FFT, by name), caches (of what it reads and "
+    "writes, the device's last cache can have held enough), rates (within 5 %); null: it did not.",
+    role=Role.LABEL,
+)
 ROOF_COLUMNS = (
     Column("flop_count", pl.Float64(), "Operations in this precision, measured or else modelled.", "flop"),
     Column(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.columns import LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
+from xsp_analyze.columns import ABOVE_ROOF, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.kernels.measured_work import compared_work
@@ -61,7 +61,12 @@ __all__ = ["measured_work", "modelled_work"]
             "Least time of modelled calls: at the nearest of the device's roofs, by the precision they run in.",
             "ns",
         ),
-        Column("roof_share", pl.Float64(), "That over the device time of these calls; see B23."),
+        Column(
+            "roof_share",
+            pl.Float64(),
+            "That over the device time of these calls, without shapes above their roof where others are not; see B23.",
+        ),
+        ABOVE_ROOF,
         Column("gain_ns", pl.Float64(), "Device time less the least: what would be gained at the roof.", "ns"),
         Column("measured_flop", pl.Float64(), "FP32 operations by counters; null: not measured.", "flop"),
         Column("dram_bytes", pl.Float64(), "DRAM traffic by counters; null: not measured.", "byte"),

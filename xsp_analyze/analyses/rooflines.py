@@ -140,7 +140,8 @@ _MIN_COUNTED = 0.5  # of the device time of products: where less is known a util
             "counted_share",
             pl.Float64(),
             "Part of the device time of product kernels (matrix products, convolutions, attention, experts) whose "
-            "flop are known; below 1 the utilisation is too low, below 0.5 none is given.",
+            "flop are known and took no less than the peak allows (Winograd): below 1 the utilisation is at least this, "
+            "below 0.5 none is given.",
         ),
     ),
     figure=FigureSpec("bars", x="name", y=("mfu",), title="Model flop utilisation", top=20),
@@ -195,8 +196,10 @@ def _shares() -> list[pl.Expr]:
     share = pl.when(pl.col("product_ns") > 0).then(quotient(pl.col("counted_ns"), pl.col("product_ns")))
     counts = (time > 0) & (share >= _MIN_COUNTED)
     return [
-        pl.when(counts).then(quotient(pl.col("model_peak_ns"), time)).alias("mfu"),
-        pl.when(counts).then(quotient(pl.col("hardware_peak_ns"), time)).alias("hfu"),
+        *(
+            pl.when(counts, pl.col(peak) <= time).then(quotient(pl.col(peak), time)).alias(name)
+            for name, peak in (("mfu", "model_peak_ns"), ("hfu", "hardware_peak_ns"))
+        ),
         pl.col("hardware_peak_ns").alias("peak_ns"),
         share.alias("counted_share"),
         time.cast(pl.Float64),
