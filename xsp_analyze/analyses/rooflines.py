@@ -140,7 +140,7 @@ _MIN_COUNTED = 0.5  # of the device time of products: where less is known a util
             "counted_share",
             pl.Float64(),
             "Part of the device time of product kernels (matrix products, convolutions, attention, experts) whose "
-            "flop are known and took no less than the peak allows (Winograd): below 1 the utilisation is at least this, "
+            "flop are known and took no less than the peak allows (Winograd): below 1 mfu and hfu are at least this, "
             "below 0.5 none is given.",
         ),
     ),

@@ -454,7 +454,7 @@ def _excused(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _shapes_above_roof(cases: pl.DataFrame) -> pl.DataFrame:
-    """Whether each `shape` is_omitted: its calls took less than their roof, and those of others of its group did not."""
+    """Whether each `shape` is_omitted: its calls took less than their roof, and those of others of its group more."""
     is_roofed = pl.col("roof_ns").is_not_null()
     shapes = cases.group_by("shape", "group").agg(
         ((pl.col("roof_ns") * pl.col("times")).sum() > pl.col("spent_ns").filter(is_roofed).sum()).alias("is_above"),
