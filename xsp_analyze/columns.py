@@ -162,7 +162,7 @@ ROOF_COLUMNS = (
     Column(
         "roof_share",
         pl.Float64(),
-        "Part of the roof that is reached; above 1 something is wrong, or of modelled work what B23 says.",
+        "Part of the roof that is reached; above 1 something is wrong. Of modelled work null there; B23 says why.",
     ),
     Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
     Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),

@@ -19,7 +19,7 @@ from xsp_analyze.frames.operators.modelled_calls import is_view
 from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_calls
 from xsp_analyze.frames.steps import step_counts
 from xsp_analyze.work_models.call import Tensor, call_of
-from xsp_model import Phase
+from xsp_model import Attribution, Phase
 from xsp_model.columns.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ __all__ = [
     "rates_and_roof",
     "roofed_calls",
     "tensor_labels",
+    "time_of_no_operator",
 ]
 
 # What people are told about calls of one kind: their tensors, layers and lines in short texts.
@@ -495,6 +496,21 @@ def calls_made(frames: StepView) -> pl.DataFrame:
         return made
     captured = pl.col("row").is_in(replayed["row"].unique().implode())
     return pl.concat([made.filter(~captured), replayed.select(made.columns)])
+
+
+def time_of_no_operator(frames: StepView) -> tuple[float, float]:
+    """Device time, of the steps chosen, of what no operator launched; of that replays of graphs without their capture.
+
+    Of a mean step what all its steps hold, over their number: as the rows of `operator_work`.
+    """
+    row = pl.Series("row", frames.of_trace.once(call_of_work))
+    rows = frames.of_chosen_steps(frames.of_trace.device_work.with_columns(row).filter(pl.col("row") < 0))
+    is_replay = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)
+    time = pl.col("duration_ns").cast(pl.Float64)
+    if frames.is_mean:
+        rows = rows.join(step_counts(frames.steps), on="run_id", how="inner", maintain_order="left")
+        time = time / pl.col("step_count")
+    return rows.select(time.sum().alias("all"), time.filter(is_replay).sum().alias("replays")).row(0)
 
 
 def rates_and_roof() -> list[pl.Expr]:
