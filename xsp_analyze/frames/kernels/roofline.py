@@ -79,7 +79,7 @@ def _all_peaks(trace: Trace) -> pl.DataFrame:
     )
 
 
-_MOST_CACHE_BYTES = 256 << 20  # what the last cache of a device in the table holds at most
+_LARGEST_CACHE_BYTES = 256 << 20  # what the last cache of a device in the table holds at most
 
 
 def cache_bytes(trace: Trace, devices: pl.DataFrame) -> pl.DataFrame:
@@ -87,15 +87,15 @@ def cache_bytes(trace: Trace, devices: pl.DataFrame) -> pl.DataFrame:
 
     Of a device that the table does not know the most that one holds.
     """
-    known = trace.frame("devices").select(*_SCOPE, "name")
+    listed = trace.frame("devices").select(*_SCOPE, "name").unique(["run_id", "device_id"], keep="first")
     runs = trace.frame("runs").select("run_id", "device_name")
     named = (
-        devices.join(known.unique(["run_id", "device_id"], keep="first"), on=["run_id", "device_id"], how="left")
-        .join(runs, on="run_id", how="left")
+        devices.join(listed, on=["run_id", "device_id"], how="left", maintain_order="left")
+        .join(runs, on="run_id", how="left", maintain_order="left")
         .with_columns(pl.coalesce("name", "device_name").alias("name"))
     )
     specs = [spec_for(name) for name in named["name"]]
-    held = pl.Series("cache_bytes", [(s.cache_bytes if s else None) or _MOST_CACHE_BYTES for s in specs], pl.Int64)
+    held = pl.Series("cache_bytes", [(s.cache_bytes if s else None) or _LARGEST_CACHE_BYTES for s in specs], pl.Int64)
     return named.select(devices.columns).with_columns(held)
 
 

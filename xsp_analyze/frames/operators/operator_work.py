@@ -286,6 +286,7 @@ def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = rows.join(copied, on="span_id", how="left", maintain_order="left") if copied.height else rows.with_columns(
         host_bytes=pl.lit(0.0)
     )  # fmt: skip
+    is_timed = (pl.col("duration_ns") > 0).all()
     launched = (
         rows.filter(pl.col("row") >= 0)
         .group_by("row", maintain_order=True)
@@ -294,8 +295,9 @@ def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
             pl.col("told").drop_nulls().first(),
             pl.col("fewer_flop").any(),
             pl.col("host_bytes").sum(),
-            pl.col("duration_ns").sum().alias("spent_ns"),
-            pl.col("replay").n_unique().alias("times"),
+            # Of what took no time the clock was too coarse, or there was none: it says nothing of models.
+            pl.when(is_timed).then(pl.col("duration_ns").sum()).alias("spent_ns"),
+            pl.when(is_timed).then(pl.col("replay").n_unique()).alias("times"),
         )
     )
     return launched, work.select(DEVICE)[first].with_row_index("device").with_columns(pl.col("device").cast(pl.Int64))
@@ -410,7 +412,7 @@ def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device:
     rows = _work_by_shape(frames, cases, on_device=on_device)
     rows = rows.with_columns(pl.Series("group", group_of[shape_first[rows["shape"]]]))
     omitted = _shapes_above_roof(cases.with_columns(pl.Series("group", group_of)))
-    both = _excused(_sums_over_shapes(rows.join(omitted, on="shape", how="left", maintain_order="left"), frames.by))
+    both = _with_excuse(_sums_over_shapes(rows.join(omitted, on="shape", how="left", maintain_order="left"), frames.by))
     labels = roofed.cases.select(keys)[first].with_row_index("group").with_columns(pl.col("group").cast(pl.Int64))
     count = np.bincount(roofed.case_of, minlength=roofed.cases.height)
     parts = [labels, case_labels(roofed.cases, group_of, count)]
@@ -436,7 +438,7 @@ def _work_by_shape(frames: StepView, cases: pl.DataFrame, *, on_device: bool) ->
     return sums.with_columns(pl.col(_TIMES).fill_null(0)).join(names, on="shape", how="left", maintain_order="left")
 
 
-def _excused(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_excuse(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with `above_roof`; without a roof those that nothing excuses."""
     roof, spent = pl.col("roof_ns"), pl.col("roofed_device_ns")
     is_above = (roof > spent) & (spent > 0)

@@ -44,11 +44,11 @@ def generated_kernel(arguments: Arguments) -> ModelledWork | None:
 
 def _grid_sizes(arguments: Arguments, output: Tensor) -> list[int]:
     """The fewest of the last scalars that reach each element of the output."""
-    least = arguments.settings.get("sizes", 1)
+    minimum = arguments.settings.get("sizes", 1)
     last = takewhile(lambda each: type(each) is int and each > 0, reversed(_scalars(arguments)))
     sizes: list[int] = []
     for size in last:
-        if len(sizes) >= (least if isinstance(least, int) else 1) and prod(sizes) >= output.stored_elements:
+        if len(sizes) >= (minimum if isinstance(minimum, int) else 1) and prod(sizes) >= output.stored_elements:
             break
         sizes.append(size)
     return sizes
