@@ -49,7 +49,7 @@ def bytes_of_experts(path: Path) -> float:
 
 
 def flop_of_extend_attention(path: Path) -> int:
-    """Of requests that are all as long as the longest: two products with each key up to a token's own, for each head."""
+    """Of requests as long as the longest: two products with each key up to a token's own, for each head."""
     call = _call(path, "aiter::mha_batch_prefill")
     _, heads, size = call["Input Dims"][0]
     requests, length = call["Input Dims"][3][0] - 1, int(call["Concrete Inputs"][6])
