@@ -43,7 +43,7 @@ def bytes_of_experts(path: Path) -> float:
     """Of a block of experts: tokens in and out, which experts they chose, and the weights of those hit."""
     call = _call(path, "vllm::inplace_fused_experts")
     tokens, up, down, _, chosen = _sizes(call)
-    experts, per_token = call["Input Dims"][1][0], call["Input Dims"][4][1]
+    experts, per_token = int(call["Input Dims"][1][0]), int(call["Input Dims"][4][1])
     hit = experts_hit(experts, per_token, call["Input Dims"][0][0])
     return 2 * tokens + chosen + (up + down) / experts * hit
 

@@ -62,9 +62,9 @@ def impossible(trace: Trace) -> Iterator[str]:
             rows = table(trace, identity, steps)
             if rows is not None and "work_basis" in rows.columns:
                 rows = rows.filter(pl.col("work_basis").ne_missing("measured"))
-            for column in columns if rows is not None else ():
-                if (rows[column] > 1).any():
-                    yield f"{identity} {steps}: {column} is {rows[column].max()}"
+            if rows is not None:
+                above = [column for column in columns if (rows[column] > 1).any()]
+                yield from (f"{identity} {steps}: {column} is {rows[column].to_list()}" for column in above)
     yield from _differences(trace)
 
 

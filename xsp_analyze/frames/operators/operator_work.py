@@ -661,8 +661,8 @@ def _times(frames: StepView) -> pl.DataFrame:
     """Device time of each layer, of the product kernels in it, and of those of operators whose flop are known."""
     rows = frames.once(layer_executions)
     roofed = frames.of_trace.once(roofed_calls)
-    has_flop = roofed.cases.select((pl.col("flop") > 0).fill_null(value=False) & ~pl.col("is_above")).to_series()
-    has_flop = has_flop.to_numpy()[roofed.case_of]
+    below_peak = roofed.cases.select((pl.col("flop") > 0).fill_null(value=False) & ~pl.col("is_above")).to_series()
+    has_flop = below_peak.to_numpy()[roofed.case_of]
     work = frames.of_trace.all_activities.select("span_id")
     counts = work.with_columns(
         pl.Series(has_flop)

@@ -7,7 +7,7 @@ them is not recorded.
 
 from __future__ import annotations
 
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,10 @@ def generated_kernel(arguments: Arguments) -> ModelledWork | None:
 def _grid_sizes(arguments: Arguments, output: Tensor) -> list[int]:
     """The fewest of the last scalars that reach each element of the output."""
     minimum = arguments.settings.get("sizes", 1)
-    last = takewhile(lambda each: type(each) is int and each > 0, reversed(_scalars(arguments)))
     sizes: list[int] = []
-    for size in last:
-        if len(sizes) >= (minimum if isinstance(minimum, int) else 1) and prod(sizes) >= output.stored_elements:
+    for size in reversed(_scalars(arguments)):
+        is_reached = len(sizes) >= (minimum if isinstance(minimum, int) else 1)
+        if not isinstance(size, int) or size <= 0 or (is_reached and prod(sizes) >= output.stored_elements):
             break
         sizes.append(size)
     return sizes
