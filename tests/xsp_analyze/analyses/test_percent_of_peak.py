@@ -107,12 +107,12 @@ def timed(*calls: tuple[str, str, str, int, int]) -> Trace:
     for number in sorted({step for *_, step in calls}):
         hand.step(number, 1_000_000 * number, 900_000)
     hand.extra["operators"] = []
-    for place, (name, shapes, kernel, duration, step) in enumerate(calls):
-        start = 1_000_000 * step + 1_000 * place
+    for position, (name, shapes, kernel, duration, step) in enumerate(calls):
+        start = 1_000_000 * step + 1_000 * position
         call = hand.span("operator", "operator", name, start, 900, thread_id=1, step=step)
         kinds = str(["float"] * shapes.count("[")).replace("'", '"')
         hand.extra["operators"].append({"span_id": call, "input_shapes": f"[{shapes}]", "input_dtypes": kinds})
-        hand.work(kernel, start + 100_000 + 50_000 * place, duration, launch=start + 50, parent=call, step=step)
+        hand.work(kernel, start + 100_000 + 50_000 * position, duration, launch=start + 50, parent=call, step=step)
     hand.extra["devices"].append({"run_id": 0, "device_id": 0, "fp32_flop_per_s": 1e12, "dram_byte_per_s": 1e11})
     return hand.build()
 
