@@ -132,6 +132,13 @@ FILLED_COLUMNS = (
 PRECISION = Column(
     "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
 )
+ABOVE_ROOF = Column(
+    "above_roof",
+    pl.String(),
+    "Why it took less than the least: fewer flop (kernels of Winograd or FFT, by name), caches (of what it reads and "
+    "writes, the device's last cache can have held enough), rates (within 5 %); null: it did not.",
+    role=Role.LABEL,
+)
 ROOF_COLUMNS = (
     Column("flop_count", pl.Float64(), "Operations in this precision, measured or else modelled.", "flop"),
     Column(
@@ -155,7 +162,7 @@ ROOF_COLUMNS = (
     Column(
         "roof_share",
         pl.Float64(),
-        "Part of the roof that is reached; above 1 something is wrong, or of modelled work what B23 says.",
+        "Part of the roof that is reached; above 1 something is wrong. Of modelled work null there; B23 says why.",
     ),
     Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
     Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),

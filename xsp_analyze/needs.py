@@ -171,6 +171,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "host alone": Condition(
         "a run on the host alone",
         "Where devices worked, B42 says what their time is made of",
+        clause="no device work was recorded",
         holds=lambda view: not holds(view, "kernel"),
     ),
     "launches": Condition(

@@ -12,6 +12,7 @@ from xsp_analyze.catalog import outcome
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.model_time import latency_by_run
+from xsp_analyze.frames.operators.operator_work import time_of_no_operator
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import FULL_COVERAGE, duration, share, spelled_call
@@ -310,6 +311,7 @@ class Answers:
 
 _MAX_NAMED = 3
 _ALL = 0.995  # from there on a share is shown as all of it
+_NO_OPERATOR = "work of no operator"
 _MIN_NAMED = 0.005  # of device time: less is not worth a name
 
 
@@ -339,12 +341,13 @@ def coverage_of(answers: Answers) -> Coverage | None:
     if isinstance(result, str) or not result.table["modelled_count"].sum():
         return None
     table = result.table
-    of_operators = total_of(table["device_sum_ns"])
-    total = max(float(answers.first("A15").get("kernel_duration_ns") or 0), of_operators)
+    of_none, replays = time_of_no_operator(answers.per_step)
+    total = total_of(table["device_sum_ns"]) + of_none
     if not total:
         return None
     rest_ns = pl.col("device_sum_ns") * (1 - pl.col("modelled_share").fill_null(0))
-    rows = [*table.select("operator", rest_ns).iter_rows(), ("work of no operator", total - of_operators)]
+    others = [("replays of graphs whose capture is not in the trace", replays), (_NO_OPERATOR, of_none - replays)]
+    rows = [*table.select("operator", rest_ns).iter_rows(), *others]
     largest = sorted(rows, key=lambda row: -row[1])[:_MAX_NAMED]
     rest = sum(time for _, time in rows)
     return Coverage(1 - rest / total, [(name, time / total) for name, time in largest])

@@ -90,6 +90,7 @@ class DeviceSpec:
     multiprocessor_count: int | None = None
     compute_capability: str | None = None
     boost_clock_hz: int | None = None
+    cache_bytes: int | None = None  # of the last one before memory
 
 
 @cache
@@ -163,7 +164,7 @@ _MEMORY_MARGIN = 0.1  # drivers keep some of it
 _GENERIC = ("AMD Radeon Graphics",)  # what drivers call a device whose name they do not know
 _FACTS = {
     *("name", "pattern", "source", "date", "multiprocessors", "compute_capability", "memory_gib", "boost_clock_mhz"),
-    *("lacks", "peaks"),
+    *("cache_mib", "lacks", "peaks"),
 }
 _OF_PEAK = {"value", "source", "dense", "accumulate", "clock_mhz", "note"}
 _HZ_PER_MHZ = 1_000_000
@@ -199,6 +200,7 @@ def _spec(entry: object, path: Path, *, named: bool) -> DeviceSpec:
         entry.get("multiprocessors"),
         entry.get("compute_capability"),
         None if clock is None else round(clock * _HZ_PER_MHZ),
+        None if "cache_mib" not in entry else round(entry["cache_mib"] * (1 << 20)),
     )
 
 

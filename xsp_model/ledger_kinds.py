@@ -665,6 +665,12 @@ class LedgerKind(StrEnum):
         "links that lead out of the directory, and files that are pipes, sockets or devices, were left out",
     )
     UNUSABLE_MEMORY_EVENT = "unusable_memory_event", _WARNING, "events of memory without a time, a size or an operation"
+    WORK_MODEL_REFUSED = (
+        "work_model_refused",
+        _WARNING,
+        "calls that took less time than their modelled work can, whatever caches held; their work counts as unknown",
+        "Hold the device's name and peaks (--gpu, --device) against the trace; else the model of the operator is wrong",
+    )
     WORK_MODEL_UNFIT = (
         "work_model_unfit",
         _WARNING,

@@ -10,6 +10,7 @@ import polars as pl
 
 from xsp_analyze.analyses.kernels import list_of_kernels, order_of_list
 from xsp_analyze.columns import (
+    ABOVE_ROOF,
     DURATION,
     EXECUTION,
     KERNEL_CLASS,
@@ -138,7 +139,8 @@ _MIN_COUNTED = 0.5  # of the device time of products: where less is known a util
             "counted_share",
             pl.Float64(),
             "Part of the device time of product kernels (matrix products, convolutions, attention, experts) whose "
-            "flop are known; below 1 the utilisation is too low, below 0.5 none is given.",
+            "flop are known and took no less than the peak allows (Winograd): below 1 mfu and hfu are at least this, "
+            "below 0.5 none is given.",
         ),
     ),
     figure=FigureSpec("bars", x="name", y=("mfu",), title="Model flop utilisation", top=20),
@@ -193,8 +195,10 @@ def _shares() -> list[pl.Expr]:
     share = pl.when(pl.col("product_ns") > 0).then(quotient(pl.col("counted_ns"), pl.col("product_ns")))
     counts = (time > 0) & (share >= _MIN_COUNTED)
     return [
-        pl.when(counts).then(quotient(pl.col("model_peak_ns"), time)).alias("mfu"),
-        pl.when(counts).then(quotient(pl.col("hardware_peak_ns"), time)).alias("hfu"),
+        *(
+            pl.when(counts, pl.col(peak) <= time).then(quotient(pl.col(peak), time)).alias(name)
+            for name, peak in (("mfu", "model_peak_ns"), ("hfu", "hardware_peak_ns"))
+        ),
         pl.col("hardware_peak_ns").alias("peak_ns"),
         share.alias("counted_share"),
         time.cast(pl.Float64),
@@ -244,7 +248,12 @@ def _shares() -> list[pl.Expr]:
             "Least time of modelled calls: at the nearest of the device's roofs, by the precision they run in.",
             "ns",
         ),
-        Column("roof_share", pl.Float64(), "That over the device time of these calls; see B23."),
+        Column(
+            "roof_share",
+            pl.Float64(),
+            "That over the device time of these calls, without shapes above their roof where others are not; see B23.",
+        ),
+        ABOVE_ROOF,
         Column("gain_ns", pl.Float64(), "Device time less the least: what would be gained at the roof.", "ns"),
         Column("measured_flop", pl.Float64(), "FP32 operations by counters; null: not measured.", "flop"),
         Column("dram_bytes", pl.Float64(), "DRAM traffic by counters; null: not measured.", "byte"),

@@ -51,6 +51,7 @@ Shape = tuple[int, ...]
 ELEMENT_BITS = {
     "fp64": 64, "fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4, "complex64": 64, "complex128": 128,
     "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint8": 8, "bool": 8, "e8m0": 8,
+    "8 bit": 8, "16 bit": 16, "32 bit": 32, "64 bit": 64, "128 bit": 128,  # of which only the size is known
 }  # fmt: skip
 """Bits of one element of each type that a tensor may have here."""
 _TYPES = {  # as PyTorch's profiler writes them (`Input type`): names of C++ types

@@ -312,7 +312,7 @@ AMOUNTS: Mapping[str, str] = {
     "bus": "bus_bytes",
 }
 """The fields of `ModelledWork` that a row may have an expression for, by their names there."""
-_PRECISIONS = {*ELEMENT_BITS, "tf32"}
+_PRECISIONS = {*(kind for kind in ELEMENT_BITS if " " not in kind), "tf32"}
 _SHARED = {"operators", "operands", "class", "source"}
 _OF_FORMULA = {*_SHARED, "formula", "settings"}
 _OF_EXPRESSIONS = {*_SHARED, *AMOUNTS, "shapes", "precision"}

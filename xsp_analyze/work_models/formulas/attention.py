@@ -113,7 +113,7 @@ def extent_of(arguments: Arguments, heads: Heads, query: Tensor, key: Tensor) ->
     rows, key_rows = query.elements // (heads.queries * heads.key_size), key.elements // (heads.keys * heads.key_size)
     cumulative = arguments.tensor("cumulative")
     if arguments.settings.get("serving") or any(arguments.tensor(role) for role in ("pages", "used_keys")):
-        return _of_step(arguments.lengths, band, rows)
+        return _of_step(arguments.lengths, band, rows) or _of_new(arguments, band, cumulative, rows)
     if cumulative is not None:
         return _of_equal(arguments, band, cumulative, rows, key_rows) or _of_step(arguments.lengths, band, rows)
     batch, key_batch = prod(query.shape[:-_ROWS]), prod(key.shape[:-_ROWS])
@@ -121,6 +121,15 @@ def extent_of(arguments: Arguments, heads: Heads, query: Tensor, key: Tensor) ->
         return None
     extent = band.extent(max(batch, key_batch), rows // batch, key_rows // key_batch)
     return replace(extent, keys=extent.keys // max(batch, key_batch) * key_batch)
+
+
+def _of_new(arguments: Arguments, band: _Band, cumulative: Tensor | None, rows: int) -> Extent | None:
+    """Of requests whose keys lie in pages, if all are as long as the longest, and no key is of an earlier step."""
+    longest = arguments.value("max_queries")
+    if cumulative is None or not isinstance(longest, int) or arguments.value("max_keys") != longest:
+        return None
+    is_full = rows == longest * (cumulative.elements - 1)
+    return _of_equal(arguments, band, cumulative, rows, rows) if is_full else None
 
 
 def _of_equal(arguments: Arguments, band: _Band, cumulative: Tensor, rows: int, key_rows: int) -> Extent | None:

@@ -184,9 +184,9 @@ def experts(arguments: Arguments) -> ModelledWork | None:
     """`features` (tokens, hidden) through `up` (experts, n, hidden) and `down` (experts, hidden, inner) of k experts.
 
     k is the last size of `chosen` (tokens, k); n is twice `inner` where the activation is gated. Weights of less than
-    a byte are packed in the last dimension. Least work: each token's own k experts have to be read, so of weights those
-    of k experts, as if all tokens chose the same. None where an `expert map` says that not all of them are on this
-    device.
+    a byte are packed in the last dimension. Weights are those of the experts that so many tokens are expected to hit,
+    each its own k of all with equal chances: which ones they chose is not recorded. None where an `expert map` says
+    that not all of them are on this device.
     """
     features, up, down, chosen = (arguments.tensor(role) for role in ("features", "up", "down", "chosen"))
     if features is None or up is None or down is None or chosen is None or not chosen.shape:
@@ -195,11 +195,19 @@ def experts(arguments: Arguments) -> ModelledWork | None:
     if not _fits(features, up, down, chosen) or _is_shared_out(arguments):
         return None
     inner = down.shape[2] * _weights_per_element(up, up.shape[2], hidden)
-    count = min(up.shape[0], chosen.shape[-1] if pairs else 0)
-    weights = (up.bytes // max(up.shape[0], 1) + down.bytes // max(down.shape[0], 1)) * count
+    tokens = features.elements // hidden if hidden else 0
+    weights = round((up.bytes + down.bytes) * _share_hit(up.shape[0], chosen.shape[-1], tokens))
     flop = 2 * pairs * hidden * (up.shape[1] + inner)
     precision = "fp8" if up.element_type == "fp8" else None
     return ModelledWork(flop, 0, features.bytes + weights + chosen.bytes, features.bytes, precision=precision)
+
+
+def _share_hit(experts: int, k: int, tokens: int) -> float:
+    """The share of experts of which at least one token is expected, each taking `k` of them with equal chances.
+
+    One that a token leaves out it does with a chance of 1 - k / experts, and all tokens with that to their number.
+    """
+    return 1 - (1 - min(k, experts) / experts) ** tokens if experts else 0.0
 
 
 def _fits(features: Tensor, up: Tensor, down: Tensor, chosen: Tensor) -> bool:
@@ -231,7 +239,7 @@ def experts_inside(arguments: Arguments) -> ModelledWork | None:
     """`features` (tokens, hidden) through the experts that the operators inside take, chosen by `scores`.
 
     Inside, `settings.routing` takes the scores and k; the experts' matrices (experts, hidden, n) and (experts, inner,
-    hidden) are what else has a size for each expert. Least work, of weights too: as `experts`.
+    hidden) are what else has a size for each expert. Weights are those of the experts expected: as `experts`.
     """
     features, scores = arguments.tensor("features"), arguments.tensor("scores")
     matrices = _stacked_matrices(arguments.call.inner_calls, scores.shape[-1]) if scores and scores.elements else []
@@ -242,8 +250,9 @@ def experts_inside(arguments: Arguments) -> ModelledWork | None:
     if inner is None:
         return None
     hidden, up_size = features.shape[-1], sum(each.shape[2] for each in matrices) - features.shape[-1]
-    pairs = scores.elements // scores.shape[-1] * k
-    weights = sum(each.bytes for each in matrices) // scores.shape[-1] * min(k if pairs else 0, scores.shape[-1])
+    tokens, count = scores.elements // scores.shape[-1], scores.shape[-1]
+    pairs = tokens * k
+    weights = round(sum(each.bytes for each in matrices) * _share_hit(count, k, tokens))
     flop = 2 * pairs * (hidden * up_size + inner * hidden)
     return ModelledWork(flop, scores.elements + pairs * hidden, features.bytes + scores.bytes + weights, features.bytes)
 

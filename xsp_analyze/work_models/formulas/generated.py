@@ -28,16 +28,36 @@ def generated_kernel(arguments: Arguments) -> ModelledWork | None:
     """Each operand once, of none more elements than the sizes of the grid make together; one operation for each.
 
     Least work: an operand that is read and written counts once, as which ones are is not recorded; the last is taken
-    to be written. None where no sizes are recorded: nothing tells then how much of an operand, which may be a table to
-    gather from, is touched.
+    to be written. Sizes of the grid are the last scalars, at least `settings.sizes` of them: as many as an element of
+    the last operand each needs. Those before them are sizes of shapes, bounds and the like. No more operations count
+    than the largest operand has elements. None where no sizes are recorded: nothing tells then how much of an operand,
+    which may be a table to gather from, is touched.
     """
     tensors = arguments.every_tensor()
-    sizes = [each for each in arguments.call.values if type(each) is int and each > 0]
-    if not tensors or not sizes:
+    sizes = _grid_sizes(arguments, tensors[-1]) if tensors else []
+    if not sizes:
         return None
-    elements = prod(sizes)
+    elements = min(prod(sizes), max(t.stored_elements for t in tensors))
     *read, written = (min(t.stored_elements, elements) * ELEMENT_BITS[t.element_type] // 8 for t in tensors)
     return ModelledWork(0, elements, sum(read), written)
+
+
+def _grid_sizes(arguments: Arguments, output: Tensor) -> list[int]:
+    """The fewest of the last scalars that reach each element of the output."""
+    minimum = arguments.settings.get("sizes", 1)
+    sizes: list[int] = []
+    for size in reversed(_scalars(arguments)):
+        is_reached = len(sizes) >= (minimum if isinstance(minimum, int) else 1)
+        if not isinstance(size, int) or size <= 0 or (is_reached and prod(sizes) >= output.stored_elements):
+            break
+        sizes.append(size)
+    return sizes
+
+
+def _scalars(arguments: Arguments) -> list[object]:
+    """The values of inputs that are no tensors, in order."""
+    call = arguments.call
+    return [value for each, value in zip(call.inputs, call.values, strict=False) if each is None]
 
 
 def template(arguments: Arguments) -> ModelledWork | None:
