@@ -1,11 +1,11 @@
-"""Recognises binary reports of Nsight Compute and reads their raw page."""
+"""Recognises binary reports of Nsight Compute and has them read by NVIDIA's package or program."""
 
 from __future__ import annotations
 
 import io
 from typing import TYPE_CHECKING
 
-from xsp_ingest.formats.ncu.csv.ingester import read_text
+from xsp_ingest.formats.ncu.csv.ingester import PROFILER, read_text
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
@@ -24,14 +24,18 @@ class NcuReport(Ingester):
     """The ingester of `.ncu-rep` files."""
 
     name: str = "ncu_report"
-    title: str = "Nsight Compute report (.ncu-rep), read by the user's own ncu or module ncu_report"
+    title: str = "Nsight Compute report (.ncu-rep), read by NVIDIA's package ncu-report or the user's own ncu"
 
     def sniff(self, probe: Probe) -> Match:
         """Whether the file starts as a report does."""
         return Match.exact_if(probe.head.startswith(_MAGIC))
 
-    def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
-        """The report's kernels and counters; XspError where nothing here can read it."""
-        from xsp_ingest.formats.ncu.report.tool import raw_page
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The report's kernels, ranges and counters; XspError where nothing here can read it."""
+        from xsp_ingest.formats.ncu.report.tool import collected_by_module, raw_page, uses_module
 
-        return read_text(io.StringIO(raw_page(path)), path, "Nsight Compute")
+        if not uses_module():
+            return read_text(io.StringIO(raw_page(path)), path, options)
+        from xsp_ingest.formats.ncu.csv.shape import shape
+
+        return shape(collected_by_module(path), path, PROFILER, options)
