@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COUNTERS", "FLOP_COUNTS", "TENSOR_PREFIX", "Counter"]
+__all__ = ["AVERAGED", "COUNTERS", "FLOP_COUNTS", "STALLS", "TENSOR_PREFIX", "Counter"]
 
 TENSOR_PREFIX = "flop_count_tensor_"
 """What the counters of tensor-core work begin with; the rest is the type of the inputs."""
@@ -74,6 +74,7 @@ _USE = (
     Counter("l1_utilization", "1", "L1's throughput as a share of its peak."),
     Counter("compute_utilization", "1", "The busiest part of the multiprocessors, as a share of its peak."),
     Counter("memory_utilization", "1", "The busiest part of the memory path, as a share of its peak."),
+    Counter("tensor_utilization", "1", "Share of the time in which the tensor pipe was busy."),
     Counter("flop_sp_efficiency", "1", "FP32 operations as a share of the peak while profiled."),
     Counter("flop_hp_efficiency", "1", "FP16 operations as a share of the peak while profiled."),
     Counter("flop_dp_efficiency", "1", "FP64 operations as a share of the peak while profiled."),
@@ -86,7 +87,32 @@ _RUN = (
     Counter("invocations", "1", "Executions that the row's values are the mean of."),
 )
 
-COUNTERS: Mapping[str, Counter] = {c.name: c for c in (*_FLOPS, *_TENSOR, *_MEMORY, *_USE, *_RUN)}
+STALLS: Mapping[str, str] = {
+    # what a warp waits for, as sentences say it
+    "stall_share_memory_dependency": "memory dependencies",
+    "stall_share_memory_throttle": "full queues of the memory path",
+    "stall_share_shared_memory_dependency": "shared memory or special functions",
+    "stall_share_constant_memory": "misses of constant memory",
+    "stall_share_execution_dependency": "results of its own instructions",
+    "stall_share_pipe_busy": "busy compute pipes",
+    "stall_share_tensor_dependency": "tensor cores",
+    "stall_share_synchronisation": "other warps, at barriers",
+    "stall_share_instruction_fetch": "instructions to be fetched",
+    "stall_share_not_selected": "its turn, as other warps were ready",
+    "stall_share_other": "something else",
+}
+"""The counters of what warps wait for: shares of the cycles that they are resident; with `issue_share` they are 1."""
+_STALLS = (
+    *(
+        Counter(name, "1", f"Share of the cycles of resident warps in which one waits for {what}.")
+        for name, what in STALLS.items()
+    ),
+    Counter("issue_share", "1", "Share of the cycles of resident warps in which one issues an instruction."),
+)
+AVERAGED: tuple[str, ...] = ("compute_utilization", "memory_utilization", *STALLS)
+"""The counters that say what bounds a kernel, and whose mean by time is a group's."""
+
+COUNTERS: Mapping[str, Counter] = {c.name: c for c in (*_FLOPS, *_TENSOR, *_MEMORY, *_USE, *_STALLS, *_RUN)}
 """Every canonical counter by name, in the order in which tables list them; others keep their tool's name."""
 
 FLOP_COUNTS: tuple[str, ...] = tuple(c.name for c in (*_FLOPS, *_TENSOR) if c.unit == "flop")

@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import (
     ALLOCATED,
+    BOUND_COLUMNS,
     FILLED_COLUMNS,
     KERNEL_DURATION,
     LATENCY,
@@ -23,6 +24,7 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ordered_sum, quotient, ratio, share_of_sum
+from xsp_analyze.frames.kernels.activities import with_bounds
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.layers.layer_time import (
     LAYER_KEY,
@@ -259,8 +261,14 @@ def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
     key=("layer_index", "layer_name", "layer_type"),
     about_layers=True,
     additive=("flop_count", "dram_read_bytes", "dram_write_bytes"),
-    read="Compare flops with bytes: a layer with much traffic and few flops is bound by memory.",
-    columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *FILLED_COLUMNS[:4], WORK_BASIS),
+    read=(
+        "Compare flops with bytes: a layer with much traffic and few flops is bound by memory; where counters tell,"
+        " stall_reason is what its warps wait for."
+    ),
+    columns=(
+        *(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE),
+        *(*FILLED_COLUMNS[:4], WORK_BASIS, *BOUND_COLUMNS),
+    ),
     figure=FigureSpec(
         "bars",
         x="layer_index",
@@ -270,7 +278,7 @@ def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
 )
 def metrics_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return layer_kernels(frames, filled=True)
+    return with_bounds(frames.trace, layer_kernels(frames, filled=True).collect()).lazy()
 
 
 # A13: how much of each layer is device time, and how much is not.

@@ -251,3 +251,9 @@ SLOWER_WITHOUT = 0.05
 
 RUN_SPREAD = 0.2
 """Of the median step without a profiler, between quartiles. Our choice: levels then differ by chance."""
+
+STALLED_SHARE = 0.4
+"""Of the cycles of a layer's warps, waiting for one thing. Our choice: balanced kernels have several reasons."""
+
+STALLED_DEVICE_SHARE = 0.05
+"""Of device time, of a layer that is told for what its warps wait for. Our choice."""

@@ -139,7 +139,7 @@ def shape(collected: Collected, path: Path, profiler: str, options: Options) -> 
         {"device_id": [_integer(d) for d in device_names(collected)], "name": list(device_names(collected).values())},
         schema={"device_id": pl.Int64, "name": pl.String},
     )
-    work = _spans(kernels)
+    work = _spans(kernels, _PLACE_NS if any(stacks) else 0)
     ranges, issued_by = _pushed_ranges(work, kernels["table"], stacks)
     around, layers, unread = _range_spans(ranges, options)
     tables = {
@@ -200,7 +200,7 @@ def _with_invocations(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
     return wide if executions.is_null().all() else wide.with_columns(executions.cast(pl.Float64).alias("invocations"))
 
 
-def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
+def _spans(kernels: pl.DataFrame, place_ns: int) -> pl.DataFrame:
     time = "gpu__time_duration.sum"
     measured_ns = pl.col(time) if time in kernels.columns else pl.lit(None, pl.Float64)
     possible = measured_ns.is_between(0, MAX_DURATION_NS)
@@ -209,7 +209,7 @@ def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
         pl.lit("kernel").alias("level"),
         pl.lit("kernel").alias("kind"),
     )
-    start = pl.col("duration_ns").fill_null(_PLACE_NS).cum_sum().shift(1, fill_value=0)
+    start = pl.col("duration_ns").fill_null(place_ns).cum_sum().shift(1, fill_value=0)
     return frame_of("spans", spans.with_columns(start.alias("start_ns")))
 
 
