@@ -77,6 +77,7 @@ _MODULES: Mapping[str, str] = {
     "B41": "launch_paths",
     "B42": "timeline",
     "B43": "layers",
+    "B44": "samples",
     "cuda_gpu_kern_sum": "nsys.cuda",
     "cuda_gpu_kern_gb_sum": "nsys.cuda",
     "cuda_api_sum": "nsys.cuda",

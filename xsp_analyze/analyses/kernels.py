@@ -40,7 +40,7 @@ from xsp_analyze.frames.kernels.activities import (
     with_bounds,
 )
 from xsp_analyze.frames.kernels.kernel_classes import classes_by_name, kernel_labels
-from xsp_analyze.frames.kernels.kernel_means import kernel_executions, named_work
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions, launches_alone, named_work
 from xsp_analyze.frames.kernels.kernel_waves import CONFIGURATION, launch_configurations
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.kernels.roofline import ideal_intensity
@@ -96,7 +96,7 @@ def _launch_size(what: str) -> Column:
 @analysis(
     "A08",
     "kernel information",
-    needs=("kernel",),
+    needs=("counted kernels",),
     additive=("count", "duration_ns", "flop_count", "dram_read_bytes", "dram_write_bytes"),
     read=(
         "Every piece of device work with its layer and launch configuration; search for a layer or a kernel to "
@@ -157,6 +157,8 @@ def list_of_kernels(frames: StepView, executions: pl.DataFrame, number: Ints) ->
         attribution_bases(frames.trace, executions["span_id"]),
         *shapes_at(frames.trace, executions),
     )
+    if not frames.of_trace.once(launches_alone).is_empty():  # a launch says when, and not for how long
+        shown = shown.with_columns(pl.lit(None, shown.schema["duration_ns"]).alias("duration_ns"))
     return derived_counters(
         with_bounds(frames.trace, shown).lazy(), frames.of_trace.once(ideal_intensity)
     ).with_columns(pl.col(_LABELS).cast(pl.String))

@@ -257,7 +257,7 @@ def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
 @analysis(
     "A12",
     "metrics by layer",
-    needs=("layer", "kernel", "work"),
+    needs=("layer", "counted kernels", "work"),
     key=("layer_index", "layer_name", "layer_type"),
     about_layers=True,
     additive=("flop_count", "dram_read_bytes", "dram_write_bytes"),

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze import formulas
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
-from xsp_model import Level
+from xsp_model import Attribution, Kind, Level
 from xsp_model.columns.arrays import lookup, nullable_index
 from xsp_model.counters import AVERAGED, FLOP_COUNTS, STALLS
 
@@ -29,6 +29,7 @@ __all__ = [
     "attributed_host",
     "attribution_bases",
     "column_at",
+    "counted_launches",
     "counted_time",
     "counter_columns",
     "counter_sums",
@@ -317,6 +318,31 @@ def device_activities(trace: Trace) -> pl.DataFrame:
     called = called.with_columns(pl.Series("origin_id", origins(trace, activities["span_id"])))
     layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
     return attach_counters(trace, called.hstack(_matching(layers, called["layer_id"])))
+
+
+def counted_launches(trace: Trace) -> pl.DataFrame:
+    """Of a trace without device work the launches whose kernels were counted, as `device_activities` has kernels.
+
+    Names are those of the calls; how long kernels ran is not known, and 0 here.
+    """
+    counted = trace.scan("metrics").select("span_id").unique()
+    belongs = pl.when(pl.col("layer_id").is_not_null()).then(pl.lit(str(Attribution.LAYER)))
+    launches = (
+        trace.scan("spans")
+        .filter(pl.col("level").cast(pl.String) == str(Level.RUNTIME))
+        .join(counted, on="span_id", how="semi", maintain_order="left")
+        .select(
+            *(c for c in _SPAN_COLUMNS if c not in {"attribution", "duration_ns", "kind"}),
+            belongs.otherwise(pl.lit(str(Attribution.MODEL_ONLY))).cast(pl.Categorical).alias("attribution"),
+            pl.lit(str(Kind.KERNEL)).cast(pl.Categorical).alias("kind"),
+            pl.lit(0, pl.Int64).alias("duration_ns"),
+            pl.col("start_ns").alias("launch_ns"),
+            pl.col("span_id").alias("origin_id"),
+        )
+        .collect()
+    )
+    layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
+    return attach_counters(trace, launches.hstack(_matching(layers, launches["layer_id"])))
 
 
 def _with_calls(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
