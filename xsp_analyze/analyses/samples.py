@@ -176,10 +176,10 @@ _SAMPLED_KEYS = ("counter", "unit", "scope", "device_id", "phase", *LAYER_KEY)
 )
 def sampled_counters(frames: StepView) -> pl.LazyFrame:
     """One row a counter, device and scope: the model, its phases, then its layers in order, last work of no layer."""
-    found = list(device_series(frames.of_trace.own_runs.frame("counters")))
+    series = list(device_series(frames.of_trace.own_runs.frame("counters")))
     phases, layers = (_while_kernels_ran(frames, of) for of in (["phase"], LAYER_KEY))
     parts = []
-    for counter, unit, sums in found:
+    for counter, unit, sums in series:
         for scope, times in (("model", _whole_times(frames, sums)), ("phase", phases), ("layer", layers)):
             used = _energy_of_intervals(times, sums)
             named = {"counter": counter, "unit": unit, "scope": scope}

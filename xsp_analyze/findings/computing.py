@@ -185,12 +185,12 @@ def stalled_layer(facts: Facts) -> Iterator[Observation]:
         pl.col("ns").sum(), counted.alias("counted_ns"), *means
     )
     share_of_all = pl.max_horizontal(reasons)
-    found = layers.with_columns(share_of_all.alias("part")).filter(
+    waiting = layers.with_columns(share_of_all.alias("part")).filter(
         pl.col("part") >= limit.STALLED_SHARE, pl.col("ns") >= limit.STALLED_DEVICE_SHARE * facts.device_ns
     )
-    if found.is_empty():
+    if waiting.is_empty():
         return
-    row = found.sort(-pl.col("ns") * pl.col("part"), "layer_index").row(0, named=True)
+    row = waiting.sort(-pl.col("ns") * pl.col("part"), "layer_index").row(0, named=True)
     reason = max(reasons, key=lambda name: row[name] or 0.0)
     name = clean(row["layer_name"])
     yield Observation(

@@ -26,7 +26,7 @@ from xsp_analyze.frames.kernels.roofline import DEVICE, by_precision, device_pea
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.operators.operator_calls import call_kinds
-from xsp_analyze.frames.samples import sampled
+from xsp_analyze.frames.samples import samples_of_devices
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model import Attribution, AttributionBasis, Finding, Kind, LedgerKind, Level, Phase, Severity
@@ -434,7 +434,7 @@ def _doubts(frames: StepView, *, on_layers: bool) -> Iterator[_Row]:
         return
     rows = frames.once(named_work)
     counted = are_known(frames.of_trace.once(counted_work))
-    if not counted and sampled(frames.of_trace.own_runs.frame("counters")).is_empty():
+    if not counted and samples_of_devices(frames.of_trace.own_runs.frame("counters")).is_empty():
         yield _row(LedgerKind.NO_COUNTERS, rows["count"].sum(), None)
     if counted:
         yield from _without_counters(rows.filter(pl.col("kind") == str(Kind.KERNEL)))

@@ -23,7 +23,7 @@ __all__ = [
     "SystemQuantity",
     "device_series",
     "power_series",
-    "sampled",
+    "samples_of_devices",
     "system_series",
 ]
 
@@ -73,14 +73,14 @@ def power_series(counters: pl.DataFrame) -> dict[tuple[int, int | None], Energy]
     return energies
 
 
-def sampled(counters: pl.DataFrame) -> pl.DataFrame:
+def samples_of_devices(counters: pl.DataFrame) -> pl.DataFrame:
     """The samples of devices, but for memory in use, which has tables of its own."""
     return counters.filter(pl.col("device_id").is_not_null(), pl.col("unit").cast(pl.String) != "byte")
 
 
 def device_series(counters: pl.DataFrame) -> Iterator[tuple[str, str, dict[tuple[int, int | None], Energy]]]:
     """Name and unit of each counter sampled on devices, in order of names, with its sums by run and device."""
-    rows = sampled(counters).with_columns(pl.col("counter", "unit").cast(pl.String))
+    rows = samples_of_devices(counters).with_columns(pl.col("counter", "unit").cast(pl.String))
     for (counter, unit), of_counter in rows.sort("counter", "unit").group_by("counter", "unit", maintain_order=True):
         sums: dict[tuple[int, int | None], Energy] = {}
         for (run, device), of_device in of_counter.group_by("run_id", "device_id", maintain_order=True):

@@ -141,7 +141,7 @@ _STALLED_ON: Mapping[str, Sequence[str]] = {
     "issue_share": ("selected",),
 }
 _REASONS = {why: metric for metric, reasons in _STALLED_ON.items() for why in reasons}
-_MOST_COLLECTED = (
+_USUAL_REASONS = (
     "long_scoreboard",
     "wait",
     "math_pipe_throttle",
@@ -155,7 +155,7 @@ def stall_formulas(names: Iterable[str]) -> dict[str, list[Formula]]:
     formulas: dict[str, list[Formula]] = {}
     for form in _STALL_NAMES:
         name_of = {match["why"]: name for name in present if (match := form.match(name))}
-        if not all(why in name_of for why in _MOST_COLLECTED):
+        if not all(why in name_of for why in _USUAL_REASONS):
             continue
         groups: dict[str, dict[str, float]] = {}
         for why, name in name_of.items():

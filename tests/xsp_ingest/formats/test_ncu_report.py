@@ -77,8 +77,8 @@ def test_without_a_reader_the_extra_and_the_command_are_said(
     monkeypatch.setitem(sys.modules, "ncu_report", None)
     monkeypatch.delenv("XSP_NCU", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = r"pip install 'xsp\[ncu\]'.* ncu --import .* --csv --page raw --print-units base"
-    with pytest.raises(XspError, match=said) as refused:
+    sentence = r"pip install 'xsp\[ncu\]'.* ncu --import .* --csv --page raw --print-units base"
+    with pytest.raises(XspError, match=sentence) as refused:
         NCU_REPORT.read(report, Options())
     assert "\n" not in str(refused.value)
 

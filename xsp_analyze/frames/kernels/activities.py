@@ -246,17 +246,17 @@ def with_bounds(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
     `span_id` is the kernel, of a group the longest, whose launch limits occupancy.
     """
     absent = [pl.lit(None, pl.Float64).alias(c) for c in AVERAGED if c not in rows.columns]
-    known = rows.with_columns(absent)
+    measured = rows.with_columns(absent)
     highest = pl.max_horizontal(list(STALLS))
     reason = pl.coalesce(pl.when(pl.col(c) == highest).then(pl.lit(what)) for c, what in STALLS.items())
     limits = trace.scan("metrics").filter(pl.col("metric").cast(pl.String).str.starts_with(_LIMIT)).collect()
     what = pl.col("metric").cast(pl.String).str.strip_prefix(_LIMIT).replace(_LIMITED_BY)
-    least = limits.with_columns(what.alias("what")).filter(pl.col("value") == pl.col("value").min().over("span_id"))
+    lowest = limits.with_columns(what.alias("what")).filter(pl.col("value") == pl.col("value").min().over("span_id"))
     limiters = (
-        least.sort("span_id", "what").group_by("span_id", maintain_order=True).agg(pl.col("what").str.join(" and "))
+        lowest.sort("span_id", "what").group_by("span_id", maintain_order=True).agg(pl.col("what").str.join(" and "))
     )
-    at = lookup(limiters["span_id"].to_numpy(), known["span_id"].fill_null(-1).to_numpy())
-    return known.with_columns(
+    at = lookup(limiters["span_id"].to_numpy(), measured["span_id"].fill_null(-1).to_numpy())
+    return measured.with_columns(
         reason.alias("stall_reason"),
         highest.alias("stall_share"),
         limiters["what"].gather(nullable_index(at)).alias("occupancy_limiter"),

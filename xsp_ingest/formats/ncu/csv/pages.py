@@ -221,7 +221,7 @@ class _Layout:
 
     def ranges(self, cells: Sequence[str]) -> list[NvtxRange]:
         """The ranges of NVTX that the kernel was launched in, outermost first."""
-        return [NvtxRange.of(*found) for n in self.pushed for found in _RANGE.findall(_at(cells, n))]
+        return [NvtxRange.of(*parts) for n in self.pushed for parts in _RANGE.findall(_at(cells, n))]
 
     def facts(self, cells: Sequence[str]) -> dict[str, str | None]:
         return {fact: cells[at] if at < len(cells) else None for fact, at in self.index_of.items()}

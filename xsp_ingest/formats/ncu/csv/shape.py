@@ -238,8 +238,8 @@ def _pushed_ranges(
             ranges[row - work.height]["duration_ns"] = start + duration - ranges[row - work.height]["start_ns"]
         issued_by.append(open_[-1][1] if open_ else None)
     integers = dict.fromkeys(("row", "start_ns", "duration_ns", "process_id"), pl.Int64)
-    found = pl.DataFrame(ranges, schema={**integers, "text": pl.String, "domain": pl.String})
-    return found.with_columns(pl.lit("PushPop").alias("style")), issued_by
+    table = pl.DataFrame(ranges, schema={**integers, "text": pl.String, "domain": pl.String})
+    return table.with_columns(pl.lit("PushPop").alias("style")), issued_by
 
 
 def _range_spans(ranges: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Finding, ...]]:

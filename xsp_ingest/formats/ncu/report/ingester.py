@@ -32,10 +32,10 @@ class NcuReport(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The report's kernels, ranges and counters; XspError where nothing here can read it."""
-        from xsp_ingest.formats.ncu.report.tool import collected_by_module, raw_page, uses_module
+        from xsp_ingest.formats.ncu.report.tool import raw_page, read_by_module, uses_module
 
         if not uses_module():
             return read_text(io.StringIO(raw_page(path)), path, options)
         from xsp_ingest.formats.ncu.csv.shape import shape
 
-        return shape(collected_by_module(path), path, PROFILER, options)
+        return shape(read_by_module(path), path, PROFILER, options)

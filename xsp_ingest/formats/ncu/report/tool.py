@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["collected_by_module", "raw_page", "uses_module"]
+__all__ = ["raw_page", "read_by_module", "uses_module"]
 
 COMMAND_VARIABLE = "XSP_NCU"
 _MODULE = "ncu_report"
@@ -80,7 +80,7 @@ def uses_module() -> bool:
     return not os.environ.get(COMMAND_VARIABLE) and importlib.util.find_spec(_MODULE) is not None
 
 
-def collected_by_module(path: Path) -> Collected:
+def read_by_module(path: Path) -> Collected:
     """Kernels, ranges and counters; the module is under a licence of its own and only used where it is installed."""
     module = importlib.import_module(_MODULE)
     try:
