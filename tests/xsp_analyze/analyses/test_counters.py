@@ -108,7 +108,7 @@ def test_the_layer_that_waits_longest_is_told_with_what_for() -> None:
     (advice,) = [a for a in advise(StepView.of(_waiting().build())) if a.rule.id == "stalled-layer"]
     assert (
         advice.observation.sentence
-        == "Layer Conv_0 waits 60.0\u00a0% on memory dependencies: so much of the cycles of its warps."
+        == "Layer Conv_0 waits 60.0\u202f% on memory dependencies: so much of the cycles of its warps."
     )
     assert [e.value for e in advice.observation.evidence] == [300, 300]
     assert not [a for a in advise(StepView.of(measured().build())) if a.rule.id == "stalled-layer"]

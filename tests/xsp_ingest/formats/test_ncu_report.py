@@ -100,6 +100,39 @@ class _Metric:
         return self._unit
 
 
+class _Samples(_Metric):
+    """A counter with a value an instruction; address 0 has no line."""
+
+    def __init__(self, *values: int) -> None:
+        super().__init__(float(sum(values)), "")
+        self._values = values
+
+    def num_instances(self) -> int:
+        return len(self._values)
+
+    def correlation_ids(self) -> _Samples:
+        return _Samples(*range(len(self._values)))
+
+    def as_uint64(self, at: int) -> int:
+        return self._values[at]
+
+    def as_double(self) -> float:
+        return float(sum(self._values))
+
+
+class _Line:
+    """Two instructions a line."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def file_name(self) -> str:
+        return "/home/somebody/gemm.cu"
+
+    def line(self) -> int:
+        return 10 + self._address // 2
+
+
 class _Domain:
     def __init__(self, name: str, ranges: tuple[str, ...]) -> None:
         self._name, self._ranges = name, ranges
@@ -142,6 +175,7 @@ class _Action:
             "device__attribute_compute_capability_major": _Metric(8, ""),
             "device__attribute_compute_capability_minor": _Metric(0, ""),
             "launch__device_id": _Metric(0.0, ""),
+            "smsp__pcsamp_sample_count": _Samples(10, 20, 30, 40),
         }
 
     def name(self, base: int) -> str:
@@ -150,6 +184,13 @@ class _Action:
 
     def nvtx_state(self) -> _State | None:
         return self._state
+
+    def source_info(self, address: int) -> _Line | None:
+        return _Line(address) if address else None
+
+    def rule_results_as_dicts(self) -> list[dict[str, object]]:
+        link = "@url:Hardware Model:https://x.y/z@ and @section:LaunchStats:Launch Statistics@"
+        return [{"name": "Launch", "rule_message": {"title": "Small Grid", "message": f"Few blocks, see {link}."}}]
 
     def metric_names(self) -> list[str]:
         return list(self.counters)
@@ -194,6 +235,19 @@ def test_the_module_is_used_where_no_program_is_named(module: Callable[..., Path
     assert raw.tables["kernels"]["grid_x"].to_list() == [64, 64]
     (device,) = raw.tables["devices"].to_dicts()
     assert (device["name"], device["compute_capability"]) == ("NVIDIA A100", "8.0")
+
+
+def test_lines_of_source_with_most_samples_are_metrics(module: Callable[..., Path]) -> None:
+    values = metrics(NCU_REPORT.read(module(_Action()), Options()))
+    lines = {name: value for name, value in values.items() if name.startswith("samples at")}
+    assert lines == {"samples at gemm.cu:11": 0.7, "samples at gemm.cu:10": 0.2}
+
+
+def test_what_its_rules_say_is_in_the_ledger(module: Callable[..., Path]) -> None:
+    raw = NCU_REPORT.read(module(_Action(), _Action()), Options())
+    (advice,) = [each for each in raw.findings if each.kind == "profiler_advice"]
+    sentence = "Launch: Small Grid: Few blocks, see Hardware Model and Launch Statistics."
+    assert (advice.count, advice.detail) == (2, sentence)
 
 
 def test_an_empty_report_of_the_module_is_said(module: Callable[..., Path]) -> None:

@@ -152,6 +152,7 @@ class Collected:
     cut_off: int = 0  # records with fewer cells than they need
     is_cut_off: bool = False  # the last one is such
     ranges: list[Sequence[NvtxRange]] = field(default_factory=list)  # of each kernel those around it, outermost first
+    advice: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # messages by rule and title, one a kernel
     decimal_sign: str | None = None  # where it is known; else the texts tell
     annotations: int = 0  # columns of NVTX state that are not read
     _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)

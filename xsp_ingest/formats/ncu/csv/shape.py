@@ -275,4 +275,8 @@ def _omissions(collected: Collected, kernels: int) -> list[Finding]:
         Finding(LedgerKind.NO_TIMESTAMPS, _NO_TIME, kernels, advice="Join it to a timeline with `xsp merge`"),
         Finding(LedgerKind.CUT_OFF_ROWS, "rows end before their last column and were left out", collected.cut_off),
         Finding(LedgerKind.NVTX_STATE_LEFT_OUT, count=collected.annotations),
+        *(
+            Finding(LedgerKind.PROFILER_ADVICE, f"{': '.join(filter(None, rule))}: {messages[0]}", len(messages))
+            for rule, messages in collected.advice.items()
+        ),
     ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
+from pathlib import PureWindowsPath  # which knows both kinds of paths
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.counters.launch import ATTRIBUTE
@@ -23,6 +25,10 @@ COMMAND_VARIABLE = "XSP_NCU"
 _MODULE = "ncu_report"
 _TIMEOUT_S = 600
 _IMPORT = ("--csv", "--page", "raw", "--print-units", "base")
+_SAMPLES = "smsp__pcsamp_sample_count"
+_LINE_SAMPLES = "samples at"  # the counter's name goes on with file and line
+_MAX_LINES = 5
+_LINK = re.compile(r"@(?:url:(?P<label>[^:@]*):[^@]*|section:[^:@]*:(?P<section>[^@]*))@")
 _LISTS = ("group:", "breakdown:")  # names of other counters, which the module has among the counters
 
 
@@ -106,9 +112,40 @@ def _add(out: Collected, number: int, action: Any) -> None:  # noqa: ANN401 (for
     facts = _facts(number, action.name(action.NameBase_DEMANGLED), texts)
     kernel = out.add_kernel(facts, 0, ranges=_ranges(action.nvtx_state()))
     attributes = out.is_new_device(facts["device"])
+    if _SAMPLES in metrics:
+        _add_lines(out, kernel, action)
+    _add_advice(out, action)
     for name, text in texts.items():
         if text and (attributes or not name.startswith(ATTRIBUTE)):
             out.add(kernel, name, metrics[name].unit() or "", text)
+
+
+def _add_lines(out: Collected, kernel: int, action: Any) -> None:  # noqa: ANN401 (foreign)
+    """The lines of source at which most of the samples of warps are, each with its share of all samples."""
+    samples = action.metric_by_name(_SAMPLES)
+    addresses = samples.correlation_ids() if samples.num_instances() else None
+    if addresses is None:
+        return
+    by_line: dict[str, int] = {}
+    for n in range(samples.num_instances()):
+        place = action.source_info(addresses.as_uint64(n))
+        if place is not None:  # else the program was built without lines
+            name = f"{PureWindowsPath(place.file_name()).name}:{place.line()}"
+            by_line[name] = by_line.get(name, 0) + samples.as_uint64(n)
+    total = samples.as_double()
+    for name, count in sorted(by_line.items(), key=lambda each: (-each[1], each[0]))[:_MAX_LINES]:
+        if count and total:
+            out.add(kernel, f"{_LINE_SAMPLES} {name}", "1", str(count / total))
+
+
+def _add_advice(out: Collected, action: Any) -> None:  # noqa: ANN401 (foreign)
+    """What the rules of the report's sections say, without their links; of no rule twice for one kernel and title."""
+    for result in action.rule_results_as_dicts():
+        message = result.get("rule_message", {})
+        text = _LINK.sub(lambda link: link["label"] or link["section"], message.get("message", "")).strip()
+        if text:
+            key = (result.get("name", ""), message.get("title", ""))
+            out.advice.setdefault(key, []).append(text)
 
 
 def _facts(number: int, name: str, texts: Mapping[str, str]) -> dict[str, str | None]:
