@@ -19,6 +19,7 @@ from xsp_analyze.frames.layers.layer_time import layer_calls
 from xsp_analyze.frames.operators.operator_calls import MODELLED
 from xsp_analyze.frames.samples import device_series, power_series, system_series
 from xsp_model import Level
+from xsp_model.counters import AVERAGED
 from xsp_model.schema import TABLES
 from xsp_model.vocabulary import LEVELS
 
@@ -94,6 +95,9 @@ def advice_on(need: Need) -> tuple[str, str]:
     """What a trace that lacks it lacks, in words, and how to get it."""
     condition = CONDITIONS.get(str(need), Condition())
     return condition.what or f"the level {need}", condition.advice
+
+
+_BOUNDS = pl.col("metric").cast(pl.String).is_in(AVERAGED)
 
 
 def _works(view: TraceView) -> bool:
@@ -290,6 +294,11 @@ CONDITIONS: Mapping[str, Condition] = {
         "the level kernel, or counters of kernels on their launches",
         "Record device work: ProfilerActivity.CUDA in torch.profiler, or nsys profile, rocprofv3 --sys-trace",
         holds=lambda view: view.trace.has_level(Level.KERNEL) or not view.once(launches_alone).is_empty(),
+    ),
+    "bounds": Condition(
+        "counters of utilisation or of what warps wait for",
+        "Measure them: ncu --set full, or --section SpeedOfLight --section WarpStateStats --section Occupancy",
+        holds=lambda view: not view.trace.scan("metrics").filter(_BOUNDS).head(1).collect().is_empty(),
     ),
     "device samples": Condition(
         "samples of counters of a device",

@@ -89,17 +89,17 @@ _RUN = (
 
 STALLS: Mapping[str, str] = {
     # what a warp waits for, as sentences say it
-    "stall_share_memory_dependency": "memory dependencies",
-    "stall_share_memory_throttle": "full queues of the memory path",
-    "stall_share_shared_memory_dependency": "shared memory or special functions",
-    "stall_share_constant_memory": "misses of constant memory",
-    "stall_share_execution_dependency": "results of its own instructions",
-    "stall_share_pipe_busy": "busy compute pipes",
-    "stall_share_tensor_dependency": "tensor cores",
-    "stall_share_synchronisation": "other warps, at barriers",
-    "stall_share_instruction_fetch": "instructions to be fetched",
-    "stall_share_not_selected": "its turn, as other warps were ready",
-    "stall_share_other": "something else",
+    "memory_dependency_stall_share": "memory dependencies",
+    "memory_throttle_stall_share": "full queues of the memory path",
+    "shared_memory_dependency_stall_share": "shared memory or special functions",
+    "constant_memory_stall_share": "misses of constant memory",
+    "execution_dependency_stall_share": "results of its own instructions",
+    "pipe_busy_stall_share": "busy compute pipes",
+    "tensor_dependency_stall_share": "tensor cores",
+    "synchronisation_stall_share": "other warps, at barriers",
+    "instruction_fetch_stall_share": "instructions to be fetched",
+    "not_selected_stall_share": "its turn, as other warps were ready",
+    "other_stall_share": "something else",
 }
 """The counters of what warps wait for: shares of the cycles that they are resident; with `issue_share` they are 1."""
 _STALLS = (

@@ -152,13 +152,13 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str]:
 
 
 _FOR_STALL = {
-    "stall_share_memory_dependency": "Its loads come late: more loads in flight (wider ones, unrolling, asynchronous"
+    "memory_dependency_stall_share": "Its loads come late: more loads in flight (wider ones, unrolling, asynchronous"
     " copies), data kept on chip by tiles or fusion, accesses that fill whole sectors.",
-    "stall_share_memory_throttle": "It asks for more than the memory path takes: wider and fewer accesses, coalesced.",
-    "stall_share_shared_memory_dependency": "Look for bank conflicts in shared memory, and for slow functions"
+    "memory_throttle_stall_share": "It asks for more than the memory path takes: wider and fewer accesses, coalesced.",
+    "shared_memory_dependency_stall_share": "Look for bank conflicts in shared memory, and for slow functions"
     " (exp, sqrt, division).",
-    "stall_share_synchronisation": "Even out work between barriers, or use smaller blocks and asynchronous barriers.",
-    "stall_share_execution_dependency": "Give each thread independent instructions: unrolling, several outputs each.",
+    "synchronisation_stall_share": "Even out work between barriers, or use smaller blocks and asynchronous barriers.",
+    "execution_dependency_stall_share": "Give each thread independent instructions: unrolling, several outputs each.",
 }
 
 

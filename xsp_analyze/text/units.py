@@ -47,7 +47,7 @@ THIN_SPACE = "\u202f"
 """Narrow, and no line is broken at it: between thousands, and between a number and its unit."""
 FULL_COVERAGE = 0.95
 """A statement on layers says how much of device time they hold where it is less than that."""
-_SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
+_SHARE_NAMES = ("share", "occupancy", "utilization", "coverage", "match_rate")
 """Last words of the names of columns that hold a share in 0..1; shown in percent."""
 _MIN_SHARED = 0.1  # shows three digits, and one more
 _MAX_SHARED = 1e5

@@ -128,16 +128,16 @@ _STALL_NAMES = tuple(
     )
 )
 _STALLED_ON: Mapping[str, Sequence[str]] = {
-    "stall_share_memory_dependency": ("long_scoreboard",),
-    "stall_share_memory_throttle": ("lg_throttle", "mio_throttle", "tex_throttle"),
-    "stall_share_shared_memory_dependency": ("short_scoreboard",),
-    "stall_share_constant_memory": ("imc_miss",),
-    "stall_share_execution_dependency": ("wait",),
-    "stall_share_pipe_busy": ("math_pipe_throttle",),
-    "stall_share_tensor_dependency": ("gmma",),
-    "stall_share_synchronisation": ("barrier", "membar", "warpgroup_arrive"),
-    "stall_share_instruction_fetch": ("no_instruction", "no_instructions", "branch_resolving"),
-    "stall_share_not_selected": ("not_selected",),
+    "memory_dependency_stall_share": ("long_scoreboard",),
+    "memory_throttle_stall_share": ("lg_throttle", "mio_throttle", "tex_throttle"),
+    "shared_memory_dependency_stall_share": ("short_scoreboard",),
+    "constant_memory_stall_share": ("imc_miss",),
+    "execution_dependency_stall_share": ("wait",),
+    "pipe_busy_stall_share": ("math_pipe_throttle",),
+    "tensor_dependency_stall_share": ("gmma",),
+    "synchronisation_stall_share": ("barrier", "membar", "warpgroup_arrive"),
+    "instruction_fetch_stall_share": ("no_instruction", "no_instructions", "branch_resolving"),
+    "not_selected_stall_share": ("not_selected",),
     "issue_share": ("selected",),
 }
 _REASONS = {why: metric for metric, reasons in _STALLED_ON.items() for why in reasons}
@@ -159,7 +159,7 @@ def stall_formulas(names: Iterable[str]) -> dict[str, list[Formula]]:
             continue
         groups: dict[str, dict[str, float]] = {}
         for why, name in name_of.items():
-            groups.setdefault(_REASONS.get(why, "stall_share_other"), {})[name] = 1
+            groups.setdefault(_REASONS.get(why, "other_stall_share"), {})[name] = 1
         for metric, terms in groups.items():
             formulas.setdefault(metric, []).append(Formula(terms, over=list(name_of.values())))
     return formulas

@@ -79,8 +79,8 @@ def _waiting() -> Hand:
         for at, (kernel, duration, memory, barrier) in enumerate(kernels):
             begin = start + 10 + 300 * at
             span = hand.work(kernel, begin, duration, launch=begin - 5, parent=layer, layer=layer, phase="forward")
-            hand.metric(span, "stall_share_memory_dependency", memory)
-            hand.metric(span, "stall_share_synchronisation", barrier)
+            hand.metric(span, "memory_dependency_stall_share", memory)
+            hand.metric(span, "synchronisation_stall_share", barrier)
             hand.metric(span, "compute_utilization", 0.1 * (at + 1))
             hand.metric(span, "memory_utilization", 0.8)
             for what, blocks in (("registers", 2 + at), ("shared_mem", 2), ("warps", 4), ("blocks", 32)):
@@ -112,3 +112,19 @@ def test_the_layer_that_waits_longest_is_told_with_what_for() -> None:
     )
     assert [e.value for e in advice.observation.evidence] == [300, 300]
     assert not [a for a in advise(StepView.of(measured().build())) if a.rule.id == "stalled-layer"]
+
+
+def test_what_bounds_layers_and_their_types() -> None:
+    """B45: by type first, then by layer; with the part of the time that is known."""
+    hand = _waiting()
+    layer = hand.module("Conv_2", 3000, 900, 2)
+    hand.work("uncounted", 3010, 100, launch=3005, parent=layer, layer=layer, phase="forward")
+    columns = ["scope", "layer_type", "layer_name", "kernel_duration_ns", "counted_share", "stall_reason"]
+    table = run(find("B45"), StepView.of(hand.build())).table
+    assert table.select(*columns, "synchronisation_stall_share").rows() == [
+        ("type", "Conv", None, 400, 0.75, "memory dependencies", pytest.approx((20 + 50) / 300)),
+        ("type", "ReLU", None, 50, 1.0, "other warps, at barriers", 0.3),
+        ("layer", "Conv", "Conv_0", 300, 1.0, "memory dependencies", pytest.approx((20 + 50) / 300)),
+        ("layer", "ReLU", "ReLU_1", 50, 1.0, "other warps, at barriers", 0.3),
+        ("layer", "Conv", "Conv_2", 100, 0.0, None, None),
+    ]

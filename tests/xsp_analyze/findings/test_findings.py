@@ -355,8 +355,8 @@ def _waiting(part: float) -> Any:  # noqa: ANN401
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         layer = hand.module("Linear_0", start + 5, 9_000, 0, parent_id=step, step=number)
         span = hand.work("a", start + 20, 8_000, launch=start + 10, parent=layer, step=number, layer=layer)
-        hand.metric(span, "stall_share_memory_dependency", part)
-        hand.metric(span, "stall_share_other", 1 - part if part > 0.5 else part / 2)
+        hand.metric(span, "memory_dependency_stall_share", part)
+        hand.metric(span, "other_stall_share", 1 - part if part > 0.5 else part / 2)
 
     return fill
 
