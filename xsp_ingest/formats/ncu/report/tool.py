@@ -128,9 +128,9 @@ def _add_lines(out: Collected, kernel: int, action: Any) -> None:  # noqa: ANN40
         return
     by_line: dict[str, int] = {}
     for n in range(samples.num_instances()):
-        place = action.source_info(addresses.as_uint64(n))
-        if place is not None:  # else the program was built without lines
-            name = f"{PureWindowsPath(place.file_name()).name}:{place.line()}"
+        line = action.source_info(addresses.as_uint64(n))
+        if line is not None:  # else the program was built without lines
+            name = f"{PureWindowsPath(line.file_name()).name}:{line.line()}"
             by_line[name] = by_line.get(name, 0) + samples.as_uint64(n)
     total = samples.as_double()
     for name, count in sorted(by_line.items(), key=lambda each: (-each[1], each[0]))[:_MAX_LINES]:
