@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.ncu_text import metrics, raw_page
 from xsp_ingest.convert import convert
 from xsp_ingest.files.probe import Probe
-from xsp_ingest.formats.ncu.report import NCU_REPORT
+from xsp_ingest.formats.ncu.report import NCU_REPORT, tool
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError
@@ -220,6 +220,7 @@ def module(report: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
         stand_in.__spec__ = types.SimpleNamespace(name="ncu_report")  # type: ignore[assignment]
         stand_in.load_report = lambda path: _Report(list(actions))  # type: ignore[attr-defined]  # noqa: ARG005
         monkeypatch.setitem(sys.modules, "ncu_report", stand_in)
+        monkeypatch.setattr(tool, "_load_apart", lambda path: None)  # noqa: ARG005
         monkeypatch.delenv("XSP_NCU", raising=False)
         return report
 
@@ -248,6 +249,18 @@ def test_what_its_rules_say_is_in_the_ledger(module: Callable[..., Path]) -> Non
     (advice,) = [each for each in raw.findings if each.kind == "profiler_advice"]
     sentence = "Launch: Small Grid: Few blocks, see Hardware Model and Launch Statistics."
     assert (advice.count, advice.detail) == (2, sentence)
+
+
+def test_a_report_that_ends_the_process_that_loads_it_is_refused(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ncu_report.py").write_text("import os\ndef load_report(path): os.abort()\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
+    monkeypatch.delenv("XSP_NCU", raising=False)
+    with pytest.raises(XspError, match="cannot load the report: it is damaged, or newer"):
+        NCU_REPORT.read(report, Options())
 
 
 def test_an_empty_report_of_the_module_is_said(module: Callable[..., Path]) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import PureWindowsPath  # which knows both kinds of paths
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ COMMAND_VARIABLE = "XSP_NCU"
 _MODULE = "ncu_report"
 _TIMEOUT_S = 600
 _IMPORT = ("--csv", "--page", "raw", "--print-units", "base")
+_LOAD = f"import sys, {_MODULE} as m; r = m.load_report(sys.argv[1]); [len(r.range_by_idx(i)) for i in range(len(r))]"
 _SAMPLES = "smsp__pcsamp_sample_count"
 _LINE_SAMPLES = "samples at"  # the counter's name goes on with file and line
 _MAX_LINES = 5
@@ -88,17 +90,33 @@ def uses_module() -> bool:
 
 def read_by_module(path: Path) -> Collected:
     """Kernels, ranges and counters; the module is under a licence of its own and only used where it is installed."""
+    _load_apart(path)
     module = importlib.import_module(_MODULE)
     try:
         report = module.load_report(str(path))
         out = Collected(decimal_sign=".")
         for number, action in enumerate(_actions(report)):
             _add(out, number, action)
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, TypeError, ValueError, OSError) as error:  # TypeError: names that are no text
         raise XspError(f"the module {_MODULE} could not read the report: {error}", path=path) from error
     if not out.kernels["name"]:
         raise XspError("the report holds no kernel's counters", path=path, advice="Write it with `ncu -o FILE PROGRAM`")
     return out
+
+
+def _load_apart(path: Path) -> None:
+    """Loads the report in a process of its own first: the module ends the whole process at some damaged files."""
+    command = [sys.executable, "-P", "-c", _LOAD, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)  # noqa: S603 (Python, with a path of the user's)
+    except subprocess.TimeoutExpired as error:
+        raise XspError(f"the module {_MODULE} did not load the report within {_TIMEOUT_S} s", path=path) from error
+    if done.returncode:
+        raise XspError(
+            f"the module {_MODULE} cannot load the report: it is damaged, or newer than the module",
+            path=path,
+            advice="Copy it again, or pip install -U ncu-report",
+        )
 
 
 def _actions(report: Any) -> Iterator[Any]:  # noqa: ANN401 (foreign)
