@@ -77,6 +77,8 @@ _MODULES: Mapping[str, str] = {
     "B41": "launches",
     "B42": "timeline",
     "B43": "layers",
+    "B44": "samples",
+    "B45": "layers",
     "cuda_gpu_kern_sum": "nsys.cuda",
     "cuda_gpu_kern_gb_sum": "nsys.cuda",
     "cuda_api_sum": "nsys.cuda",

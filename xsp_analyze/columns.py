@@ -11,6 +11,7 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role
 __all__ = [
     "ALLOCATED",
     "BATCH_SIZE",
+    "BOUND_COLUMNS",
     "COUNT",
     "COUNTER_COLUMNS",
     "DURATION",
@@ -113,6 +114,24 @@ COUNTER_COLUMNS = (
     Column("memory_bound", pl.Boolean(), "Whether its intensity is below the device's peak flop/s over peak byte/s."),
 )
 """The columns that hardware counters fill."""
+
+BOUND_COLUMNS = (
+    Column(
+        "compute_utilization", pl.Float64(), "Busiest part of the multiprocessors over its peak, by counters, 0 to 1."
+    ),
+    Column("memory_utilization", pl.Float64(), "Busiest part of the memory path over its peak, likewise."),
+    Column(
+        "stall_reason", pl.String(), "What its warps wait for most, by counters; null: not measured.", role=Role.LABEL
+    ),
+    Column("stall_share", pl.Float64(), "Share of the cycles of its warps in which they wait for that."),
+    Column(
+        "occupancy_limiter",
+        pl.String(),
+        "What keeps more blocks from a multiprocessor: registers, shared memory, warps or blocks, by ncu.",
+        role=Role.LABEL,
+    ),
+)
+"""What bounds a kernel, by counters; of a layer means by time, and the limiter of its longest kernel."""
 
 WORK_BASIS = Column(
     "work_basis",

@@ -457,6 +457,7 @@ class LedgerKind(StrEnum):
         _WARNING,
         "profiler ranges have another name than the kernel in their place",
     )
+    PROFILER_ADVICE = "profiler_advice", _INFO, "what the profiler's own rules say of kernels"
     PROFILER_RANGES_TIED = (
         "profiler_ranges_tied",
         _INFO,

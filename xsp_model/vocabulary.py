@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "AVERAGED",
     "COUNTERS",
     "DEVICE_KINDS",
     "FLOP_COUNTS",
     "GRAPH_CAPTURE",
     "LEVELS",
+    "STALLS",
     "TENSOR_PREFIX",
     "Attribution",
     "AttributionBasis",
@@ -196,6 +198,7 @@ _USE = (
     Counter("l1_utilization", "1", "L1's throughput as a share of its peak."),
     Counter("compute_utilization", "1", "The busiest part of the multiprocessors, as a share of its peak."),
     Counter("memory_utilization", "1", "The busiest part of the memory path, as a share of its peak."),
+    Counter("tensor_utilization", "1", "Share of the time in which the tensor pipe was busy."),
     Counter("flop_sp_efficiency", "1", "FP32 operations as a share of the peak while profiled."),
     Counter("flop_hp_efficiency", "1", "FP16 operations as a share of the peak while profiled."),
     Counter("flop_dp_efficiency", "1", "FP64 operations as a share of the peak while profiled."),
@@ -207,7 +210,32 @@ _RUN = (
     Counter("dram_clock_hz", "Hz", "Clock of device memory while profiled."),
     Counter("invocations", "1", "Executions that the row's values are the mean of."),
 )
-COUNTERS: Mapping[str, Counter] = {c.name: c for c in (*_FLOPS, *_TENSOR, *_MEMORY, *_USE, *_RUN)}
+STALLS: Mapping[str, str] = {
+    # what a warp waits for, as sentences say it
+    "memory_dependency_stall_share": "memory dependencies",
+    "memory_throttle_stall_share": "full queues of the memory path",
+    "shared_memory_dependency_stall_share": "shared memory or special functions",
+    "constant_memory_stall_share": "misses of constant memory",
+    "execution_dependency_stall_share": "results of its own instructions",
+    "pipe_busy_stall_share": "busy compute pipes",
+    "tensor_dependency_stall_share": "tensor cores",
+    "synchronisation_stall_share": "other warps, at barriers",
+    "instruction_fetch_stall_share": "instructions to be fetched",
+    "not_selected_stall_share": "its turn, as other warps were ready",
+    "other_stall_share": "something else",
+}
+"""The counters of what warps wait for: shares of the cycles that they are resident; with `issue_share` they are 1."""
+_STALLS = (
+    *(
+        Counter(name, "1", f"Share of the cycles of resident warps in which one waits for {what}.")
+        for name, what in STALLS.items()
+    ),
+    Counter("issue_share", "1", "Share of the cycles of resident warps in which one issues an instruction."),
+)
+AVERAGED: tuple[str, ...] = ("compute_utilization", "memory_utilization", *STALLS)
+"""The counters that say what bounds a kernel, and whose mean by time is a group's."""
+
+COUNTERS: Mapping[str, Counter] = {c.name: c for c in (*_FLOPS, *_TENSOR, *_MEMORY, *_USE, *_STALLS, *_RUN)}
 """Every canonical counter by name, in the order in which tables list them; others keep their tool's name."""
 FLOP_COUNTS: tuple[str, ...] = tuple(c.name for c in (*_FLOPS, *_TENSOR) if c.unit == "flop")
 """The counters of floating-point work, which do not overlap: their sum is all of it."""

@@ -11,7 +11,7 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observation, give_captures, rule, times
 from xsp_analyze.findings.roof import time_above_roof
-from xsp_analyze.formulas import total_of
+from xsp_analyze.formulas import total_of, weighted_mean
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, functions_of, product_names
 from xsp_analyze.frames.kernels.roofline import TENSOR_RATES
@@ -20,6 +20,7 @@ from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import count, count_of, duration, quantity, share
 from xsp_model import Attribution, Kind, Phase
 from xsp_model.columns.tree import innermost
+from xsp_model.vocabulary import STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,7 @@ __all__ = [
     "recompilation",
     "recompute",
     "small_batch",
+    "stalled_layer",
     "unfused_attention",
     "unfused_chains",
 ]
@@ -171,6 +173,62 @@ def _on_host(facts: Facts) -> tuple[str, float, float, str, float]:
     row = rows.row(0, named=True)
     latency = float(row["latency_ns"])
     return str(row["layer_name"]), latency, facts.latency_ns, "the model's latency", latency
+
+
+_FOR_STALL = {
+    "memory_dependency_stall_share": "Its loads come late: more loads in flight (wider ones, unrolling, asynchronous"
+    " copies), data kept on chip by tiles or fusion, accesses that fill whole sectors.",
+    "memory_throttle_stall_share": "It asks for more than the memory path takes: wider and fewer accesses, coalesced.",
+    "shared_memory_dependency_stall_share": "Look for bank conflicts in shared memory, and for slow functions"
+    " (exp, sqrt, division).",
+    "synchronisation_stall_share": "Even out work between barriers, or use smaller blocks and asynchronous barriers.",
+    "execution_dependency_stall_share": "Give each thread independent instructions: unrolling, several outputs each.",
+}
+
+
+@rule(
+    "stalled-layer",
+    "A layer's warps wait for one thing",
+    fires=f"In a layer with at least {limit.STALLED_DEVICE_SHARE:.0%} of device time warps wait for one thing in at"
+    f" least {limit.STALLED_SHARE:.0%} of the cycles that they are resident; the layer in which that is most time.",
+    why="It is what keeps the layer's kernels from being faster, and tells which remedy can help.",
+    gain="Unknown: warps wait while others work.",
+    do="See the layer in A12 and its kernels in A08: what their warps wait for, and what limits their occupancy.",
+    source="NVIDIA's Kernel Profiling Guide, warp stall reasons; the thresholds are our choice.",
+    needs=("kernel",),
+)
+def stalled_layer(facts: Facts) -> Iterator[Observation]:
+    """The layer in which warps wait longest for what they wait for most."""
+    work = facts.work.filter(pl.col("layer_name").is_not_null())
+    reasons = [name for name in STALLS if name in work.columns]
+    if not reasons or work.is_empty():
+        return
+    counted = pl.col("ns").filter(pl.any_horizontal(pl.col(reasons).is_not_null())).sum()
+    means = [weighted_mean(pl.col(name), pl.col("ns")).alias(name) for name in reasons]
+    layers = work.group_by("layer_index", pl.col("layer_name").cast(pl.String), maintain_order=True).agg(
+        pl.col("ns").sum(), counted.alias("counted_ns"), *means
+    )
+    share_of_all = pl.max_horizontal(reasons)
+    waiting = layers.with_columns(share_of_all.alias("part")).filter(
+        pl.col("part") >= limit.STALLED_SHARE, pl.col("ns") >= limit.STALLED_DEVICE_SHARE * facts.device_ns
+    )
+    if waiting.is_empty():
+        return
+    row = waiting.sort(-pl.col("ns") * pl.col("part"), "layer_index").row(0, named=True)
+    reason = max(reasons, key=lambda name: row[name] or 0.0)
+    name = clean(row["layer_name"])
+    yield Observation(
+        f"Layer {name} waits {share(row['part'])} on {STALLS[reason]}: so much of the cycles of its warps.",
+        (
+            Evidence("device time of the layer", float(row["ns"])),
+            Evidence("of it with counted warps", float(row["counted_ns"])),
+        ),
+        None,
+        "A12",
+        name,
+        do=_FOR_STALL.get(reason, ""),
+        coverage=row["counted_ns"] / row["ns"] if row["ns"] else 0.0,
+    )
 
 
 @rule(

@@ -116,6 +116,7 @@ RULES: tuple[Rule, ...] = (
     roof.small_grids,
     computing.dominant_kernel,
     computing.dominant_layer,
+    computing.stalled_layer,
     computing.recompute,
     computing.many_optimizer_kernels,
     computing.small_batch,

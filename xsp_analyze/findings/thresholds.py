@@ -267,6 +267,7 @@ SLOWER_WITHOUT = 0.05
 RUN_SPREAD = 0.2
 """Of the median step without a profiler, between quartiles. Our choice: levels then differ by chance."""
 
+
 HOST_SHARE = 0.1
 """Of the time on the host that operators of one kind take. Our choice."""
 
@@ -275,3 +276,9 @@ MANY_SHORT = 1_000
 
 SHORT_NS = 10_000
 """Our choice: an operator that does so little on average is mostly its call."""
+
+STALLED_SHARE = 0.4
+"""Of the cycles of a layer's warps, waiting for one thing. Our choice: balanced kernels have several reasons."""
+
+STALLED_DEVICE_SHARE = 0.05
+"""Of device time, of a layer that is told for what its warps wait for. Our choice."""

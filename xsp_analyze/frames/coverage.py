@@ -27,6 +27,7 @@ from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_bases, layer_c
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.operators.operator_calls import call_kinds
 from xsp_analyze.frames.operators.operator_work import roofed_calls
+from xsp_analyze.frames.samples import samples_of_devices
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.needs import holds
 from xsp_analyze.work_models.call import Tensor, call_of
@@ -436,9 +437,10 @@ def _doubts(frames: StepView, *, on_layers: bool) -> Iterator[_Row]:
     if frames.of_trace.device_work.is_empty():
         return
     rows = frames.once(named_work)
-    if not are_known(frames.of_trace.once(counted_work)):
+    counted = are_known(frames.of_trace.once(counted_work))
+    if not counted and samples_of_devices(frames.of_trace.own_runs.frame("counters")).is_empty():
         yield _row(LedgerKind.NO_COUNTERS, rows["count"].sum(), None)
-    if are_known(frames.of_trace.once(counted_work)):
+    if counted:
         yield from _without_counters(rows.filter(pl.col("kind") == str(Kind.KERNEL)))
     if on_layers and not frames.of_trace.once(layer_calls).is_empty():
         yield from _negative(frames)

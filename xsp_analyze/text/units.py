@@ -71,7 +71,7 @@ IDLE: Mapping[str, str] = MappingProxyType({
     "idle_unknown_ns": "unknown",
 })  # fmt: skip
 """The causes of idle time as B03 has them, as verdict, findings and pages call them."""
-_SHARE_NAMES = ("share", "occupancy", "coverage", "match_rate")
+_SHARE_NAMES = ("share", "occupancy", "utilization", "coverage", "match_rate")
 """Last words of the names of columns that hold a share in 0..1; shown in percent."""
 _MIN_SHARED = 0.1  # shows three digits, and one more
 _MAX_SHARED = 1e5

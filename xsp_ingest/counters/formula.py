@@ -37,29 +37,31 @@ __all__ = [
 class Formula:
     """(sum of weight * counter) * (product of `times`) / `per`, over counters in base units.
 
-    Every counter of `terms` and `times` must have been collected; those of `extra` are added where they were.
+    With `over`: as a share of the sum of those. Every counter of `terms`, `times` and `over` must have been collected;
+    those of `extra` are added where they were.
     `chips`: the chips whose counters these are; empty: all that the tool knows.
     """
 
     terms: Mapping[str, float]
     extra: Mapping[str, float] = field(default_factory=dict)
     times: Sequence[str] = ()
+    over: Sequence[str] = ()
     per: float = 1
     chips: Sequence[str] = ()
 
     @property
     def is_same(self) -> bool:
         """Whether it only gives a counter another name."""
-        return not self.extra and not self.times and self.per == 1 and list(self.terms.values()) == [1]
+        return not (self.extra or self.times or self.over) and self.per == 1 and list(self.terms.values()) == [1]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every counter it may read."""
-        return (*self.terms, *self.extra, *self.times)
+        return (*self.terms, *self.extra, *self.times, *self.over)
 
     def value(self, columns: Collection[str]) -> pl.Expr | None:
         """The expression over these columns, null where a needed value is; None where a needed column is missing."""
-        if any(name not in columns for name in (*self.terms, *self.times)):
+        if any(name not in columns for name in (*self.terms, *self.times, *self.over)):
             return None
         total = pl.lit(0.0)
         for name, weight in self.terms.items():
@@ -69,6 +71,9 @@ class Formula:
                 total = total + pl.col(name).fill_null(0) * weight
         for name in self.times:
             total = total * pl.col(name)
+        if self.over:
+            base = pl.sum_horizontal(self.over, ignore_nulls=False)
+            total = pl.when(base > 0).then(total / base)
         return total / self.per
 
 

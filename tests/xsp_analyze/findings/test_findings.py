@@ -379,6 +379,18 @@ def _in_layer(attribution: str) -> Any:  # noqa: ANN401
     return fill
 
 
+def _waiting(part: float) -> Any:  # noqa: ANN401
+    """A layer whose warps wait for memory in that part of their cycles."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        layer = hand.module("Linear_0", start + 5, 9_000, 0, parent_id=step, step=number)
+        span = hand.work("a", start + 20, 8_000, launch=start + 10, parent=layer, step=number, layer=layer)
+        hand.metric(span, "memory_dependency_stall_share", part)
+        hand.metric(span, "other_stall_share", 1 - part if part > 0.5 else part / 2)
+
+    return fill
+
+
 def _sweep(*latencies: tuple[int, int]) -> Trace:
     """A run a batch size: batch size and duration of its steps."""
     hand = Hand()
@@ -514,6 +526,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         None,
     ),
     "dominant-layer": (lambda: _trace(_layers(3_000, 2_900)), lambda: _trace(_layers(*(1_000,) * 5)), None),
+    # 60 % of the cycles of the layer's warps; or 39 %
+    "stalled-layer": (lambda: _trace(_waiting(0.6)), lambda: _trace(_waiting(0.39)), None),
     "device-only": (_kernels_alone, lambda: _trace(_kernels(*_BUSY)), None),
     # 15,000 ns, then 10,000, which is where latency settles; 10,900 are less than 10 % more
     "ramp-up": (

@@ -192,13 +192,15 @@ GRAPH_REPLAY = "graph replay"
 def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
     """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
 
-    non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where
-    graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer. `filled`:
-    where nothing was measured counters are as modelled, and `work_basis` says so; see `filled_executions`.
+    `span_id` is its longest kernel. non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where
+    kernels outlast the layer. Where graphs were replayed a last row, without index and latency, holds the work that
+    cannot be tied to a layer. `filled`: where nothing was measured counters are as modelled, and `work_basis` says so;
+    see `filled_executions`.
     """
     keys = [*frames.by, *LAYER_KEY]
     work = frames.once(filled_layer_executions) if filled else frames.once(layer_executions)
-    sums = (*counter_sums(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
+    longest = pl.col("span_id").sort_by(-pl.col("duration_ns"), "span_id").first()
+    sums = (*counter_sums(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), longest)
     sums = (*sums, basis_of()) if filled else sums
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)

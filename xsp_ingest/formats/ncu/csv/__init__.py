@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["NCU_CSV", "read_text"]
+__all__ = ["NCU_CSV", "PROFILER", "read_text"]
 
+PROFILER = "Nsight Compute"
+"""The tool that wrote the files."""
 _LOG = "==PROF=="
 _AGAIN = "Copy or export it again"
 _DENIED = "ERR_NVGPUCTRPERM"
@@ -41,13 +43,13 @@ class NcuCsv(Ingester):
         lines = decode_head(probe.text).split("\n")
         return Match.exact_if(any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR==")))
 
-    def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)
+    def read(self, path: Path, options: Options) -> RawTrace:
         """The file's kernels and counters; XspError where it holds none, or its numbers are ambiguous."""
         with open_text(path) as file:
-            return read_text(file, path, "Nsight Compute")
+            return read_text(file, path, options)
 
 
-def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
+def read_text(file: IO[str], path: Path, options: Options) -> RawTrace:
     """The kernels of the text of a page; `path` is named in errors."""
     from xsp_ingest.formats.ncu.csv.pages import Log, collect, records
     from xsp_ingest.formats.ncu.csv.shape import shape
@@ -61,7 +63,7 @@ def read_text(file: IO[str], path: Path, profiler: str) -> RawTrace:
         raise XspError("the file is cut off: its last row is not complete", path=path, advice=_AGAIN)
     if not collected.kernels["name"]:
         raise _nothing(log, path)
-    raw = shape(collected, path, profiler)
+    raw = shape(collected, path, PROFILER, options)
     return raw if not log.unclosed else _with_broken(raw, log.unclosed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -17,7 +17,19 @@ from xsp_model.devices import Peak, fp32_lanes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["ATTRIBUTE", "LAUNCH", "Collected", "Header", "Log", "collect", "devices", "is_header", "peaks", "records"]
+__all__ = [
+    "ATTRIBUTE",
+    "LAUNCH",
+    "Collected",
+    "Header",
+    "Log",
+    "NvtxRange",
+    "collect",
+    "devices",
+    "is_header",
+    "peaks",
+    "records",
+]
 
 # Counters that say how a kernel was launched or what the device is: they go to `kernels`, `devices` and `peaks`.
 
@@ -207,9 +219,26 @@ _NOT_COUNTERS = {name for names in _FACTS.values() for name in names} | {
     "Runtime Improvement",
     "GPU",
 }
-_WITH_UNIT = re.compile(r"(.+?)\s*\[([^\]]*)\]\Z")
+_HEADING = re.compile(r"(.+?)\s*(?:\[([^\]]*)\])?[\"\s]*(?:\((?P<total>[\d.,+-]+(?:[eE][+-]?\d+)?)\))?\s*\Z", re.DOTALL)
+_INTERFACE_UNITS = {"Duration": "us", "Compute Throughput": "%", "Memory Throughput": "%"}
+"""What the user interface shows in its summary; over it a heading has the column's total and may have no unit."""
+_PUSHED = "Push/Pop_Range"
+# One pushed range of a cell: domain, name, and six fields of payload, colour and message.
+_RANGE = re.compile(r'"([^":]*):(.*?)(?::[^":]*){6}"', re.DOTALL)
 _INTEGER = re.compile(r"\d+\Z")
 _VALUES = ("Metric Value", "Average")
+
+
+class NvtxRange(NamedTuple):
+    """A range of NVTX that was pushed when a kernel was launched; domain None: the default one."""
+
+    domain: str | None
+    text: str
+
+    @classmethod
+    def of(cls, domain: str, text: str) -> NvtxRange:
+        """The range as Nsight Compute writes its domain."""
+        return cls(None if domain in {"", "<default domain>"} else domain, text)
 
 
 @dataclass(slots=True)
@@ -220,11 +249,20 @@ class Collected:
     values: dict[tuple[str, str], tuple[list[int], list[str]]] = field(default_factory=dict)
     cut_off: int = 0  # records with fewer cells than they need
     is_cut_off: bool = False  # the last one is such
-    annotations: int = 0  # columns of NVTX state
+    ranges: list[Sequence[NvtxRange]] = field(default_factory=list)  # of each kernel those around it, outermost first
+    advice: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # messages by rule and title, one a kernel
+    decimal_sign: str | None = None  # where it is known; else the texts tell
+    annotations: int = 0  # columns of NVTX state that are not read
     _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     _devices: set[str | None] = field(default_factory=set)
 
-    def add_kernel(self, facts: Mapping[str, str | None], table: int, key: tuple[object, ...] | None = None) -> int:
+    def add_kernel(
+        self,
+        facts: Mapping[str, str | None],
+        table: int,
+        key: tuple[object, ...] | None = None,
+        ranges: Sequence[NvtxRange] = (),
+    ) -> int:
         """The number of the kernel, which is new unless its key was met before."""
         number = len(self.kernels["name"])
         if key is not None and self._numbers.setdefault(key, number) != number:
@@ -232,6 +270,7 @@ class Collected:
         for name in _FACTS:
             self.kernels[name].append(facts.get(name))
         self.kernels["table"].append(str(table))
+        self.ranges.append(ranges)
         return number
 
     def add(self, kernel: int, counter: str, unit: str, text: str) -> None:
@@ -276,6 +315,12 @@ class _Layout:
         index_of = {fact: next((at[n] for n in names if n in at), None) for fact, names in _FACTS.items()}
         self.index_of = {fact: index for fact, index in index_of.items() if index is not None}
         self.at = at
+        self.pushed = [n for n, column in enumerate(header.columns) if _PUSHED in column]
+        self.annotations = sum(map(_is_annotation, header.columns)) - len(self.pushed)
+
+    def ranges(self, cells: Sequence[str]) -> list[NvtxRange]:
+        """The ranges of NVTX that the kernel was launched in, outermost first."""
+        return [NvtxRange.of(*parts) for n in self.pushed for parts in _RANGE.findall(_at(cells, n))]
 
     def facts(self, cells: Sequence[str]) -> dict[str, str | None]:
         return {fact: cells[at] if at < len(cells) else None for fact, at in self.index_of.items()}
@@ -301,7 +346,9 @@ class _Details(_Layout):
         if not out.is_complete(complete=len(cells) > self.value):
             return
         key = ("id", "process") if "id" in self.index_of else ("process", "name", "grid", "block", "device")
-        kernel = out.add_kernel(facts, self.table, (self.table, *(facts.get(name) for name in key)))
+        out.annotations = max(out.annotations, self.annotations)
+        identity = (self.table, *(facts.get(name) for name in key))
+        kernel = out.add_kernel(facts, self.table, identity, self.ranges(cells))
         if cells[self.name]:  # else a rule's row
             out.add(kernel, cells[self.name], "" if self.unit is None else cells[self.unit], cells[self.value])
 
@@ -316,12 +363,14 @@ class _Raw(_Layout):
         super().__init__(header)
         self.units: Sequence[str] | None = None
         self.counters: list[tuple[int, str, str]] = []
+        self.assumed: dict[int, str] = {}  # by column, the unit where nothing else says one
         for n, column in enumerate(header.columns):
-            match = _WITH_UNIT.match(column)
-            name, unit = (match[1], match[2]) if match else (column, "")
+            match = _HEADING.match(column)
+            name, unit = (match[1], match[2] or "") if match else (column, "")
+            if match and match["total"]:
+                self.assumed[n] = _INTERFACE_UNITS.get(name, "")
             if name and name not in _NOT_COUNTERS and not _is_annotation(name):
                 self.counters.append((n, name, unit))
-        self.annotations = sum(map(_is_annotation, header.columns))
 
     def read(self, cells: Sequence[str], out: Collected) -> None:
         facts = self.facts(cells)
@@ -330,11 +379,15 @@ class _Raw(_Layout):
                 self.units = cells
                 self.counters = [(n, name, unit or _at(cells, n)) for n, name, unit in self.counters]
             return
-        self.units = self.units or ()  # it stands above the kernels or not at all
+        if self.units is None:  # it stands above the kernels or not at all
+            self.units = ()
+        if self.assumed:
+            self.counters = [(n, name, unit or self.assumed.get(n, "")) for n, name, unit in self.counters]
+            self.assumed = {}
         out.annotations = max(out.annotations, self.annotations)
         if not out.is_complete(complete=len(cells) >= len(self.columns)):
             return
-        kernel = out.add_kernel(facts, self.table)
+        kernel = out.add_kernel(facts, self.table, ranges=self.ranges(cells))
         attributes = out.is_new_device(facts.get("device"))
         for n, name, unit in self.counters:
             if cells[n] and (attributes or not name.startswith(ATTRIBUTE)):
