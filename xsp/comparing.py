@@ -139,7 +139,7 @@ def _one(
 
 def _check_other_captures(side: Sequence[str]) -> None:
     """XspError where a further capture of a side is a copy: captures that do not differ hide how much others do."""
-    from xsp_ingest.files.same_content import first_alike  # noqa: PLC0415 (imports polars)
+    from xsp_ingest.distinct import first_alike  # noqa: PLC0415 (imports polars)
     from xsp_model import XspError  # noqa: PLC0415
 
     paths = [path for text in side if (path := Path(text)).exists()]

@@ -15,6 +15,7 @@ from xsp_ingest.distinct import (
     bundle_findings,
     distinct,
     finding,
+    first_alike,
     first_names,
     same_recordings,
     without_exported,
@@ -22,7 +23,6 @@ from xsp_ingest.distinct import (
 from xsp_ingest.files.content import Probe
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
-from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.graph_captures import holds_capture

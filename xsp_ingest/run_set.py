@@ -13,9 +13,8 @@ import polars as pl
 from msgspec.structs import replace as replace_field
 
 from xsp_ingest.convert import LeveledRuns, convert_run, without_files
-from xsp_ingest.distinct import bundle_findings, first_names
+from xsp_ingest.distinct import bundle_findings, first_alike, first_names
 from xsp_ingest.files.safe_files import check, inside, leaves
-from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.ingester import LayerScope
 from xsp_ingest.staging.raw import RunOverrides
 from xsp_model import Finding, LedgerKind, XspError

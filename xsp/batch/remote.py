@@ -158,8 +158,8 @@ def _may_be_alike(parts: Sequence[TraceInputs], begun: Mapping[str, Path], sizes
 
     Bundles begin with their manifest, other folders with the names in them.
     """
+    from xsp_ingest.distinct import head_of  # noqa: PLC0415
     from xsp_ingest.files.content import Probe  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.files.same_content import head_of  # noqa: PLC0415
     from xsp_model import bundle  # noqa: PLC0415
 
     groups: dict[Hashable, list[tuple[str, int | None]]] = defaultdict(list)

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.core import Result
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.rank_time import CALL
+from xsp_analyze.frames.collectives import CALL
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.ranks.job import experts_by_rank, tables

@@ -8,8 +8,8 @@ from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from xsp_ingest.distinct import first_alike
 from xsp_ingest.files.content import Probe
-from xsp_ingest.files.same_content import first_alike
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import XspError
 
