@@ -1,4 +1,4 @@
-"""Well-known networks out of torch.nn alone, so that a model of a name can be profiled where only torch is installed."""
+"""Well-known networks out of torch.nn alone, so that a model can be profiled by name where only torch is installed."""
 
 from __future__ import annotations
 
