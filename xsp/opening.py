@@ -93,7 +93,7 @@ def with_what_is_given(trace: Trace, reading: Reading) -> Trace:
         overrides = () if reading.device is None else read_device_file(reading.device)
         trace = with_devices(trace, overrides, gpu=reading.gpu)
     if reading.work_models:
-        from xsp_analyze.frames.operators.modelled_calls import with_work_models  # noqa: PLC0415 (only where there are any)
+        from xsp_analyze.frames.operators.users_work import with_work_models  # noqa: PLC0415 (only where there are any)
 
         trace = with_work_models(trace, reading.work_models)
     return trace

@@ -176,6 +176,7 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
 """Rule to real traces on which it is right to be silent, each with what the file says."""
 
 _MISSING: Mapping[str, str] = {
+    "stalled-layer": "no file with what warps wait for and layers",
     "short-operators": "no capture of the host alone with a thousand operators",
     "work-not-recorded": "one file with launches and no kernel",
     "impossible-times": "no file whose streams overlap by over 1 %, or whose work starts before its launch",
