@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from xsp.cache.cache import Cache
 from xsp.opening import load
 from xsp.reading import LayerSource, Reading
-from xsp_model import Trace
-from xsp_model.errors import readable
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison

@@ -10,5 +10,5 @@ from xsp_analyze.work_models import formulas
 
 def test_no_two_families_name_a_formula_alike() -> None:
     modules = [import_module(f"{formulas.__name__}.{module.name}") for module in iter_modules(formulas.__path__)]
-    names = [name for module in modules for name in getattr(module, "FORMULAS", ())]
-    assert sorted(names) == sorted(formulas.FORMULAS)
+    tables = [getattr(module, name) for module in modules for name in module.__all__ if name.isupper()]
+    assert sorted(name for table in tables for name in table) == sorted(formulas.FORMULAS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from xsp_analyze.work_models import formulas
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_analyze.work_models.registry import families
 
@@ -12,13 +11,6 @@ from xsp_analyze.work_models.registry import families
 def test_no_operator_stands_in_two_rows() -> None:
     names = Counter(name for models in families().values() for model in models for name in model.operators)
     assert [name for name, count in names.items() if count > 1] == []
-
-
-def test_no_two_families_have_a_formula_of_the_same_name() -> None:
-    modules = [getattr(formulas, name) for name in dir(formulas) if hasattr(getattr(formulas, name), "FORMULAS")]
-    names = Counter(name for module in modules for name in module.FORMULAS)
-    assert [name for name, count in names.items() if count > 1] == []
-    assert set(names) == set(FORMULAS)
 
 
 def test_a_formula_is_used_and_says_what_it_counts() -> None:

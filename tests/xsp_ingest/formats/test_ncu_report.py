@@ -77,7 +77,7 @@ def test_without_a_reader_the_extra_and_the_command_are_said(
     monkeypatch.setitem(sys.modules, "ncu_report", None)
     monkeypatch.delenv("XSP_NCU", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    sentence = r"pip install 'xsp\[ncu\]'.* ncu --import .* --csv --page raw --print-units base"
+    sentence = r"pip install ncu-report.* ncu --import .* --csv --page raw --print-units base"
     with pytest.raises(XspError, match=sentence) as refused:
         NCU_REPORT.read(report, Options())
     assert "\n" not in str(refused.value)

@@ -41,7 +41,7 @@ def raw_page(path: Path) -> str:
     raise XspError(
         "a report of Nsight Compute, which NVIDIA's package ncu-report reads, and it is not installed",
         path=path,
-        advice="pip install 'xsp[ncu]'; or, where Nsight Compute is installed, put the path of ncu into"
+        advice="pip install ncu-report; or, where Nsight Compute is installed, put the path of ncu into"
         f" {COMMAND_VARIABLE}, or give the page that it prints: ncu --import {path.name} {' '.join(_IMPORT)} >"
         f" {path.stem}.csv",
     )
