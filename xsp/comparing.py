@@ -139,6 +139,7 @@ def _check_other_captures(side: Sequence[str]) -> None:
     """XspError where a further capture of a side is a copy: captures that do not differ hide how much others do."""
     from xsp_ingest.distinct import first_alike  # noqa: PLC0415 (imports polars)
     from xsp_model import XspError  # noqa: PLC0415
+    from xsp_model.errors import readable  # noqa: PLC0415
 
     paths = [path for text in side if (path := Path(text)).exists()]
     for position, first in enumerate(first_alike(paths) if len(paths) > 1 else ()):
@@ -205,6 +206,7 @@ def _layer_sources(frames: StepView) -> Sequence[str]:
 
 
 def _names(inputs: tuple[str, str], baseline: str | None) -> tuple[str, str]:
+    from xsp_model.errors import readable  # noqa: PLC0415
 
     before, after = (readable(Path(text).name or text) for text in inputs)
     if before == after:
