@@ -101,12 +101,12 @@ _USE = """
 import inspect, json, sys
 import xsp
 from xsp.cli.app import command_named
-from xsp.batch.work import record
+from xsp.batch.work import completion_record
 from xsp.batch.unit import Settings, Unit
 from xsp.opening import options_of
 from xsp.reading import Reading, reading_of
 reading = reading_of({"toy": "drum"})
-document = json.loads(record(Unit("a", ()), Settings("out", reading), {}))
+document = json.loads(completion_record(Unit("a", ()), Settings("out", reading), {}))
 print(json.dumps({
     "commands": [c for c in ("info", "batch") if any("--toy" in p.opts for p in command_named(c).params)],
     "python": "toy" in inspect.signature(xsp.open).parameters,
