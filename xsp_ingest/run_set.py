@@ -369,15 +369,15 @@ def _without_copies(path: Path) -> tuple[Sequence[Path], Mapping[str, str]]:
     first: dict[Hashable, Path] = {}
     copies: dict[str, str] = {}
     for (each, run), of_run in zip(runs, files, strict=True):
-        content = _described_alike(run), tuple(next(alike) for _ in of_run)
+        content = _description_without_paths(run), tuple(next(alike) for _ in of_run)
         like = first.setdefault(content, each)
         if like != each:
             copies[_folder_name(each, path)] = _folder_name(like, path)
     return list(first.values()), copies
 
 
-def _described_alike(run: RunDescription) -> bytes:
-    """The same for descriptions that differ in the paths of files alone."""
+def _description_without_paths(run: RunDescription) -> bytes:
+    """The description as JSON, without what names its files: equal where descriptions differ in paths alone."""
     formats = [replace_field(file, path="") for file in run.files]
     return msgspec.json.encode(replace_field(run, files=formats, graph_captures=[]))
 

@@ -509,13 +509,13 @@ def _of_run(
     name: str | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     if name is not None:
-        devices, peaks = _forgotten(devices, peaks)
+        devices, peaks = _without_table_peaks(devices, peaks)
     filled, peak_rows = fill(with_used(devices, used["device_id"], name), peaks, overrides=overrides)
     of_run = pl.lit(run, pl.Int64).alias("run_id")
     return filled.with_columns(of_run), peak_rows.with_columns(of_run)
 
 
-def _forgotten(devices: pl.DataFrame, peaks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _without_table_peaks(devices: pl.DataFrame, peaks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both without what the table of devices gave to nameless ones, by their size; what the file says stays."""
     nameless = pl.Series([is_nameless(each) for each in devices["name"]], dtype=pl.Boolean)
     ids = devices.filter(nameless)["device_id"]

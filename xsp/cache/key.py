@@ -30,7 +30,7 @@ __all__ = ["Digests", "Notes", "Seen", "Stamp", "key", "look", "program", "stamp
 
 _PACKAGES = ("xsp_model", "xsp_ingest", "xsp_analyze", "xsp")
 _LIBRARIES = ("xsp", "polars", "pyarrow", "numpy", "msgspec", "protobuf", "cxxfilt", "adbc-driver-sqlite")
-_ENTRY_POINTS = "xsp.ingesters"  # as xsp_ingest.registry, which imports every format; a test holds them equal
+_ENTRY_POINTS = "xsp.ingesters"  # as xsp_ingest.registry, without its imports; a test holds them equal
 _SOURCES = (".py", ".toml")
 _TOOLS = (("XSP_NSYS", "nsys"), ("XSP_NCU", "ncu"))  # they open .nsys-rep and .ncu-rep files
 

@@ -144,12 +144,12 @@ def kernel_information(frames: StepView) -> pl.LazyFrame:
 
 
 def order_of_list(frames: StepView) -> Ints:
-    """The rows of `frames.executions` in the order in which they are listed."""
+    """The rows of `kernel_executions` in the order in which they are listed."""
     return in_order([frames.once(kernel_executions)[c] for c in (*frames.by, *_LIST_ORDER)])
 
 
 def list_of_kernels(frames: StepView, executions: pl.DataFrame, number: Ints) -> pl.LazyFrame:
-    """These rows of `frames.executions` as this analysis lists them; `number`: their places in the list."""
+    """These rows of `kernel_executions` as this analysis lists them; `number`: their places in the list."""
     shown = executions.with_columns(
         pl.Series("execution", number),
         pl.col("duration_ns").alias("counted_ns"),

@@ -298,9 +298,6 @@ def kernels_of_compiled_code(frames: StepView) -> pl.LazyFrame:
     )
 
 
-# What was launched from where: parts of layers on the device (B39) and the host (B40), device time by path (B41).
-
-
 # B39: what ran on the device for each layer, by what launched it.
 def _label(name: str, doc: str) -> Column:
     return Column(name, pl.String(), doc, role=Role.LABEL)

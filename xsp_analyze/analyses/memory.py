@@ -318,8 +318,6 @@ def allocations_at_peak(frames: StepView) -> pl.LazyFrame:
     ).lazy()
 
 
-# Copies between memories, and fills (B07).
-
 # B07: what was copied and filled, between which memories, and how fast for the link it went over.
 _KEYS = ("direction", "source_kind", "destination_kind")
 _COPIES = [str(Kind.MEMCPY), str(Kind.MEMSET)]

@@ -205,9 +205,6 @@ def _shares() -> list[pl.Expr]:
     ]
 
 
-# The work that operators have to do, by models (B11) and beside what counters measured (B27).
-
-
 # B11: what operators must do at least, from the shapes of their inputs, beside what counters measured.
 @analysis(
     "B11",

@@ -260,7 +260,7 @@ class ClassMoves:
 
 
 def moves(before: pl.DataFrame, after: pl.DataFrame, level: str) -> tuple[dict[str, Move], list[ClassMoves]]:
-    """Where the time of each name moved, at a level (a column of `device_levels.cells`), and in which classes.
+    """Where the time of each name moved, at a level (a column of `levels.cells`), and in which classes.
 
     Classes of which most was lost first.
     """

@@ -345,7 +345,7 @@ class Side:
         return parts
 
     def one_step(self) -> pl.DataFrame:
-        """The kernels of one step in order of launch, with the columns of `merge.kernels.kernel_work`."""
+        """The kernels of one step in order of launch, with the columns of `merge.matching.kernel_work`."""
         frames = self.views[0]
         return template(frames.of_trace.kernel_runs.of(kernel_work(frames.trace)))
 

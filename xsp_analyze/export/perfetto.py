@@ -38,8 +38,6 @@ __all__ = [
     "text_field",
 ]
 
-# The packets of a Perfetto trace, by the numbers that fields have in its schema, and their wire format.
-
 # Protobuf's wire format, as much of it as Perfetto's packets need (protobuf.dev, "Encoding").
 _CONTINUES, _SEVEN_BITS = 0x80, 7
 _TWO_TO_64 = 1 << 64
@@ -87,6 +85,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+# The packets of a trace, by the numbers that fields have in the schema.
+#
 # Schema: `protos/perfetto/trace` of Perfetto 59: trace_packet, track_event, track_descriptor, interned_data,
 # debug_annotation, clock_snapshot.
 _SEQUENCE = 1

@@ -46,8 +46,6 @@ __all__ = [
     "with_waits",
 ]
 
-# Communication kernels as operations of process groups, matched between the ranks of a group.
-
 # What the ranks of a trace are: runs side by side, or the devices of a run that speak to each other.
 _UNIT = ("run_id", "process_id", "device_id")
 _IS_WORK = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.MEMCPY)])  # copy engines communicate too
@@ -247,8 +245,6 @@ def _exposed_times(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
         out[rows["row"].to_numpy()] = end - start - (coverage_before(busy, end) - coverage_before(busy, start))
     return pl.Series("exposed_ns", out)
 
-
-# What each rank did with its time, how far its clock is off, and who waits for whom.
 
 # Who waits for whom: collectives matched between ranks, from one trace or from the tables of many.
 PAIRWISE = ("send", "recv")

@@ -152,6 +152,9 @@ def _reason(trace: Trace, run: int) -> str:
     return next((str(advice) for advice in ledger["advice"] if advice), "")
 
 
+# Latency of the model: of a step, or of the whole trace.
+
+
 def with_model_time(view: StepView, frame: pl.LazyFrame) -> pl.LazyFrame:
     """The frame with `model_ns` added: the time that shares of the model are of; null where there was none."""
     model = pl.col("model_ns")

@@ -275,9 +275,6 @@ def with_identities(layers: pl.DataFrame, mapping: pl.DataFrame) -> pl.DataFrame
     )
 
 
-# One spelling for a kernel's name, whichever profiler wrote it.
-
-
 # Ties the kernels of one run to the same kernels of another by name, grid, block and order.
 
 

@@ -51,8 +51,6 @@ __all__ = [
     "tone",
 ]
 
-# What a page is made of: plain data, one function a kind of block; the page's script draws each.
-
 
 # A figure as plain data: what a FigureSpec asks of its result, in the units it will be drawn in.
 def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, object]:
@@ -91,6 +89,8 @@ def in_scale(column: Column, scale: Scale) -> dict[str, object]:
     """The same for a scale already chosen."""
     return {"unit": scale.unit, "divisor": scale.divisor, "decimals": scale.decimals, "exact": column.unit}
 
+
+# What a page is made of: plain data, one function a kind of block; the page's script draws each.
 
 Block = dict[str, Any]
 Section = dict[str, Any]

@@ -39,8 +39,6 @@ __all__ = [
     "slowest",
 ]
 
-# What pages draw and say of ranks: heat maps of rank by step, step times, rates of collectives, outliers.
-
 # What pages draw of ranks: a heat map of rank by step, the mean step of each, rates of collectives by size.
 MEASURES: Mapping[str, tuple[str, str]] = {
     "step_ns": ("Step", "step"),

@@ -60,7 +60,7 @@ class StepView(Memo):
     def of(
         cls, trace: Trace, steps: StepChoice | str | None = None, serving_phase: ServingPhase | str | None = None
     ) -> StepView:
-        """Those of a trace that no other choice of steps is looked at of."""
+        """The view of a trace of which no other choice of steps is looked at: its TraceView is made for it alone."""
         return cls(TraceView(trace), steps, serving_phase)
 
     @property
@@ -174,10 +174,10 @@ class StepView(Memo):
     @once_property
     def by_batch_size(self) -> Sequence[StepView]:
         """These frames, then those of the profile's other batch sizes over the same choice of steps, if any."""
-        others = (self._chosen_alike(each) for each in self.of_trace.at_other_batch_sizes)
+        others = (self._with_this_choice(each) for each in self.of_trace.at_other_batch_sizes)
         return [self, *(frames for frames in others if frames is not None)]
 
-    def _chosen_alike(self, of_trace: TraceView) -> StepView | None:
+    def _with_this_choice(self, of_trace: TraceView) -> StepView | None:
         try:
             return StepView(of_trace, self.choice, self.serving_phase)
         except XspError:

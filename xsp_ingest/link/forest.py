@@ -147,7 +147,7 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools, 
 
     Operators that make no node carry the number that the next one will take, so earlier bearers are not it.
     """
-    is_ours, is_theirs = _numbered_alike(operators, backward)
+    is_ours, is_theirs = _equally_numbered_operators(operators, backward)
     domains = numbering_domains(spans, operators, is_ours, is_theirs, flows)
     have, at = _keys_and_positions(domains, operators, true_indices(is_theirs)[::-1])  # the last one first
     want, of = _keys_and_positions(domains, operators, true_indices(is_ours))
@@ -160,7 +160,7 @@ def _by_sequence(spans: pl.DataFrame, operators: pl.DataFrame, backward: Bools, 
     return pl.DataFrame({"backward_at": ours[earlier], "forward_at": theirs[earlier]})
 
 
-def _numbered_alike(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bools]:
+def _equally_numbered_operators(operators: pl.DataFrame, backward: Bools) -> tuple[Bools, Bools]:
     """Which operators are numbered backward ones, and which others have a number that one of those has."""
     numbers, at = operators["sequence_number"], operators["at"].to_numpy()
     ours, others = (np.zeros(len(at), dtype=np.bool_) for _ in range(2))

@@ -147,7 +147,7 @@ def _call_of_row(name: str, call: Mapping[str, object]) -> Call | None:
 
 
 def _inner_calls(text: str | None) -> Iterator[Call]:
-    """The calls that `inner_operators.inner_calls` wrote."""
+    """The calls that `inner_calls` wrote."""
     for line in (text or "").split("\n"):
         name, *texts = line.split("\t")
         call = call_of(name, *texts) if len(texts) == len(INPUTS) else None

@@ -39,7 +39,7 @@ def with_work_models(trace: Trace, files: Sequence[Path]) -> Trace:
     holding = {name: model for name in names if isinstance(model := by_name.of(name), UserModel)}
     calls = _calls(trace, by_name, holding)
     metrics = _metrics(calls, holding)
-    findings = [*_findings_of_unused(models, names), *_untold(calls, metrics, holding)]
+    findings = [*_findings_of_unused(models, names), *_findings_of_untold_calls(calls, metrics, holding)]
     return trace.with_tables({"metrics": _metrics_with(trace, metrics), "ledger": _ledger_with(trace, findings)})
 
 
@@ -114,7 +114,9 @@ def _findings_of_unused(models: Sequence[UserModel], names: Sequence[str]) -> It
             yield _finding(LedgerKind.WORK_MODEL_UNUSED, file, unused, len(unused))
 
 
-def _untold(calls: pl.DataFrame, metrics: pl.DataFrame, holding: Mapping[str, UserModel]) -> Iterator[Finding]:
+def _findings_of_untold_calls(
+    calls: pl.DataFrame, metrics: pl.DataFrame, holding: Mapping[str, UserModel]
+) -> Iterator[Finding]:
     """Of each file the calls that its models hold for and told nothing of."""
     untold = calls.filter(~pl.col("span_id").is_in(metrics["span_id"].implode()))
     for file in dict.fromkeys(model.file for model in holding.values()):

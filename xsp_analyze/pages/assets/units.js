@@ -1,4 +1,4 @@
-// Numbers as people read them, as `render/units.py` has it: three digits that count, thin spaces, the unit that suits.
+// Numbers as people read them, as `text/units.py` has it: three digits that count, thin spaces, the unit that suits.
 // Columns come with their scale; only trees and charts choose one here.
 const UNKNOWN = "-";
 const THIN = "\u202f"; // narrow, and no line is broken at it

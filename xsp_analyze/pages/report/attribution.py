@@ -217,8 +217,6 @@ def ids_of(sections: Sequence[Section]) -> set[str]:
     return {one["id"] for one in sections} | analyses
 
 
-# The part of a report on what profiling itself cost: the nested timelines of a profile, and B02.
-
 # The mean step of a profile as each of its runs saw it: the model, the layers in it, their kernels.
 LEVELS = ("model", "layers", "kernels")
 """What the runs of a profile are taken at, least disturbing first."""
@@ -322,6 +320,8 @@ def longest(boxes: pl.DataFrame, max_rows: int) -> pl.DataFrame:
     kept = boxes.with_row_index("place").sort("duration_ns", "place", descending=[True, False]).head(max_rows)
     return kept.sort("place").drop("place")
 
+
+# The part of a report on what profiling itself cost: the nested timelines of a profile, and B02.
 
 _MAX_BOXES = 3000  # of a kind on a timeline: more are narrower than a line
 _MEANS = (

@@ -140,7 +140,7 @@ def memory(answers: Answers) -> Section | None:
     for run, device in shown.iter_rows():
         rows = of_series(over_time.table, run, device)
         parts += _one(answers, rows, of_series(owners.table, run, device), (run, device), several=series.height > 1)
-    parts += [_unseen(over_time.table, rest)] if rest.height else []
+    parts += [_sentence_on_undrawn_curves(over_time.table, rest)] if rest.height else []
     kept, left_out = cut_rows(alive, "bytes")
     table = [blocks.table(kept, sorted_by="bytes", bar="bytes", left_out=left_out, name="allocations")]
     if kept.table["start_ns"].is_null().all():  # no block is known
@@ -244,7 +244,7 @@ def _by_kind(owners: pl.DataFrame) -> list[Block]:
     return [blocks.bars("stack", ["at the peak"], series, title="Memory at the peak by what it is used for")]
 
 
-def _unseen(table: pl.DataFrame, rest: pl.DataFrame) -> Block:
+def _sentence_on_undrawn_curves(table: pl.DataFrame, rest: pl.DataFrame) -> Block:
     peaks = table.join(rest, on=SERIES, how="semi", nulls_equal=True)["allocated_bytes"]
     curves = count_of(rest.height, "more curve", "more curves")
     return blocks.text(f"Not drawn: {curves}, of at most {size(float(peaks.max() or 0))} in use.")  # type: ignore[arg-type]
@@ -263,5 +263,5 @@ def _of_counters(answers: Answers) -> Section | None:
         name = name_of(answers, run, device, several=shown.height + rest.height > 1)
         text = f"{_at_most(answers, name, peak, _NO_OWNERS)} The trace says how much is in use, but not for what."
         parts += [blocks.text(text), curve(answers, name, rows, peak)]
-    parts += [_unseen(samples, rest)] if rest.height else []
+    parts += [_sentence_on_undrawn_curves(samples, rest)] if rest.height else []
     return blocks.section("memory", "Memory", "Memory", _MEANS, parts)

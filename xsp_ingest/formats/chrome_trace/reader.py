@@ -32,7 +32,7 @@ _LAUNCHES = "cpu_to_cuda"
 
 @dataclass(slots=True)
 class Events:
-    """`ranges` in the columns of `plain_ranges.RANGE_COLUMNS`, samples as (time, name, value), and what was odd."""
+    """`ranges` in the columns of `intervals.RANGE_COLUMNS`, samples as (time, name, value), and what was odd."""
 
     ranges: list[tuple[object, ...]] = field(default_factory=list)
     samples: list[tuple[int, str, float]] = field(default_factory=list)

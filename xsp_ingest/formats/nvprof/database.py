@@ -244,7 +244,7 @@ def _records(database: _NvprofDatabase) -> Records:
     process = _only_process(kinds)
     kinds |= {kind: _with_process(kinds[kind], kinds, process) for kind in _ON_DEVICE if kind in kinds}
     counted = sum(database.count(PREFIX + kind) for kind in _COUNTED)
-    return Records(process, kinds, [*_unread(database, counted), *_unclear(kinds)])
+    return Records(process, kinds, [*_findings_of_unread_records(database, counted), *_unclear(kinds)])
 
 
 def _table(database: _NvprofDatabase, kind: str) -> pl.DataFrame:
@@ -302,7 +302,7 @@ def _with_process(rows: pl.DataFrame, kinds: Mapping[str, pl.DataFrame], process
     return joined.with_columns(pl.coalesce("processId", "owner").alias("processId")).drop("owner")
 
 
-def _unread(database: _NvprofDatabase, counted: int) -> list[Finding]:
+def _findings_of_unread_records(database: _NvprofDatabase, counted: int) -> list[Finding]:
     detail = "records of counters, of unified memory and of kernels launched by kernels, which are not read"
     return [
         Finding(LedgerKind.RECORDS_NOT_READ, detail, counted),

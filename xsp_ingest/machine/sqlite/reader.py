@@ -1,4 +1,4 @@
-"""The memory that the machine code fills, and the columns made of it without copying."""
+"""Columns of a table from the pages of its SQLite file: where its rows are, the memory they go to, and the reading."""
 
 from __future__ import annotations
 
