@@ -12,8 +12,7 @@ import pytest
 from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.synth import KinetoTrace
 from xsp.agents.answers import Answers, Page, _largest_parts, json_text, one_page
-from xsp.agents.server import TOOLS
-from xsp.agents.service import Service, name_inputs
+from xsp.agents.service import TOOLS, Service, name_inputs
 from xsp.api.open_trace import open as open_trace
 from xsp_model import XspError
 
