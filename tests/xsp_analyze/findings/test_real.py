@@ -162,6 +162,7 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
     "pageable-copies": {_TEST: "60 copies of 0.124 ms", _NCCL: "none"},
     "copies-in-step": {_SAXPY: "they are those of pageable memory", _NCCL: "2.3 ms in three steps"},
     "fp32-products": {_BERT_H100: "its products are BF16", _MFU: "BF16 too"},
+    "stalled-layer": {_BERT_H100: "no counters", _NCU: "no layers"},
     "unfused-attention": {_BERT_H100: "fused kernels of attention", _MINITOY: "no softmax"},
     "unfused-chains": {_BERT_H100: "few neighbours are elementwise", _VLLM: "products of experts"},
     "below-roof": {_NCCL: "no counters", _BERT_H100: "no counters"},
