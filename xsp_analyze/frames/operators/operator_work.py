@@ -461,9 +461,9 @@ def _shapes_above_roof(cases: pl.DataFrame) -> pl.DataFrame:
     is_roofed = pl.col("roof_ns").is_not_null()
     shapes = cases.group_by("shape", "group").agg(
         ((pl.col("roof_ns") * pl.col("times")).sum() > pl.col("spent_ns").filter(is_roofed).sum()).alias("is_above"),
-        is_roofed.any(),
+        is_roofed.any().alias("is_roofed"),
     )
-    others = (pl.col("roof_ns") & ~pl.col("is_above")).any().over("group")
+    others = (pl.col("is_roofed") & ~pl.col("is_above")).any().over("group")
     return shapes.select("shape", (pl.col("is_above") & others).alias("is_omitted"))
 
 
