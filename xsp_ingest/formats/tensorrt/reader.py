@@ -87,7 +87,7 @@ def read_profile(path: Path) -> RawTrace:
         Finding(
             LedgerKind.AVERAGED_TIMES,
             count
-            and f"layers have the mean of their times over {count:,} inferences; their starts are made up, end to end",
+            and f"layers have the mean of their times over {count:,} inferences; their starts are made up",
             len(averaged),
         ),
         Finding(LedgerKind.MISSING_DURATION, count=len(layers) - len(averaged)),
@@ -153,9 +153,9 @@ def _type(name: str) -> str | None:
     unnamed = _UNNAMED.findall(name)
     if unnamed and set(unnamed) <= {"Shuffle", "Constant"} and "PWN(" not in name:
         return str(unnamed[-1])
-    known = next((kind for pattern, kind in _TYPES if pattern.search(name)), None)
+    kind = next((kind for pattern, kind in _TYPES if pattern.search(name)), None)
     node = _NODE.match(name)
-    return known or (unnamed[0].replace(" ", "") if unnamed else node[1] if node else None)
+    return kind or (unnamed[0].replace(" ", "") if unnamed else node[1] if node else None)
 
 
 def _metrics(layers: Sequence[tuple[_Layer, int]], count: int | None) -> pl.DataFrame:
