@@ -86,8 +86,7 @@ def read_profile(path: Path) -> RawTrace:
     findings = (
         Finding(
             LedgerKind.AVERAGED_TIMES,
-            count
-            and f"layers have the mean of their times over {count:,} inferences; their starts are made up",
+            count and f"layers have the mean of their times over {count:,} inferences; their starts are made up",
             len(averaged),
         ),
         Finding(LedgerKind.MISSING_DURATION, count=len(layers) - len(averaged)),
