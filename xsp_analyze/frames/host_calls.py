@@ -476,10 +476,7 @@ def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
 
 
 def open_operators(view: TraceView, run: int, processes: pl.Expr) -> Blocks:
-    """When operators of the host were open, of several the one that began last: one that fetches input is that.
-
-    What else a format without launches knows of a gap.
-    """
+    """When operators of the host were open: of several the one that began last, as input where it fetches that."""
     rows = (
         view.trace.scan("spans")
         .filter(
@@ -511,8 +508,8 @@ def open_operators(view: TraceView, run: int, processes: pl.Expr) -> Blocks:
         while begun and end[begun[-1]] <= edge:
             begun.pop()
         owner[at] = begun[-1] if begun else -1
-    at = np.flatnonzero(owner >= 0)
-    return Blocks(edges[at], edges[at + 1], cause[owner[at]], call[owner[at]])
+    covered = np.flatnonzero(owner >= 0)
+    return Blocks(edges[covered], edges[covered + 1], cause[owner[covered]], call[owner[covered]])
 
 
 def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) -> Ints:

@@ -86,7 +86,9 @@ def read_profile(path: Path) -> RawTrace:
     findings = (
         Finding(
             LedgerKind.AVERAGED_TIMES,
-            count and f"layers have the mean of their times over {count:,} inferences; their starts are made up",
+            f"layers have the mean of their times over {count:,} inferences; their starts are made up"
+            if count
+            else None,
             len(averaged),
         ),
         Finding(LedgerKind.MISSING_DURATION, count=len(layers) - len(averaged)),
