@@ -113,7 +113,8 @@ FORMATS: tuple[Format, ...] = (
         "rocprofv3:ROCPROFV3",
         (
             _SQLITE,
-            ("{", "rocprofiler-sdk-tool"),
+            *(("{", one) for one in ("rocprofiler-sdk-tool", "GPU", "COPY", "CPU HIP API")),
+            ("[", "GPU"),
             *(("", one) for one in ("Start_Timestamp", "Counter_Value", "Logical_Node_Id", "delta_ns")),
         ),
     ),

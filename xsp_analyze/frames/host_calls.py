@@ -38,6 +38,7 @@ __all__ = [
     "kernel_searches",
     "memory_growth",
     "names_like",
+    "open_operators",
     "outermost_blocks",
     "queues",
     "tried_kernels",
@@ -472,6 +473,43 @@ def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
         )
         .collect()
     )
+
+
+def open_operators(view: TraceView, run: int, processes: pl.Expr) -> Blocks:
+    """When operators of the host were open: of several the one that began last, as input where it fetches that."""
+    rows = (
+        view.trace.scan("spans")
+        .filter(
+            pl.col("run_id") == run,
+            pl.col("level") == str(Level.OPERATOR),
+            pl.col("kind") == str(Kind.OPERATOR),
+            pl.col("thread_id").is_not_null(),
+            pl.col("duration_ns") > 0,
+            processes,
+        )
+        .select(
+            "start_ns",
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+            pl.when(_is_named(view, lambda name: name.str.contains(INPUT_CALLS))).then(_INPUT).otherwise(_HOST),
+            "span_id",
+        )
+        .sort("start_ns", "span_id")
+        .collect()
+    )
+    start, end, cause, call = (column.to_numpy() for column in rows.get_columns())
+    edges = np.unique(np.concatenate((start, end)))
+    owner = np.full(len(edges), -1)
+    begun: list[int] = []
+    first = 0
+    for at, edge in enumerate(edges.tolist()):
+        until = int(np.searchsorted(start, edge, side="right"))
+        begun += range(first, until)
+        first = until
+        while begun and end[begun[-1]] <= edge:
+            begun.pop()
+        owner[at] = begun[-1] if begun else -1
+    covered = np.flatnonzero(owner >= 0)
+    return Blocks(edges[covered], edges[covered + 1], cause[owner[covered]], call[owner[covered]])
 
 
 def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) -> Ints:

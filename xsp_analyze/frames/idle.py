@@ -24,6 +24,7 @@ from xsp_analyze.frames.host_calls import (
     host_blocks,
     host_spans,
     innermost_around,
+    open_operators,
 )
 from xsp_model.columns.intervals import Lanes, gaps, intersection, merge
 
@@ -102,7 +103,9 @@ def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]
             of_processes = pl.col("process_id").is_in(pl.Series([processes], dtype=_PROCESSES), nulls_equal=True)
             calls = view.once(host_blocks, run).filter(of_processes)
             spans = view.once(host_spans, run, SHORT_GAP_NS // 2).filter(of_processes)
-            times = idle_times(work, HostCalls.of(calls), spans, extents[run])
+            is_untied = work["call_start_ns"].null_count() == work.height
+            operators = open_operators(view, run, of_processes) if is_untied else None
+            times = idle_times(work, HostCalls.of(calls), spans, extents[run], operators)
             idle |= {(run, device): time for device, time in zip(devices, times, strict=True)}
     return {key: idle[key] for key in rows.select(DEVICE).unique(maintain_order=True).iter_rows() if key in idle}
 
@@ -132,7 +135,9 @@ class _Gaps:
     row: Ints
 
 
-def idle_times(work: pl.DataFrame, calls: HostCalls, spans: pl.DataFrame, extent: tuple[int, int]) -> list[IdleTime]:
+def idle_times(
+    work: pl.DataFrame, calls: HostCalls, spans: pl.DataFrame, extent: tuple[int, int], operators: Blocks | None
+) -> list[IdleTime]:
     """The idle time of each device (a lane, from 0) over the extent of its run, by cause.
 
     `work` is all their work by lane and start, with call_start_ns and call_thread_id (of the launch; null: unknown);
@@ -141,21 +146,22 @@ def idle_times(work: pl.DataFrame, calls: HostCalls, spans: pl.DataFrame, extent
     work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
     if that blocks. A gap after which nothing was launched is the host's. What the host worked and launched behind a
     wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
-    `innermost_around`.
+    `innermost_around`. Where no launches are known at all, what `operators` of the host were open explains a gap.
     """
     gaps = _gaps_of(work, extent)
     launched = np.clip(gaps.launch, gaps.left, gaps.right)
     with_launch, without = (np.flatnonzero(mask) for mask in (gaps.launch != _NEVER, gaps.launch == _NEVER))
     before = _pieces(gaps.left, launched, with_launch, _HOST)
     inside, after = _within_launch(launched, gaps, with_launch, calls)
-    after = _by_loading(after, calls.loading)
+    after = _by_blocks(after, calls.loading)
     parts = [
         _by_calls(before, gaps.thread[before.gap], calls),
         inside,
         *_long_calls(after, work, gaps.row[after.gap]),
     ]
     explained = _by_spans(_behind_waits(_concat(parts), gaps, calls.waits), gaps, spans)
-    every = _concat([_pieces(gaps.left, gaps.right, without, _UNKNOWN), explained])
+    unknown = _pieces(gaps.left, gaps.right, without, _UNKNOWN)
+    every = _concat([unknown if operators is None else _by_blocks(unknown, operators), explained])
     return _by_lane(every, gaps, extent[0], int(work["lane"].max() or 0) + 1)  # type: ignore[arg-type]
 
 
@@ -276,11 +282,11 @@ def _by_calls(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
     return cut.give_to(calls.holding, other).give_to(calls.own, calls.own_at(thread, cut.start))
 
 
-def _by_loading(pieces: _Pieces, loading: Blocks) -> _Pieces:
-    edges = np.unique(np.concatenate((loading.start, loading.end)))
+def _by_blocks(pieces: _Pieces, blocks: Blocks) -> _Pieces:
+    edges = np.unique(np.concatenate((blocks.start, blocks.end)))
     first = np.searchsorted(edges, pieces.start, side="right")
     parts, _ = pieces.cut(edges, first, np.searchsorted(edges, pieces.end))
-    return parts.give_to(loading, loading.at(parts.start))
+    return parts.give_to(blocks, blocks.at(parts.start))
 
 
 def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces, _Pieces]:

@@ -317,9 +317,14 @@ _OTHERS = (
         "Export or copy it again",
     ),
     _Other(
+        lambda probe: probe.text.startswith(MAGIC) and not probe.head.startswith(MAGIC),
+        "a SQLite database compressed with gzip, which can be read only as it was",
+        "Decompress it with `gunzip -k FILE`",
+    ),
+    _Other(
         lambda probe: all(name in probe.head for name in (MAGIC, b"rocpd_api", b"rocpd_op")),
-        "a database of rocmProfileData (RPD), the older one named rocpd, which xsp does not read",
-        "Record with `rocprofv3 --output-format rocpd`, or give the JSON of the framework's own profiler",
+        "a database of rocmProfileData (RPD) without its table of names or that of which call issued what",
+        "Record it again, with `runTracer.sh`, or with `rocprofv3 --output-format rocpd`",
     ),
     _Other(
         _is_begun_nsight_export,

@@ -37,7 +37,12 @@ __all__ = [
 ]
 
 # In which phase of training each span is: forward, recompute, backward, optimizer.
-_OPTIMIZER = r"^Optimizer\.(step|zero_grad)"
+_OPTIMIZER = (
+    r"^Optimizer\.(step|zero_grad)"
+    r"|(?:^|/)(?:Adam|AdamW|Adamax|Nadam|SGD|GradientDescent|Momentum|RMSProp|Adagrad|Adadelta|Ftrl)(?:_\d+)?(?:/|$)"
+    r"|(?:^|/)update_[^/]+(?:/[^/]+)*/\w*Apply[A-Z]\w*$"
+)
+"""PyTorch's record, and TensorFlow's scopes: of an optimizer of that name, or of the variables that one updates."""
 _FORWARD, _RECOMPUTE, _BACKWARD, _OPTIMIZING, _OTHER = range(5)  # indices in `Phase`
 
 

@@ -10,6 +10,23 @@ _ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFuncto
 
 
 @pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("_Z12my_simulatorPfP17curandStateXORWOWi", None),
+        ("my_simulator(float*, curandStateXORWOW*, int)", None),
+        ("walk(hiprandState*, rocrand_state_xorwow*)", None),
+        ("_Z11curand_initP17curandStateXORWOW", KernelClass.RANDOM),
+        ("void rocrand_host::detail::generate_kernel<rocrand_state_xorwow>(int)", KernelClass.RANDOM),
+    ],
+)
+def test_a_parameter_that_holds_a_generator_s_state_makes_no_kernel_random(
+    name: str, expected: KernelClass | None
+) -> None:
+    classified = by_name(name)
+    assert (classified and classified.kernel_class) == expected
+
+
+@pytest.mark.parametrize(
     ("name", "collective"),
     [
         ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", "all_reduce"),

@@ -44,6 +44,15 @@ def test_the_innermost_operator_that_says_what_it_launches_decides() -> None:
     ]
 
 
+def test_work_that_has_its_layer_s_name_is_what_the_layer_is() -> None:
+    hand = Hand()
+    hand.run(0)
+    layer = hand.module("Conv_0 + Relu_1", 0, 100, 0)
+    hand.work("Conv_0 + Relu_1", 0, 50, parent=layer, layer=layer)
+    hand.work(_ADD, 50, 50, parent=layer, layer=layer)
+    assert _classes(hand) == [("Conv_0 + Relu_1", "convolution", None), (_ADD, "elementwise", None)]
+
+
 def test_what_accumulates_gradients_is_what_its_kernels_are_and_the_optimizer_s_step_is_its_own() -> None:
     hand = Hand()
     hand.run(0)

@@ -26,6 +26,16 @@ def _read(folder: Path, text: str) -> Trace:
     return convert([path], Options())
 
 
+def _model(trace: Trace) -> dict[str, dict[str, object]]:
+    """The step and its layers by name, without the device work that each layer is."""
+    spans = (
+        trace.frame("spans").filter(pl.col("level") != "kernel").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    )
+    names = dict(spans.select("span_id", "name").iter_rows())
+    assert len(set(names.values())) == len(names)
+    return {row["name"]: row | {"parent": names.get(row["parent_id"])} for row in spans.to_dicts()}
+
+
 def test_layers_are_as_long_as_their_average_and_stand_end_to_end(tmp_path: Path) -> None:
     trace = _read(
         tmp_path,
@@ -36,17 +46,17 @@ def test_layers_are_as_long_as_their_average_and_stand_end_to_end(tmp_path: Path
 ]
 """,
     )
-    spans = named(trace)
+    spans = _model(trace)
     assert [spans[n]["duration_ns"] for n in ("mean inference", "conv1 + relu1", "fc")] == [65_289, 45_199, 20_090]
     assert [spans[n]["start_ns"] for n in ("mean inference", "conv1 + relu1", "fc")] == [0, 0, 45_199]
     assert spans["fc"]["parent"] == "mean inference"
-    assert trace.frame("runs").select("level_captured", "framework").row(0) == ("ML", "tensorrt")
+    assert trace.frame("runs").select("level_captured", "framework").row(0) == ("MLG", "tensorrt")
     metrics = trace.frame("metrics").with_columns(pl.col(pl.Categorical).cast(pl.String))
     assert metrics.select("metric", "value", "unit").rows() == [
         ("invocations", 641.0, "1"),
         ("median_duration_ns", 44_224.0, "ns"),
     ]
-    assert ledger_counts(trace) == {"averaged_times": 2}
+    assert ledger_counts(trace) == {"averaged_times": 2, "peaks_unknown": 1}
 
 
 def test_a_layer_of_no_time_is_a_layer_of_its_own_wherever_it_stands(tmp_path: Path) -> None:
@@ -58,7 +68,7 @@ def test_a_layer_of_no_time_is_a_layer_of_its_own_wherever_it_stands(tmp_path: P
     rows = trace.frame("layers").with_columns(pl.col(pl.Categorical).cast(pl.String)).sort("layer_index")
     assert rows["layer_name"].to_list() == ["z1", "a", "z2", "b", "z3"]
     assert not rows["is_container"].any()
-    assert {span["parent"] for span in named(trace).values()} == {None, "mean inference"}
+    assert {span["parent"] for span in _model(trace).values()} == {None, "mean inference"}
 
 
 def test_what_tensorrt_inserted_itself_has_a_type(tmp_path: Path) -> None:
@@ -78,15 +88,41 @@ def test_what_tensorrt_inserted_itself_has_a_type(tmp_path: Path) -> None:
     ]
 
 
+def test_the_time_of_a_layer_is_work_of_the_gpu(tmp_path: Path) -> None:
+    layers = [{"name": "conv1 + relu1", "averageMs": 3}, {"name": "(Unnamed Layer* 4) [Softmax]", "averageMs": 1}]
+    trace = _read(tmp_path, json.dumps([{"count": 641}, *layers]))
+    kernels = trace.frame("spans").filter(pl.col("level") == "kernel").sort("start_ns")
+    times = kernels.select(pl.col("name").cast(pl.String), "duration_ns", "device_id", "step")
+    assert times.rows() == [("conv1 + relu1", 3_000_000, 0, 0), ("(Unnamed Layer* 4) [Softmax]", 1_000_000, 0, 0)]
+    assert kernels["layer_id"].to_list() == trace.frame("layers").sort("layer_index")["span_id"].to_list()
+    assert trace.frame("ledger")["detail"].str.contains("over 641 inferences").any()
+
+
+def test_a_name_that_tensorrt_made_says_the_type(tmp_path: Path) -> None:
+    types = {
+        "(Unnamed Layer* 58) [Matrix Multiply]": "MatrixMultiply",
+        "MatMul_442": "MatrixMultiply",
+        "Conv_0 + Relu_1": "Convolution",
+        "Conv_7 + (Unnamed Layer* 8) [Activation]": "Convolution",
+        "(Unnamed Layer* 54) [ElementWise] + Relu_65": "ElementWise",
+        "MatMul_13 + (Unnamed Layer* 1) [Shuffle]": "Shuffle",
+        "PWN(Mul_17 + (Unnamed Layer* 10) [Shuffle], Add_18)": "PointWise",
+        "Reshape_24 + Transpose_25": "Reshape",
+    }
+    trace = _read(tmp_path, json.dumps([{"count": 1}, *({"name": name, "averageMs": 1} for name in types)]))
+    layers = trace.frame("layers").sort("layer_index")
+    assert layers["layer_type"].cast(pl.String).to_list() == list(types.values())
+
+
 def test_a_total_without_an_average_is_divided_by_the_count(tmp_path: Path) -> None:
     trace = _read(tmp_path, '[{"count": 3}, {"name": "a", "timeMs": 0.3}]')
-    assert named(trace)["a"]["duration_ns"] == 100_000
+    assert _model(trace)["a"]["duration_ns"] == 100_000
 
 
 def test_names_with_foreign_bytes_have_them_replaced(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     path.write_bytes(b'[{"count": 1}, {"name": "a\xe1", "averageMs": 1}]')
-    assert "a\ufffd" in named(convert([path], Options()))
+    assert "a\ufffd" in _model(convert([path], Options()))
 
 
 def test_each_inference_is_a_step_with_exact_times(tmp_path: Path) -> None:

@@ -140,6 +140,17 @@ def test_operators_keep_node_type_and_lane(tmp_path: Path) -> None:
     assert trace.frame("runs")["epoch_ns"].to_list() == [_EPOCH_US * 1000]
 
 
+def test_the_scope_of_an_optimizer_is_its_phase(tmp_path: Path) -> None:
+    timeline = _Timeline(_CPU)
+    nodes = ("dense/MatMul", "gradients/dense/MatMul_grad/MatMul", "Adam/update_dense/kernel/ApplyAdam", "Adam/mul",
+             "train/update_dense/bias/ApplyGradientDescent", "train/learning_rate", "update_rule/Mul")  # fmt: skip
+    for n, node in enumerate(nodes):
+        timeline.op(_CPU, node, node.rsplit("/", maxsplit=1)[-1], 10 * n, 9, tid=0)
+    spans = named(timeline.read(tmp_path))
+    phases = [spans[node]["phase"] for node in nodes]
+    assert phases == ["other", "backward", "optimizer", "optimizer", "optimizer", "other", "other"]
+
+
 def test_microseconds_with_decimals_are_exact(tmp_path: Path) -> None:
     timeline = _Timeline(_CPU)
     timeline.op(_CPU, "a", "A", 0, 1.001)

@@ -55,7 +55,9 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     """
     replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).fill_null(value=False)
     layers = activities["layer_type"].set(replayed, None)
-    operator_ids, of_operators = _classes_of_operators(_operators(trace, activities))
+    of_layer = (activities["name"] == activities["layer_name"]).fill_null(value=False)  # the profiler knows no kernels
+    operators = pl.select(pl.when(of_layer).then(layers).otherwise(_operators(trace, activities))).to_series()
+    operator_ids, of_operators = _classes_of_operators(operators)
     layer_ids, of_layers = _classes_of_operators(layers)
     described = activities.select(
         "kind",

@@ -1,4 +1,4 @@
-"""rocprofv3 (ROCprofiler-SDK): its JSON and CSV outputs."""
+"""rocprofv3 (ROCprofiler-SDK): its JSON and CSV outputs; and what AMD's older tools wrote."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _PREFIX = re.compile(
 
 class _RocprofV3(Ingester):
     name: str = "rocprofv3"
-    title: str = "rocprofv3 (ROCprofiler-SDK): JSON, rocpd database, CSV traces and counters, Perfetto trace"
+    title: str = (
+        "rocprofv3 (ROCprofiler-SDK): JSON, rocpd database, CSV traces and counters, Perfetto trace;"
+        " rocmProfileData (RPD) as database or JSON, JSON of the first rocprof"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """The tool's key, tables or categories, or a header with the columns of one of its CSV files."""
@@ -71,6 +74,7 @@ class _RocprofV3(Ingester):
 def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
     from xsp_ingest.formats.rocprofv3.csv_records import from_tables
     from xsp_ingest.formats.rocprofv3.json_records import from_json
+    from xsp_ingest.formats.rocprofv3.older_tools import from_events, from_rpd
     from xsp_ingest.formats.rocprofv3.perfetto import from_perfetto
     from xsp_ingest.formats.rocprofv3.rocpd import from_rocpd, processes
 
@@ -80,6 +84,8 @@ def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
         return [from_rocpd(process) for path in paths for process in processes(path)]
     if output == Output.PERFETTO:
         return [from_perfetto(path) for path in paths]
+    if output in {Output.RPD, Output.EVENTS}:
+        return [from_rpd(path) if output == Output.RPD else from_events(path) for path in paths]
     tables: dict[Table, list[Path]] = defaultdict(list)
     for path in paths:
         table = table_of(Probe(path).text)

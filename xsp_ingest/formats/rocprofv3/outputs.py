@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["CATEGORIES", "PACKET", "Output", "Table", "output_of", "plain_heading", "suffixes", "table_of"]
 
 _JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
+_OLDER = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\}\s*,')
+_GPU = re.compile(rb'"name"\s*:\s*"(?:GPU\d+|COPY|CPU HIP API)"')
+_RPD = frozenset({"rocpd_api", "rocpd_op", "rocpd_api_ops", "rocpd_string"})
 _TABLE = re.compile(r"rocpd_(kernel_dispatch|region)(_[0-9a-fA-F_]+)?")
 CATEGORIES = ("hip_api", "hsa_api", "rccl_api", "marker_api", "kernel_dispatch", "memory_copy")
 """The categories of slices that are read."""
@@ -32,6 +35,8 @@ class Output(IntEnum):
     ROCPD = 1
     CSV = 2
     PERFETTO = 3
+    RPD = 4  # the database of rocmProfileData
+    EVENTS = 5  # its JSON, and that of the first rocprof
 
 
 class Table(Enum):
@@ -59,11 +64,14 @@ def output_of(probe: Probe) -> Output | None:
     """Which of its outputs the file is; None where it is none."""
     if probe.head.startswith(MAGIC):
         try:
-            return Output.ROCPD if suffixes(table_names(probe.path)) else None
+            tables = table_names(probe.path)
+            return Output.ROCPD if suffixes(tables) else Output.RPD if tables >= _RPD else None
         except XspError:  # damaged: rocprofv3's if the names of its tables stand in what can be read
             return Output.ROCPD if b"rocpd_kernel_dispatch_" in probe.head else None
     if _JSON.match(probe.text):
         return Output.JSON
+    if _OLDER.match(probe.text) and _GPU.search(probe.text):
+        return Output.EVENTS
     if table_of(probe.text) is not None:
         return Output.CSV
     return Output.PERFETTO if _is_perfetto(probe.text) else None

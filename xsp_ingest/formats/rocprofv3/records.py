@@ -104,6 +104,7 @@ class Records:
     devices: pl.DataFrame = field(default_factory=lambda: empty(DEVICE))
     counts: pl.DataFrame = field(default_factory=lambda: empty(COUNT))
     findings: tuple[Finding, ...] = ()
+    tool: str = "rocprofv3"
 
 
 DISPATCH = ["process", "dispatch"]
@@ -180,7 +181,7 @@ _TOOL = "rocprofv3"
 _COMMON = ("row", "start_ns", "duration_ns")
 _MARKER_RANGE = r"(?i)^MARKER_(?:CORE_RANGE_|CORE_|)API"
 _MARKER_CALL = r"^roctx[A-Z]\w*$"  # the library's own functions, where the text of the range is not there
-_LIBRARY = r"(?i)^(RCCL|ROCDECODE|ROCJPEG|OMPT)"
+_LIBRARY = r"(?i)^(RCCL|ROCDECODE|ROCJPEG|OMPT|RPD)"
 
 
 def shape(records: Records, options: Options) -> RawTrace:
@@ -212,7 +213,7 @@ def shape(records: Records, options: Options) -> RawTrace:
         "metrics": counted,
     }
     return RawTrace(
-        tables, RunFacts(profiler="rocprofv3"), (*(f for f in (*records.findings, *findings) if f.count), *unread)
+        tables, RunFacts(profiler=records.tool), (*(f for f in (*records.findings, *findings) if f.count), *unread)
     )
 
 
@@ -262,8 +263,8 @@ def _launches(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _direction() -> pl.Expr:
-    """`MEMORY_COPY_HOST_TO_DEVICE`, `HOST_TO_DEVICE`: as `Host-to-Device`."""
-    ends = pl.col("direction").str.extract_groups(r"(?i)(HOST|DEVICE)_TO_(HOST|DEVICE)$")
+    """`MEMORY_COPY_HOST_TO_DEVICE`, `HOST_TO_DEVICE`, `CopyHostToDevice`: as `Host-to-Device`."""
+    ends = pl.col("direction").str.extract_groups(r"(?i)(HOST|DEVICE)_?TO_?(HOST|DEVICE)$")
     first, second = (ends.struct[n].str.to_titlecase() for n in range(2))
     return pl.format("{}-to-{}", first, second).fill_null("Unknown")
 

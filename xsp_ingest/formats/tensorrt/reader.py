@@ -45,13 +45,17 @@ _TYPES: Sequence[tuple[re.Pattern[str], str]] = (  # what TensorRT's own names s
     *(
         (re.compile(f"(?i){pattern}"), kind)  # a fused layer is what leads in it: the first of these
         for pattern, kind in (
-            ("conv", "Convolution"), ("gemm|matmul", "MatrixMultiply"),
-            (r"fully_?connected|(?:^|[/_. ])fc(?:\b|_)", "FullyConnected"),
+            ("conv", "Convolution"), (r"gemm|matmul|\[matrix multiply\]", "MatrixMultiply"),
+            (r"fully[_ ]?connected|(?:^|[/_. ])fc(?:\b|_)", "FullyConnected"),
             ("attention|mha", "Attention"), ("softmax", "Softmax"), ("pool", "Pooling"), ("resize|upsampl", "Resize"),
             ("(?:batch|layer|instance|group)_?norm", "Normalization"), ("concat", "Concatenation"),
         )
     ),
 )  # fmt: skip
+
+
+_UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[([\w ]+)\]")  # what no node of the model is the name of
+_NODE = re.compile(r"([A-Z][A-Za-z]*[a-z])_\d+\b")  # a node of ONNX that has no name of its own: `Split_15`
 
 
 class _Layer(msgspec.Struct):
@@ -80,7 +84,13 @@ def read_profile(path: Path) -> RawTrace:
     strangers = sum(1 for e in listed if text(value_of(e.name)) is None and value_of(e.count) is None)
     negative = sum(1 for _, ns in averaged if ns < 0)
     findings = (
-        Finding(LedgerKind.AVERAGED_TIMES, count=len(averaged)),
+        Finding(
+            LedgerKind.AVERAGED_TIMES,
+            f"layers have the mean of their times over {count:,} inferences; their starts are made up"
+            if count
+            else None,
+            len(averaged),
+        ),
         Finding(LedgerKind.MISSING_DURATION, count=len(layers) - len(averaged)),
         Finding(
             LedgerKind.NEGATIVE_DURATION,
@@ -105,33 +115,48 @@ def _average(layer: _Layer, count: int | None) -> int | None:
 
 
 def _tables(layers: Sequence[tuple[_Layer, int]], count: int | None) -> Mapping[str, pl.DataFrame]:
+    """Each layer as what of the model it is, and behind all of them as the work of device 0 that its time is of."""
     names = [str(value_of(layer.name)) for layer, _ in layers]
     durations = [ns for _, ns in layers]
     rows = list(range(1, len(layers) + 1))
+    work = [row + len(layers) for row in rows]
     last = max(sum(durations) - 1, 0)
+    starts = [min(start, last) for start in accumulate(durations[:-1], initial=0)]
+    nothing = [None] * len(layers)
     spans = {
-        "row": [0, *rows],
-        "level": [str(Level.MODEL)] + [str(Level.LAYER)] * len(layers),
-        "kind": [str(Kind.STEP)] + [str(Kind.MODULE)] * len(layers),
-        "name": ["mean inference", *names],
-        "start_ns": [0, *(min(start, last) for start in accumulate(durations[:-1], initial=0))],
-        "duration_ns": [sum(durations), *durations],
-        "process_id": [0] * (len(layers) + 1),  # the file names neither process nor thread
+        "row": [0, *rows, *work],
+        "level": [str(Level.MODEL), *[str(Level.LAYER)] * len(layers), *[str(Level.KERNEL)] * len(layers)],
+        "kind": [str(Kind.STEP), *[str(Kind.MODULE)] * len(layers), *[str(Kind.KERNEL)] * len(layers)],
+        "name": ["mean inference", *names, *names],
+        "start_ns": [0, *starts, *starts],
+        "duration_ns": [sum(durations), *durations, *durations],
+        "process_id": [0] * (1 + 2 * len(layers)),  # the file names neither process nor thread
         # A layer of 0 ns stands on no thread: there it would be taken for a part of the one that starts with it.
-        "thread_id": [0, *(0 if ns else None for ns in durations)],
+        "thread_id": [0, *(0 if ns else None for ns in durations), *nothing],
+        "device_id": [None, *nothing, *[0] * len(layers)],
+        "issued_by_row": [None, *nothing, *rows],
     }
     facts = {"row": rows, "sequence_index": rows, "layer_type": [_type(name) for name in names]}
     tables = {
         "spans": frame_of("spans", spans),
         "layers": frame_of("layers", facts),
+        "kernels": frame_of("kernels", {"row": work}),
         "metrics": _metrics(layers, count),
     }
     return tables | {name: frame_of(name) for name in RAW_TABLES if name not in tables}
 
 
 def _type(name: str) -> str | None:
-    """The type that the name says; None where it is that of the layers that were fused, as in the model."""
-    return next((kind for pattern, kind in _TYPES if pattern.search(name)), None)
+    """The type that the name says; None where it is that of the layers that were fused, as in the model.
+
+    `MatMul_13 + (Unnamed Layer* 1) [Shuffle]` brings a constant of MatMul_13 into shape, which multiplies elsewhere.
+    """
+    unnamed = _UNNAMED.findall(name)
+    if unnamed and set(unnamed) <= {"Shuffle", "Constant"} and "PWN(" not in name:
+        return str(unnamed[-1])
+    kind = next((kind for pattern, kind in _TYPES if pattern.search(name)), None)
+    node = _NODE.match(name)
+    return kind or (unnamed[0].replace(" ", "") if unnamed else node[1] if node else None)
 
 
 def _metrics(layers: Sequence[tuple[_Layer, int]], count: int | None) -> pl.DataFrame:
