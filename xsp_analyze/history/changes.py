@@ -1,0 +1,206 @@
+"""Where a series of runs changed: points that a library proposes, each held against tests of our own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xsp_analyze.compare.significance import critical, rank_test, two_sided
+from xsp_model.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_model.columns.arrays import Floats
+
+__all__ = ["MIN_SIDE", "Change", "Kind", "changes_in", "scatter_of"]
+
+MIN_SIDE = 4
+"""Runs on either side of a change; with fewer an outlier cannot be told from a change."""
+_FALSE = 0.05  # chance of a false change in a series: each of its n points is tested at this over n
+_MIN_EFFECT = 0.002  # of the value: less is nothing that one would act upon
+_PENALTY = 2.0  # of a change, in log n: low, as what the library proposes too often our tests take back
+_REACH = 60  # runs on either side that a change is tested by: farther ones may differ for other reasons
+_CLIP = 4.0  # standard deviations from the runs around it, beyond which a value counts as that far off
+_WINDOW = 7  # runs around one, itself included
+_TO_SIGMA = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
+_LEAST_SCATTER = 1e-4  # of the value: what cannot be told apart where a measure does not vary at all
+
+
+class Kind(StrEnum):
+    """How a series changed."""
+
+    STEP = "step"
+    DRIFT = "drift"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change: `at` is the first run of after; of a drift where it is half way, from run `begin` to run `end`.
+
+    `ratio` is the value after over that before, with its 95 % interval; both p are of their own test.
+    """
+
+    at: int
+    begin: int
+    end: int
+    kind: Kind
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+    rank_p_value: float
+
+
+def changes_in(values: Sequence[float] | Floats) -> list[Change]:
+    """The changes of positive values in order of time; XspError where the library is not installed."""
+    library = require("ruptures", purpose="finding where a history changed", extra="history")
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    if len(logs) < 2 * MIN_SIDE or not np.isfinite(logs).all():
+        return []
+    scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _LEAST_SCATTER)
+    held = _clip(logs, scatter)
+    # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal detection
+    # of changepoints with a linear computational cost", 2012.
+    search = library.KernelCPD(kernel="linear", min_size=2).fit((held / scatter)[:, None])
+    proposed = [int(at) for at in search.predict(pen=_PENALTY * math.log(len(logs)))[:-1]]
+    kept = _tested(logs, held, proposed)
+    return _with_drifts(logs, held, kept)
+
+
+def scatter_of(values: Sequence[float] | Floats) -> float | None:
+    """How far runs scatter from one to the next, as a share of the value: what a change hides in; null under 3 runs."""
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    return None if len(logs) < 3 else _sigma(np.diff(logs)) / math.sqrt(2)  # noqa: PLR2004
+
+
+def _sigma(differences: Floats) -> float:
+    return _TO_SIGMA * float(np.median(np.abs(differences - np.median(differences))))
+
+
+def _clip(logs: Floats, scatter: float) -> Floats:
+    """The values, of which one far off from those around it counts as a few standard deviations off."""
+    half = _WINDOW // 2
+    padded = np.pad(logs, half, mode="reflect")
+    around = np.median(np.lib.stride_tricks.sliding_window_view(padded, _WINDOW), axis=1)
+    clipped: Floats = np.clip(logs, around - _CLIP * scatter, around + _CLIP * scatter)
+    return clipped
+
+
+def _tested(logs: Floats, held: Floats, proposed: Sequence[int]) -> list[int]:
+    """Points that both tests hold; the weakest goes first, as what lies between others is then seen as one."""
+    points = sorted(set(proposed))
+    level = _FALSE / len(logs)
+    while points:
+        ends = [0, *points, len(logs)]
+        noise = _correlation(held, ends)
+        strength = [max(_p_values(logs, held, *ends[i : i + 3], noise)) for i in range(len(points))]
+        weakest = int(np.argmax(strength))
+        if strength[weakest] <= level:
+            return points
+        del points[weakest]
+    return []
+
+
+def _sides(values: Floats, begin: int, at: int, end: int) -> tuple[Floats, Floats]:
+    return values[max(begin, at - _REACH) : at], values[at : min(end, at + _REACH)]
+
+
+def _p_values(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: float) -> tuple[float, float]:
+    """By means (Welch, for values each a part of the one before) and by ranks; 1 where a side is too short."""
+    one, two = _sides(held, begin, at, end)
+    if min(len(one), len(two)) < MIN_SIDE or abs(two.mean() - one.mean()) < _MIN_EFFECT:
+        return 1.0, 1.0
+    error, freedom = _error(one, two, noise)
+    ranks = rank_test(*_sides(logs, begin, at, end))
+    return two_sided(float(two.mean() - one.mean()) / error, freedom), 1.0 if ranks is None else ranks.p
+
+
+def _error(one: Floats, two: Floats, noise: float) -> tuple[float, float]:
+    """Of the difference of means its standard error and degrees of freedom; `noise`: correlation of successive runs."""
+    least = _LEAST_SCATTER**2
+    parts = [max(float(side.var(ddof=1)), least) / len(side) for side in (one, two)]
+    freedom = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (one, two), strict=True))
+    inflation = (1 + noise) / (1 - noise)
+    return math.sqrt(sum(parts) * inflation), max(freedom / inflation, 1.0)
+
+
+def _correlation(held: Floats, ends: Sequence[int]) -> float:
+    """How much a run is like the one before it, within stretches without a change, 0 to 0.9."""
+    off = np.concatenate([held[a:b] - held[a:b].mean() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    squares = float((off**2).sum())
+    if squares <= 0:
+        return 0.0
+    ratio = float((off[1:] * off[:-1]).sum()) / squares
+    short = len(ends) / len(held)  # each stretch takes its own mean, which looks like a negative correlation
+    return min(max(ratio + short, 0.0), 0.9)
+
+
+def _with_drifts(logs: Floats, held: Floats, points: Sequence[int]) -> list[Change]:
+    """The changes, those in one direction that a line says better than steps as one drift."""
+    changes, at = [], 0
+    ends = [0, *points, len(logs)]
+    noise = _correlation(held, ends)
+    while at < len(points):
+        last = at
+        direction = _rises(held, ends, at)
+        while last + 1 < len(points) and _rises(held, ends, last + 1) == direction:
+            last += 1
+        begin, end = ends[at], ends[last + 2]
+        if _is_line(held, begin, points[at : last + 1], end):
+            changes.append(_drift(logs, held, begin, end))
+        else:
+            changes += [_step(logs, held, *ends[i : i + 3], noise) for i in range(at, last + 1)]
+        at = last + 1
+    return changes
+
+
+def _rises(held: Floats, ends: Sequence[int], at: int) -> bool:
+    return bool(held[ends[at + 1] : ends[at + 2]].mean() > held[ends[at] : ends[at + 1]].mean())
+
+
+def _is_line(held: Floats, begin: int, inner: Sequence[int], end: int) -> bool:
+    """Whether a line leaves less than the steps do, though it has no more to fit with."""
+    part = held[begin:end]
+    places = np.arange(len(part))
+    line = part - np.polyval(np.polyfit(places, part, 1), places)
+    ends = [0, *(point - begin for point in inner), len(part)]
+    steps = np.concatenate([part[a:b] - part[a:b].mean() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    return float((line**2).sum()) < float((steps**2).sum())
+
+
+def _step(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: float) -> Change:
+    one, two = _sides(held, begin, at, end)
+    error, freedom = _error(one, two, noise)
+    p, rank_p = _p_values(logs, held, begin, at, end, noise)
+    return _change(Kind.STEP, (at, at, at), float(one.mean()), float(two.mean()), error * critical(round(freedom, 1)), (p, rank_p))
+
+
+def _drift(logs: Floats, held: Floats, begin: int, end: int) -> Change:
+    """From the first to the last run by the line through all of them."""
+    part = held[begin:end]
+    places = np.arange(len(part)) - (len(part) - 1) / 2
+    slope = float((places * part).sum() / (places**2).sum())
+    left = part - part.mean() - slope * places
+    error = math.sqrt(max(float((left**2).sum()) / (len(part) - 2), _LEAST_SCATTER**2) / float((places**2).sum()))
+    reach = slope * (len(part) - 1) / 2
+    half = (begin + end) // 2
+    ranks = rank_test(logs[begin:half], logs[half:end])
+    p = two_sided(slope / error, len(part) - 2)
+    spread = critical(float(len(part) - 2)) * error * (len(part) - 1)
+    middle = float(part.mean())
+    return _change(Kind.DRIFT, (half, begin, end - 1), middle - reach, middle + reach, spread, (p, 1.0 if ranks is None else ranks.p))
+
+
+def _change(
+    kind: Kind, where: tuple[int, int, int], before: float, after: float, spread: float, p: tuple[float, float]
+) -> Change:
+    shift = after - before
+    ratios = (math.exp(shift), math.exp(shift - spread), math.exp(shift + spread))
+    return Change(*where, kind, math.exp(before), math.exp(after), *ratios, *p)
