@@ -25,6 +25,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """What the API offers, imported when first used: polars takes half a second, and most modules need no API."""
+    if name == "history":
+        return import_module("xsp.history")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -54,7 +54,7 @@ def labels_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 def time_of(text: str) -> datetime:
-    """A time as ISO 8601 has it (of UTC, unless it says otherwise), or in seconds since 1970; XspError where it is none."""
+    """A time as ISO 8601 has it (UTC unless it says otherwise), or in seconds since 1970; XspError where it is none."""
     try:
         seconds = float(text) if text.replace(".", "", 1).isdigit() and len(text) > len("20261231") else None
         time = datetime.fromtimestamp(seconds, UTC) if seconds is not None else datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""A store of runs: a folder of Parquet, a file a run, each there whole or not at all; no server, no lock, many writers."""
+"""A store of runs: a folder of Parquet, a file a run, there whole or not at all; no server, no lock, many writers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ __all__ = ["Run", "Store", "is_store", "open"]
 
 _NAME = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<run>[0-9a-f]{16})\.v(?P<version>\d+)\.parquet")
 _STAMP = "%Y%m%dT%H%M%SZ"
+_AT_ONCE = 1_000  # files, which bounds memory
 _FOR_TRENDS = ("run", "label", "measure")
 _ADVICE = "Add runs with `xsp history add STORE TRACE`"
 
@@ -123,7 +123,9 @@ class Store:
             orient="row",
         )
         every = pl.concat(parts) if parts else pl.DataFrame(schema={**COLUMNS, "file": pl.String})
-        return every.join(keys, on="file", how="inner", maintain_order="left").sort("time_ns", "run", maintain_order=True)
+        return every.join(keys, on="file", how="inner", maintain_order="left").sort(
+            "time_ns", "run", maintain_order=True
+        )
 
     def _read(self, names: Sequence[str], sections: Sequence[str] | None) -> list[pl.DataFrame]:
         """The rows of these files; of many of which some cannot be read, by halves."""
@@ -143,13 +145,13 @@ class Store:
         keep = pl.lit(value=True) if sections is None else pl.col("section").is_in(list(sections))
         if not is_url(self.location):
             files = [str(Path(self.location, name)) for name in names]
-            scan = pl.scan_parquet(files, include_file_paths="path", glob=False).filter(keep)
-            rows = scan.collect(engine="streaming")
-            return rows.with_columns(pl.col("path").str.split("/").list.last().alias("file")).drop("path")
+            parts = [_scan_files(files[at : at + _AT_ONCE], keep) for at in range(0, len(files), _AT_ONCE)]
+            return pl.concat(parts)
         contents = read_many([join_path(self.location, name) for name in names])
-        tables = map(partial(pl.read_parquet), map(io.BytesIO, contents))
+        tables = (pl.read_parquet(io.BytesIO(content)) for content in contents)
         return pl.concat(
-            table.filter(keep).with_columns(pl.lit(name).alias("file")) for name, table in zip(names, tables, strict=True)
+            table.filter(keep).with_columns(pl.lit(name).alias("file"))
+            for name, table in zip(names, tables, strict=True)
         )
 
     def facts(self) -> pl.DataFrame:
@@ -168,3 +170,8 @@ class Store:
         rows = self.rows([by_identity[each] for each in wanted if each in by_identity])
         groups = {key[0]: part for key, part in rows.group_by("run", maintain_order=True)}
         return [groups[each] for each in wanted if each in groups]
+
+
+def _scan_files(files: list[str], keep: pl.Expr) -> pl.DataFrame:
+    rows = pl.scan_parquet(files, include_file_paths="path", glob=False, use_statistics=False).filter(keep).collect()
+    return rows.with_columns(pl.col("path").str.split("/").list.last().alias("file")).drop("path")

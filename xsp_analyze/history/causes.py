@@ -1,4 +1,4 @@
-"""What explains a change, and what rules say of a run: the engine of `xsp compare` on the facts that a history keeps."""
+"""What explains a change, and what rules say of a run: the engine of `xsp compare` on facts that a history keeps."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ class Held:
         return [row for row in self.rows if row.level == name]
 
     def causes(self, most: int) -> list[Row]:
-        """What changed the way the step did, each significantly; most time first, and no more than one of a level first.
+        """What changed the way the step did, each significantly: first the largest of each level, then by time.
 
-        What only says that of another level in other words comes after the first of each level.
+        A class of kernels that is a part of the step by the same name is told once.
         """
         change = self.latency.difference_ns or 0.0
         alike = [row for row in self.rows if row.significant and (row.difference_ns or 0.0) * change > 0]
         alike += [row for row in self.rows if row.change in {"appeared", "vanished"} and _is_large(row, change)]
+        parts = {row.name.partition(": ")[2] for row in alike if row.level == "part"}
+        alike = [row for row in alike if row.level != "kernel_class" or row.name not in parts]
         by_size = sorted(alike, key=lambda row: -abs(row.difference_ns or 0.0))
         first = {row.level: row for row in reversed(by_size)}
         leading = [first[level] for level in map(_level_of, CAUSES) if level in first]
@@ -64,7 +66,11 @@ class Held:
 
 
 def _is_large(row: Row, change: float) -> bool:
-    return row.name != _OTHERS and (row.difference_ns or 0.0) * change > 0 and abs(row.difference_ns or 0) > abs(change) / 4
+    return (
+        row.name != _OTHERS
+        and (row.difference_ns or 0.0) * change > 0
+        and abs(row.difference_ns or 0) > abs(change) / 4
+    )
 
 
 _OTHERS = "(others)"
@@ -121,10 +127,14 @@ def _measured(run: pl.DataFrame, section: str) -> Measured:
 def _rows(level: str, before: Sequence[Measured], after: Sequence[Measured], assumed: Assumed) -> list[Row]:
     """A row a name; one that a side never has appeared or vanished. Of one that some runs of a side lack, no ratio."""
     sides = [dict.fromkeys(str(key) for measured in side for key in measured.keys) for side in (before, after)]
-    pairs = [(name if name in sides[0] else None, name if name in sides[1] else None) for name in {**sides[0], **sides[1]}]
+    pairs = [
+        (name if name in sides[0] else None, name if name in sides[1] else None) for name in {**sides[0], **sides[1]}
+    ]
     if not pairs:
         return []
-    types = {str(m["key"]): m["text"] for side in (before, after) for one in side for m in one.labels.iter_rows(named=True)}
+    types = {
+        str(m["key"]): m["text"] for side in (before, after) for one in side for m in one.labels.iter_rows(named=True)
+    }
 
     def describe(a: Any, b: Any) -> Mapping[str, Any]:  # noqa: ANN401 (keys, whatever they are)
         name = a if a is not None else b

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,8 +67,8 @@ def changes_in(values: Sequence[float] | Floats) -> list[Change]:
         return []
     scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _LEAST_SCATTER)
     held = _clip(logs, scatter)
-    # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal detection
-    # of changepoints with a linear computational cost", 2012.
+    # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal
+    # detection of changepoints with a linear computational cost", 2012.
     search = library.KernelCPD(kernel="linear", min_size=2).fit((held / scatter)[:, None])
     proposed = [int(at) for at in search.predict(pen=_PENALTY * math.log(len(logs)))[:-1]]
     kept = _tested(logs, held, proposed)
@@ -133,7 +134,7 @@ def _error(one: Floats, two: Floats, noise: float) -> tuple[float, float]:
 
 def _correlation(held: Floats, ends: Sequence[int]) -> float:
     """How much a run is like the one before it, within stretches without a change, 0 to 0.9."""
-    off = np.concatenate([held[a:b] - held[a:b].mean() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    off = np.concatenate([held[a:b] - held[a:b].mean() for a, b in pairwise(ends)])
     squares = float((off**2).sum())
     if squares <= 0:
         return 0.0
@@ -171,7 +172,7 @@ def _is_line(held: Floats, begin: int, inner: Sequence[int], end: int) -> bool:
     places = np.arange(len(part))
     line = part - np.polyval(np.polyfit(places, part, 1), places)
     ends = [0, *(point - begin for point in inner), len(part)]
-    steps = np.concatenate([part[a:b] - part[a:b].mean() for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    steps = np.concatenate([part[a:b] - part[a:b].mean() for a, b in pairwise(ends)])
     return float((line**2).sum()) < float((steps**2).sum())
 
 
@@ -179,7 +180,9 @@ def _step(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: floa
     one, two = _sides(held, begin, at, end)
     error, freedom = _error(one, two, noise)
     p, rank_p = _p_values(logs, held, begin, at, end, noise)
-    return _change(Kind.STEP, (at, at, at), float(one.mean()), float(two.mean()), error * critical(round(freedom, 1)), (p, rank_p))
+    return _change(
+        Kind.STEP, (at, at, at), float(one.mean()), float(two.mean()), error * critical(round(freedom, 1)), (p, rank_p)
+    )
 
 
 def _drift(logs: Floats, held: Floats, begin: int, end: int) -> Change:
@@ -195,7 +198,14 @@ def _drift(logs: Floats, held: Floats, begin: int, end: int) -> Change:
     p = two_sided(slope / error, len(part) - 2)
     spread = critical(float(len(part) - 2)) * error * (len(part) - 1)
     middle = float(part.mean())
-    return _change(Kind.DRIFT, (half, begin, end - 1), middle - reach, middle + reach, spread, (p, 1.0 if ranks is None else ranks.p))
+    return _change(
+        Kind.DRIFT,
+        (half, begin, end - 1),
+        middle - reach,
+        middle + reach,
+        spread,
+        (p, 1.0 if ranks is None else ranks.p),
+    )
 
 
 def _change(

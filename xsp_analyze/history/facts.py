@@ -14,7 +14,6 @@ from xsp_analyze.compare.side import Side
 from xsp_analyze.faults import attempt
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.service.answers import Answers
-from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ COLUMNS: Mapping[str, Any] = {
 """Of every file: times in ns of a mean step, sizes in bytes, shares in 0..1; null: unknown."""
 
 SERIES = ("model", "system", "batch", "phase", "branch")
-"""What runs have in common that may be held against each other; a label of that name says it where the trace does not."""
+"""What runs have in common that are held against each other; a label of that name says it where the trace does not."""
 
 CAUSES = ("part", "class", "layer_type", "layer", "operator", "kernel", "collective")
 """Sections with times that may explain a change."""
@@ -95,7 +94,7 @@ def identity_of(trace: Trace, serving_phase: str | None = None) -> str:
 
 
 def facts_of_run(trace: Trace, described: Described, versions: Mapping[str, str]) -> pl.DataFrame:
-    """The rows of one run, in COLUMNS; what fails of them is left out, and noted. XspError where no latency is known."""
+    """The rows of one run, in COLUMNS; what fails is left out, and noted. XspError where no latency is known."""
     answers = Answers(trace, described.serving_phase)
     side = Side("the run", [answers.per_step])
     measures = list(_measures(answers, side))
@@ -116,9 +115,7 @@ def facts_of_run(trace: Trace, described: Described, versions: Mapping[str, str]
     return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")
 
 
-def _texts(
-    answers: Answers, side: Side, described: Described, versions: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
+def _texts(answers: Answers, side: Side, described: Described, versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """What was run, on what, by which versions; then the labels."""
     facts, labels, runs = side.facts, described.labels, answers.trace.frame("runs")
     known = {
@@ -177,13 +174,15 @@ def _parts(answers: Answers) -> Iterator[dict[str, Any]]:
     row = busiest_device(timeline.table)
     if row is None:
         return
-    own = parts.table.filter(pl.col("run_id").eq_missing(row["run_id"]), pl.col("device_id").eq_missing(row["device_id"]))
+    own = parts.table.filter(
+        pl.col("run_id").eq_missing(row["run_id"]), pl.col("device_id").eq_missing(row["device_id"])
+    )
     for part, name, time in own.select("part", "name", "duration_ns").iter_rows():
         yield {"section": "part", "name": f"{part}: {name}", "text": part, "value": time}
 
 
 def _times(side: Side) -> Iterator[dict[str, Any]]:
-    """Times by class, layer type, layer, operator and kernel: of a level the largest, and what the others have in sum."""
+    """Times by class, layer type, layer, operator and kernel: of a level the largest, and the sum of the others."""
     on_device = side.has_kernels
     sections: dict[str, Callable[[], Measured]] = {
         "layer_type": lambda: side.layer_types(by_family=False)[0],
@@ -247,7 +246,7 @@ def upgraded(rows: pl.DataFrame, version: int) -> pl.DataFrame:
 def runs_of(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a run, in order of time: `run`, `time`, SERIES, versions, labels (`label.commit`), and MEASURES.
 
-    `rows` have `run` and `time_ns` beside COLUMNS. Latency has `latency_low_ns`, `latency_high_ns` and `steps` beside it.
+    `rows` have `run`, `time_ns` and `file` beside COLUMNS. Of latency the interval and the number of steps are there, too.
     """
     index = ["run", "time_ns"]
     keys = rows.select(*index, "file").unique("run", keep="first", maintain_order=True)
