@@ -67,7 +67,7 @@ def _value(facts: pl.DataFrame, name: str) -> float:
 def fill(
     store: Store, model: str, factors: Sequence[float], seed: int = 0, every: timedelta = timedelta(days=1)
 ) -> None:
-    """A run a night, each slower than the fixture by its factor; commits by number, and the driver from its change on."""
+    """A run a night, each slower than the fixture by its factor; commits by number, and late a new driver."""
     noise, facts = np.random.default_rng(seed), facts_of_fixture()
     for night, factor in enumerate(factors):
         labels = {

@@ -13,6 +13,7 @@ import polars as pl
 
 from xsp.batch.locations import absolute, is_url, join_path, list_files, put_file, read_many
 from xsp_analyze.history.facts import COLUMNS, SCHEMA_VERSION, runs_of, upgraded
+from xsp_analyze.sql import QueryLimits, query_frames
 from xsp_model import XspError
 from xsp_model.plain_text import readable
 
@@ -101,7 +102,7 @@ class Store:
             return False
         name = f"{time.astimezone(UTC).strftime(_STAMP)}-{identity}.v{SCHEMA_VERSION}.parquet"
         content = io.BytesIO()
-        rows.select(COLUMNS).write_parquet(content, compression="zstd", statistics=False)
+        rows.select(list(COLUMNS)).write_parquet(content, compression="zstd", statistics=False)
         put_file(join_path(self.location, name), content.getvalue())
         return True
 
@@ -158,10 +159,10 @@ class Store:
         """One row a run, in order of time: what it was, its labels (`label.commit`), and what was measured."""
         return runs_of(self.rows(sections=_FOR_TRENDS))
 
-    def frames(self) -> dict[str, pl.DataFrame]:
-        """What SQL sees: `runs`, as `facts` has them, and `facts`, every row of every run."""
+    def query(self, text: str, limits: QueryLimits | None = None) -> pl.DataFrame:
+        """The answer to one SELECT over `runs`, as `facts()` has them, and `facts`, every row of every run."""
         rows = self.rows()
-        return {"runs": runs_of(rows), "facts": rows}
+        return query_frames({"runs": runs_of(rows), "facts": rows}, text, limits or QueryLimits())
 
     def of(self, identities: Iterable[str]) -> list[pl.DataFrame]:
         """The rows of each of these runs, in their order."""

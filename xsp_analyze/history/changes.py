@@ -25,7 +25,8 @@ MIN_SIDE = 4
 _FALSE = 0.05  # chance of a false change in a series: each of its n points is tested at this over n
 _MIN_EFFECT = 0.002  # of the value: less is nothing that one would act upon
 _PENALTY = 2.0  # of a change, in log n: low, as what the library proposes too often our tests take back
-_REACH = 60  # runs on either side that a change is tested by: farther ones may differ for other reasons
+_REACH = 1_000  # runs on either side that a change is tested by
+_EXACT = 40  # values that the rank test counts exactly; of more, it has no p as small as few runs after many can have
 _CLIP = 4.0  # standard deviations from the runs around it, beyond which a value counts as that far off
 _WINDOW = 7  # runs around one, itself included
 _TO_SIGMA = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
@@ -67,6 +68,7 @@ def changes_in(values: Sequence[float] | Floats) -> list[Change]:
         return []
     scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _LEAST_SCATTER)
     held = _clip(logs, scatter)
+    held = held - held.mean()  # of large numbers squares would hide what differs
     # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal
     # detection of changepoints with a linear computational cost", 2012.
     search = library.KernelCPD(kernel="linear", min_size=2).fit((held / scatter)[:, None])
@@ -101,12 +103,35 @@ def _tested(logs: Floats, held: Floats, proposed: Sequence[int]) -> list[int]:
     while points:
         ends = [0, *points, len(logs)]
         noise = _correlation(held, ends)
-        strength = [max(_p_values(logs, held, *ends[i : i + 3], noise)) for i in range(len(points))]
-        weakest = int(np.argmax(strength))
-        if strength[weakest] <= level:
+        around = [ends[i : i + 3] for i in range(len(points))]
+        # Of those beside a stretch too short to be tested the smaller step is the weaker.
+        strength = [(max(_p_values(logs, held, *each, noise)), -_step_of(held, *each)) for each in around]
+        weakest = max(range(len(points)), key=lambda i: strength[i])
+        if strength[weakest][0] <= level:
             return points
         del points[weakest]
+        points = _best_places(held, points)
     return []
+
+
+def _step_of(held: Floats, begin: int, at: int, end: int) -> float:
+    return abs(float(held[at:end].mean() - held[begin:at].mean()))
+
+
+def _best_places(held: Floats, points: Sequence[int]) -> list[int]:
+    """Each point where, between its neighbours, it leaves least: it may have stood for one that is gone as well."""
+    ends = [0, *points, len(held)]
+    places = []
+    for begin, at, end in zip(ends[:-2], points, ends[2:], strict=True):
+        if end - begin < 2 * MIN_SIDE:
+            places.append(at)
+            continue
+        sums = np.cumsum(held[begin:end])
+        before = np.arange(MIN_SIDE, end - begin - MIN_SIDE + 1)
+        one, two = sums[before - 1], sums[-1] - sums[before - 1]
+        explained = one**2 / before + two**2 / (end - begin - before)
+        places.append(begin + int(before[np.argmax(explained)]))
+    return sorted(set(places))
 
 
 def _sides(values: Floats, begin: int, at: int, end: int) -> tuple[Floats, Floats]:
@@ -119,8 +144,14 @@ def _p_values(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: 
     if min(len(one), len(two)) < MIN_SIDE or abs(two.mean() - one.mean()) < _MIN_EFFECT:
         return 1.0, 1.0
     error, freedom = _error(one, two, noise)
-    ranks = rank_test(*_sides(logs, begin, at, end))
+    ranks = rank_test(*_for_ranks(*_sides(logs, begin, at, end)))
     return two_sided(float(two.mean() - one.mean()) / error, freedom), 1.0 if ranks is None else ranks.p
+
+
+def _for_ranks(one: Floats, two: Floats) -> tuple[Floats, Floats]:
+    """The sides; where one is short, of the other only as many of the nearest as are counted exactly."""
+    room = max(_EXACT - min(len(one), len(two)), _EXACT // 2)
+    return (one[-room:], two) if len(two) <= len(one) else (one, two[:room])
 
 
 def _error(one: Floats, two: Floats, noise: float) -> tuple[float, float]:
@@ -167,13 +198,20 @@ def _rises(held: Floats, ends: Sequence[int], at: int) -> bool:
 
 
 def _is_line(held: Floats, begin: int, inner: Sequence[int], end: int) -> bool:
-    """Whether a line leaves less than the steps do, though it has no more to fit with."""
+    """Whether a line says the stretch better than steps, by what each leaves and, of several, what it has to fit with.
+
+    Of a single small change a line is as good for long; the step is taken, as most changes are. Source: Schwarz,
+    "Estimating the dimension of a model", 1978.
+    """
     part = held[begin:end]
     places = np.arange(len(part))
     line = part - np.polyval(np.polyfit(places, part, 1), places)
     ends = [0, *(point - begin for point in inner), len(part)]
     steps = np.concatenate([part[a:b] - part[a:b].mean() for a, b in pairwise(ends)])
-    return float((line**2).sum()) < float((steps**2).sum())
+    least = len(part) * _LEAST_SCATTER**2
+    left = [max(float((rest**2).sum()), least) for rest in (line, steps)]
+    more = 0 if len(inner) == 1 else 2 * len(inner) - 1  # means and places of steps, beside two numbers of a line
+    return len(part) * math.log(left[0] / left[1]) < more * math.log(len(part))
 
 
 def _step(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: float) -> Change:

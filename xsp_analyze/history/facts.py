@@ -246,7 +246,7 @@ def upgraded(rows: pl.DataFrame, version: int) -> pl.DataFrame:
 def runs_of(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a run, in order of time: `run`, `time`, SERIES, versions, labels (`label.commit`), and MEASURES.
 
-    `rows` have `run`, `time_ns` and `file` beside COLUMNS. Of latency the interval and the number of steps are there, too.
+    `rows` have `run`, `time_ns` and `file` beside COLUMNS. Of latency there are interval and steps, too.
     """
     index = ["run", "time_ns"]
     keys = rows.select(*index, "file").unique("run", keep="first", maintain_order=True)

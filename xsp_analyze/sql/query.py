@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["LOOK", "check_query", "columns_in", "query", "without_comments"]
+__all__ = ["LOOK", "check_query", "columns_in", "query", "query_frames", "without_comments"]
 
 LOOK = "`xsp schema` lists tables and columns"
 _PARTS = re.compile(
@@ -128,6 +128,17 @@ def query(
     analyses = [one for one in all_analyses() if one.id.lower() in identifiers]
     frames = StepView.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(result(frames, one.id).table.lazy()) for one in analyses}
+    return _within(limits, tables, text)
+
+
+def query_frames(frames: Mapping[str, pl.DataFrame], text: str, limits: QueryLimits = _DEFAULTS) -> pl.DataFrame:
+    """The answer to one SELECT over these tables, on the same terms."""
+    text = without_comments(text)
+    check_query(text)
+    return _within(limits, {name: frame.lazy() for name, frame in frames.items()}, text)
+
+
+def _within(limits: QueryLimits, tables: Mapping[str, pl.LazyFrame], text: str) -> pl.DataFrame:
     try:
         return within(limits, lambda: _answer(tables, text))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

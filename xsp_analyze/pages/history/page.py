@@ -36,8 +36,8 @@ _FOOTER = (
 )
 _CHANGED = (
     "One row a change, the newest first. A search proposes where the mean changed, and a t test and a rank test must"
-    " both hold it, so that about one series in twenty shows a false one at most; four runs on either side are needed. What"
-    " it is made of is from the facts of up to eight runs on either side."
+    " both hold it, at 5 % over all runs of a series; four runs on either side are needed. What it is made of is from"
+    " the facts of up to eight runs on either side."
 )
 _SERIES = (
     "One row a model, system, batch size, phase and branch, of which runs are held against each other. Noise is how far"
