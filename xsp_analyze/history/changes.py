@@ -68,10 +68,9 @@ def changes_in(values: Sequence[float] | Floats) -> list[Change]:
         return []
     scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _LEAST_SCATTER)
     held = _clip(logs, scatter)
-    held = held - held.mean()  # of large numbers squares would hide what differs
     # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal
     # detection of changepoints with a linear computational cost", 2012.
-    search = library.KernelCPD(kernel="linear", min_size=2).fit((held / scatter)[:, None])
+    search = library.KernelCPD(kernel="linear", min_size=2).fit(((held - held.mean()) / scatter)[:, None])
     proposed = [int(at) for at in search.predict(pen=_PENALTY * math.log(len(logs)))[:-1]]
     kept = _tested(logs, held, proposed)
     return _with_drifts(logs, held, kept)
@@ -126,7 +125,7 @@ def _best_places(held: Floats, points: Sequence[int]) -> list[int]:
         if end - begin < 2 * MIN_SIDE:
             places.append(at)
             continue
-        sums = np.cumsum(held[begin:end])
+        sums = np.cumsum(held[begin:end] - held[begin:end].mean())
         before = np.arange(MIN_SIDE, end - begin - MIN_SIDE + 1)
         one, two = sums[before - 1], sums[-1] - sums[before - 1]
         explained = one**2 / before + two**2 / (end - begin - before)

@@ -20,6 +20,7 @@ def test_a_change_is_found_where_it_is() -> None:
     (change,) = changes_in(_series((40, 10.0), (20, 10.5)))
     assert (change.kind, change.at) == (Kind.STEP, 40)
     assert change.low < 1.05 < change.high
+    assert (change.before, change.after) == (pytest.approx(10e6, rel=0.01), pytest.approx(10.5e6, rel=0.01))
     assert change.p_value < 1e-4
     assert change.rank_p_value < 1e-4
 

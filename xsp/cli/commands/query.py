@@ -46,7 +46,7 @@ def query(
         list[str],
         typer.Argument(
             metavar="INPUT... SQL",
-            help="Profiler files, a folder, a pattern, one .xsp bundle or a history of runs; then one SELECT in quotes.",
+            help="Profiler files, a folder, a pattern, a .xsp bundle or a history of runs; then one SELECT in quotes.",
             show_default=False,
         ),
     ],
