@@ -63,18 +63,18 @@ class Series:
         return [(round(self.runs * where), size) for where, size in self.changes]
 
 
-def _same(found: Change, planted: tuple[int, float]) -> bool:
+def _is_same(change: Change, planted: tuple[int, float]) -> bool:
     run, size = planted
-    return found.kind is Kind.STEP and abs(found.at - run) <= _NEAR and (found.ratio > 1) == (size > 0)
+    return change.kind is Kind.STEP and abs(change.at - run) <= _NEAR and (change.ratio > 1) == (size > 0)
 
 
-def _detected(series: Series, times: int) -> tuple[float, float]:
+def _detection(series: Series, times: int) -> tuple[float, float]:
     """The share of planted changes that are found where they are, and others found a thousand runs."""
     random, hits, others = np.random.default_rng(36), 0, 0
     for _ in range(times):
-        found = changes_in(series.draw(random))
-        hits += sum(any(_same(each, planted) for each in found) for planted in series.planted)
-        others += sum(not any(_same(each, planted) for planted in series.planted) for each in found)
+        changes = changes_in(series.draw(random))
+        hits += sum(any(_is_same(each, planted) for each in changes) for planted in series.planted)
+        others += sum(not any(_is_same(each, planted) for planted in series.planted) for each in changes)
     share = hits / (times * len(series.planted)) if series.planted else float("nan")
     return share, 1000 * others / (times * series.runs)
 
@@ -89,7 +89,7 @@ def print_detection(times: int) -> None:
         for noise in (0.005, 0.01, 0.02):
             each = [Series("", 60 + n, noise, changes=[(60 / (60 + n), size)]) for n in after]
             print(
-                f"| {size:.0%} | {noise:.1%} | {' | '.join(f'{_detected(one, times)[0]:.0%}' for one in each)} |",
+                f"| {size:.0%} | {noise:.1%} | {' | '.join(f'{_detection(one, times)[0]:.0%}' for one in each)} |",
                 flush=True,
             )
 
@@ -112,13 +112,13 @@ def print_shapes(times: int) -> None:
     ]
     print("| series | planted changes found | other changes a thousand runs |\n|---|---|---|")
     for shape in shapes:
-        share, others = _detected(shape, times if shape.runs <= 100 else times // 5)  # noqa: PLR2004
+        share, others = _detection(shape, times if shape.runs <= 100 else times // 5)  # noqa: PLR2004
         print(f"| {shape.label} | {'' if np.isnan(share) else f'{share:.0%}'} | {others:.2f} |", flush=True)
     random = np.random.default_rng(36)
     for size, runs in ((0.05, 100), (0.1, 100), (0.1, 1000)):
         drifts = [changes_in(replace(plain, runs=runs, drift=size).draw(random)) for _ in range(times // 5)]
-        named = sum(any(each.kind is Kind.DRIFT for each in found) for found in drifts) / len(drifts)
-        steps = 1000 * sum(each.kind is Kind.STEP for found in drifts for each in found) / (len(drifts) * runs)
+        named = sum(any(each.kind is Kind.DRIFT for each in changes) for changes in drifts) / len(drifts)
+        steps = 1000 * sum(each.kind is Kind.STEP for changes in drifts for each in changes) / (len(drifts) * runs)
         print(
             f"| a drift of {size:.0%} over {runs} runs (found: called a drift) | {named:.0%} | {steps:.2f} |",
             flush=True,
@@ -127,16 +127,16 @@ def print_shapes(times: int) -> None:
 
 def print_nightly(nights: int, times: int) -> None:
     """False changes where the page is made each night: how many different ones a thousand nights show."""
-    random, told = np.random.default_rng(36), 0
+    random, shown_count = np.random.default_rng(36), 0
     for _ in range(times):
         values, seen = Series("", nights).draw(random), set[int]()
         for night in range(8, nights + 1):
             for each in changes_in(values[:night]):
                 if not any(abs(each.at - one) <= _NEAR for one in seen):
                     seen.add(each.at)
-        told += len(seen)
+        shown_count += len(seen)
     print(
-        f"\nLooked at each night, {nights} nights: {1000 * told / (nights * times):.2f} false changes a thousand runs."
+        f"\nLooked at each night, {nights} nights: {1000 * shown_count / (nights * times):.2f} false ones a thousand."
     )
 
 
@@ -156,10 +156,10 @@ def print_cost(runs: int) -> None:
         read = f"import xsp.history as h; f = h.open({store.location!r}).facts(); print(f.shape)"
         show = ["-m", "xsp", "history", "show", store.location, "-o", f"{folder}/history.html"]
         for label, command in (("facts() in Python", ["-c", read]), ("xsp history show", show)):
-            print(f"{label}: {_measured([sys.executable, *command])}")
+            print(f"{label}: {_costs([sys.executable, *command])}")
 
 
-def _measured(command: Sequence[str]) -> str:
+def _costs(command: Sequence[str]) -> str:
     """Wall and processor time, and peak memory, of a command of its own."""
     code = (
         "import json,resource,subprocess,sys,time; t=time.time();"
@@ -200,8 +200,8 @@ def print_real(captures: int) -> None:
             captured = subprocess.run(work, check=True, capture_output=True, text=True)
             trace = captured.stdout.splitlines()[-1]
             when = ["--time", f"{1_767_225_600 + 86_400 * number}"]
-            told = ["--label", f"commit=c{number:02}", "--label", "model=mlp", "--no-cache"]
-            subprocess.run([*history, "add", store, trace, *when, *told], check=True, capture_output=True)
+            shown_count = ["--label", f"commit=c{number:02}", "--label", "model=mlp", "--no-cache"]
+            subprocess.run([*history, "add", store, trace, *when, *shown_count], check=True, capture_output=True)
         done = subprocess.run([*history, "show", store, "-f", "json"], check=True, capture_output=True, text=True)
         (series,) = json.loads(done.stdout)["series"]
         print(

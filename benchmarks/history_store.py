@@ -55,8 +55,10 @@ def made_run(facts: pl.DataFrame, factor: float, noise: np.random.Generator, lab
             for end in ("low", "high")
         ),
     )
-    told = [*(("run", *each) for each in texts.items()), *(("label", *each) for each in labels.items())]
-    heads = pl.DataFrame(told, schema={"section": pl.String, "name": pl.String, "text": pl.String}, orient="row")
+    texts_of_run = [*(("run", *each) for each in texts.items()), *(("label", *each) for each in labels.items())]
+    heads = pl.DataFrame(
+        texts_of_run, schema={"section": pl.String, "name": pl.String, "text": pl.String}, orient="row"
+    )
     return pl.concat([heads, rows], how="diagonal").select(facts.columns)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp.batch.locations import absolute, is_url, join_path, list_files, put_file, read_many
-from xsp_analyze.history.facts import COLUMNS, SCHEMA_VERSION, runs_of, upgraded
+from xsp_analyze.history.facts import COLUMNS, SCHEMA_VERSION, runs_of, upgrade
 from xsp_analyze.sql import QueryLimits, query_frames
 from xsp_model import XspError
 from xsp_model.plain_text import readable
@@ -117,7 +117,7 @@ class Store:
         parts = []
         for version in sorted({run.version for run in chosen}):
             names = [run.file for run in chosen if run.version == version]
-            parts += [upgraded(part, version) for part in self._read(names, sections)]
+            parts += [upgrade(part, version) for part in self._read(names, sections)]
         keys = pl.DataFrame(
             [(run.file, run.identity, int(run.time.timestamp()) * 1_000_000_000) for run in chosen],
             schema={"file": pl.String, "run": pl.String, "time_ns": pl.Int64},
@@ -166,11 +166,11 @@ class Store:
 
     def of(self, identities: Iterable[str]) -> list[pl.DataFrame]:
         """The rows of each of these runs, in their order."""
-        wanted = list(identities)
+        in_order = list(identities)
         by_identity: dict[str, Any] = {run.identity: run for run in self.runs()}
-        rows = self.rows([by_identity[each] for each in wanted if each in by_identity])
+        rows = self.rows([by_identity[each] for each in in_order if each in by_identity])
         groups = {key[0]: part for key, part in rows.group_by("run", maintain_order=True)}
-        return [groups[each] for each in wanted if each in groups]
+        return [groups[each] for each in in_order if each in groups]
 
 
 def _scan_files(files: list[str], keep: pl.Expr) -> pl.DataFrame:

@@ -49,7 +49,7 @@ class Held:
         """The rows of one level, in order."""
         return [row for row in self.rows if row.level == name]
 
-    def causes(self, most: int) -> list[Row]:
+    def causes(self, max_rows: int) -> list[Row]:
         """What changed the way the step did, each significantly: first the largest of each level, then by time.
 
         A class of kernels that is a part of the step by the same name is told once.
@@ -62,7 +62,7 @@ class Held:
         by_size = sorted(alike, key=lambda row: -abs(row.difference_ns or 0.0))
         first = {row.level: row for row in reversed(by_size)}
         leading = [first[level] for level in map(_level_of, CAUSES) if level in first]
-        return [*leading, *(row for row in by_size if row not in leading)][:most]
+        return [*leading, *(row for row in by_size if row not in leading)][:max_rows]
 
 
 def _is_large(row: Row, change: float) -> bool:
@@ -90,7 +90,7 @@ def hold(before: Sequence[pl.DataFrame], after: Sequence[pl.DataFrame]) -> Held:
     model = [_model_row(name, before, after, assumed) for name in names]
     rows: list[Row] = []
     for section in CAUSES:
-        sides = [[_measured(run, section) for run in side] for side in (before, after)]
+        sides = [[_measured_level(run, section) for run in side] for side in (before, after)]
         rows += _rows(_level_of(section), sides[0], sides[1], assumed)
     rates = (_mean_rate(before), _mean_rate(after))
     return Held(model, sorted(conclude_all(rows), key=_rank), rates)
@@ -112,7 +112,7 @@ def _alone(name: str, value: float | None) -> Measured:
     return Measured(pl.DataFrame({"key": [name]}), values, np.ones(1), np.empty((1, 0)))
 
 
-def _measured(run: pl.DataFrame, section: str) -> Measured:
+def _measured_level(run: pl.DataFrame, section: str) -> Measured:
     """The rows of a section as compare has those of a capture taken whole; of one name their sum."""
     rows = run.filter(pl.col("section") == section).group_by("name", maintain_order=True)
     sums = rows.agg(pl.col("value", "count").sum(), pl.col("text").first())
@@ -145,14 +145,16 @@ def _rows(level: str, before: Sequence[Measured], after: Sequence[Measured], ass
 
 
 def _value(run: pl.DataFrame, measure: str) -> float | None:
-    found = run.filter(pl.col("section") == "measure", pl.col("name") == measure)["value"]
-    return None if found.is_empty() else float(found[0])
+    values = run.filter(pl.col("section") == "measure", pl.col("name") == measure)["value"]
+    return None if values.is_empty() else float(values[0])
 
 
 def _mean_rate(runs: Sequence[pl.DataFrame]) -> float | None:
     rates = [_value(run, "throughput_per_s") for run in runs]
-    known = [rate for rate in rates if rate]
-    return float(np.exp(np.mean(np.log(known)))) if known and len(known) == len(rates) else None
+    measured_rates = [rate for rate in rates if rate]
+    return (
+        float(np.exp(np.mean(np.log(measured_rates)))) if measured_rates and len(measured_rates) == len(rates) else None
+    )
 
 
 def outcomes(held: Held, rules: Sequence[Rule], *, strict: bool = False) -> list[Outcome]:

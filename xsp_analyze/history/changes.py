@@ -27,10 +27,11 @@ _MIN_EFFECT = 0.002  # of the value: less is nothing that one would act upon
 _PENALTY = 2.0  # of a change, in log n: low, as what the library proposes too often our tests take back
 _REACH = 1_000  # runs on either side that a change is tested by
 _EXACT = 40  # values that the rank test counts exactly; of more, it has no p as small as few runs after many can have
+_SHORT = 12
 _CLIP = 4.0  # standard deviations from the runs around it, beyond which a value counts as that far off
 _WINDOW = 7  # runs around one, itself included
 _TO_SIGMA = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
-_LEAST_SCATTER = 1e-4  # of the value: what cannot be told apart where a measure does not vary at all
+_MIN_SCATTER = 1e-4  # of the value: what cannot be told apart where a measure does not vary at all
 
 
 class Kind(StrEnum):
@@ -66,13 +67,13 @@ def changes_in(values: Sequence[float] | Floats) -> list[Change]:
     logs = np.log(np.asarray(values, dtype=np.float64))
     if len(logs) < 2 * MIN_SIDE or not np.isfinite(logs).all():
         return []
-    scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _LEAST_SCATTER)
+    scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _MIN_SCATTER)
     held = _clip(logs, scatter)
     # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal
     # detection of changepoints with a linear computational cost", 2012.
     search = library.KernelCPD(kernel="linear", min_size=2).fit(((held - held.mean()) / scatter)[:, None])
     proposed = [int(at) for at in search.predict(pen=_PENALTY * math.log(len(logs)))[:-1]]
-    kept = _tested(logs, held, proposed)
+    kept = _points_that_hold(logs, held, proposed)
     return _with_drifts(logs, held, kept)
 
 
@@ -95,21 +96,21 @@ def _clip(logs: Floats, scatter: float) -> Floats:
     return clipped
 
 
-def _tested(logs: Floats, held: Floats, proposed: Sequence[int]) -> list[int]:
+def _points_that_hold(logs: Floats, held: Floats, proposed: Sequence[int]) -> list[int]:
     """Points that both tests hold; the weakest goes first, as what lies between others is then seen as one."""
     points = sorted(set(proposed))
     level = _FALSE / len(logs)
     while points:
         ends = [0, *points, len(logs)]
         noise = _correlation(held, ends)
-        around = [ends[i : i + 3] for i in range(len(points))]
+        around = list(zip(ends[:-2], points, ends[2:], strict=True))
         # Of those beside a stretch too short to be tested the smaller step is the weaker.
         strength = [(max(_p_values(logs, held, *each, noise)), -_step_of(held, *each)) for each in around]
         weakest = max(range(len(points)), key=lambda i: strength[i])
         if strength[weakest][0] <= level:
             return points
         del points[weakest]
-        points = _best_places(held, points)
+        points = _best_positions(held, points)
     return []
 
 
@@ -117,20 +118,20 @@ def _step_of(held: Floats, begin: int, at: int, end: int) -> float:
     return abs(float(held[at:end].mean() - held[begin:at].mean()))
 
 
-def _best_places(held: Floats, points: Sequence[int]) -> list[int]:
+def _best_positions(held: Floats, points: Sequence[int]) -> list[int]:
     """Each point where, between its neighbours, it leaves least: it may have stood for one that is gone as well."""
     ends = [0, *points, len(held)]
-    places = []
+    positions = []
     for begin, at, end in zip(ends[:-2], points, ends[2:], strict=True):
         if end - begin < 2 * MIN_SIDE:
-            places.append(at)
+            positions.append(at)
             continue
         sums = np.cumsum(held[begin:end] - held[begin:end].mean())
         before = np.arange(MIN_SIDE, end - begin - MIN_SIDE + 1)
         one, two = sums[before - 1], sums[-1] - sums[before - 1]
         explained = one**2 / before + two**2 / (end - begin - before)
-        places.append(begin + int(before[np.argmax(explained)]))
-    return sorted(set(places))
+        positions.append(begin + int(before[np.argmax(explained)]))
+    return sorted(set(positions))
 
 
 def _sides(values: Floats, begin: int, at: int, end: int) -> tuple[Floats, Floats]:
@@ -149,14 +150,17 @@ def _p_values(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: 
 
 def _for_ranks(one: Floats, two: Floats) -> tuple[Floats, Floats]:
     """The sides; where one is short, of the other only as many of the nearest as are counted exactly."""
-    room = max(_EXACT - min(len(one), len(two)), _EXACT // 2)
-    return (one[-room:], two) if len(two) <= len(one) else (one, two[:room])
+    short = min(len(one), len(two))
+    if short >= _SHORT:
+        return one, two
+    room = _EXACT - short
+    return (one[-room:], two) if len(two) == short else (one, two[:room])
 
 
 def _error(one: Floats, two: Floats, noise: float) -> tuple[float, float]:
     """Of the difference of means its standard error and degrees of freedom; `noise`: correlation of successive runs."""
-    least = _LEAST_SCATTER**2
-    parts = [max(float(side.var(ddof=1)), least) / len(side) for side in (one, two)]
+    min_variance = _MIN_SCATTER**2
+    parts = [max(float(side.var(ddof=1)), min_variance) / len(side) for side in (one, two)]
     freedom = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (one, two), strict=True))
     inflation = (1 + noise) / (1 - noise)
     return math.sqrt(sum(parts) * inflation), max(freedom / inflation, 1.0)
@@ -187,7 +191,7 @@ def _with_drifts(logs: Floats, held: Floats, points: Sequence[int]) -> list[Chan
         if _is_line(held, begin, points[at : last + 1], end):
             changes.append(_drift(logs, held, begin, end))
         else:
-            changes += [_step(logs, held, *ends[i : i + 3], noise) for i in range(at, last + 1)]
+            changes += [_step(logs, held, ends[i], ends[i + 1], ends[i + 2], noise) for i in range(at, last + 1)]
         at = last + 1
     return changes
 
@@ -203,12 +207,12 @@ def _is_line(held: Floats, begin: int, inner: Sequence[int], end: int) -> bool:
     "Estimating the dimension of a model", 1978.
     """
     part = held[begin:end]
-    places = np.arange(len(part))
-    line = part - np.polyval(np.polyfit(places, part, 1), places)
+    positions = np.arange(len(part))
+    line = part - np.polyval(np.polyfit(positions, part, 1), positions)
     ends = [0, *(point - begin for point in inner), len(part)]
     steps = np.concatenate([part[a:b] - part[a:b].mean() for a, b in pairwise(ends)])
-    least = len(part) * _LEAST_SCATTER**2
-    left = [max(float((rest**2).sum()), least) for rest in (line, steps)]
+    min_variance = len(part) * _MIN_SCATTER**2
+    left = [max(float((rest**2).sum()), min_variance) for rest in (line, steps)]
     more = 0 if len(inner) == 1 else 2 * len(inner) - 1  # means and places of steps, beside two numbers of a line
     return len(part) * math.log(left[0] / left[1]) < more * math.log(len(part))
 
@@ -225,10 +229,10 @@ def _step(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: floa
 def _drift(logs: Floats, held: Floats, begin: int, end: int) -> Change:
     """From the first to the last run by the line through all of them."""
     part = held[begin:end]
-    places = np.arange(len(part)) - (len(part) - 1) / 2
-    slope = float((places * part).sum() / (places**2).sum())
-    left = part - part.mean() - slope * places
-    error = math.sqrt(max(float((left**2).sum()) / (len(part) - 2), _LEAST_SCATTER**2) / float((places**2).sum()))
+    positions = np.arange(len(part)) - (len(part) - 1) / 2
+    slope = float((positions * part).sum() / (positions**2).sum())
+    left = part - part.mean() - slope * positions
+    error = math.sqrt(max(float((left**2).sum()) / (len(part) - 2), _MIN_SCATTER**2) / float((positions**2).sum()))
     reach = slope * (len(part) - 1) / 2
     half = (begin + end) // 2
     ranks = rank_test(logs[begin:half], logs[half:end])

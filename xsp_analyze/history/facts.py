@@ -32,11 +32,11 @@ __all__ = [
     "facts_of_run",
     "identity_of",
     "runs_of",
-    "upgraded",
+    "upgrade",
 ]
 
 SCHEMA_VERSION = 1
-"""Raised whenever a file written before could no longer be read as it stands; see `upgraded`."""
+"""Raised whenever a file written before could no longer be read as it stands; see `upgrade`."""
 
 COLUMNS: Mapping[str, Any] = {
     "section": pl.String(),
@@ -118,7 +118,7 @@ def facts_of_run(trace: Trace, described: Described, versions: Mapping[str, str]
 def _texts(answers: Answers, side: Side, described: Described, versions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """What was run, on what, by which versions; then the labels."""
     facts, labels, runs = side.facts, described.labels, answers.trace.frame("runs")
-    known = {
+    values = {
         "model": facts.model,
         "system": facts_seen(answers.per_step, "").system or ("CPU" if not side.has_kernels else None),
         "batch": None if facts.batch_size is None else str(facts.batch_size),
@@ -131,9 +131,9 @@ def _texts(answers: Answers, side: Side, described: Described, versions: Mapping
         **versions,
     }
     # A part of the series that the trace does not say is what a label says; a model by its label goes first.
-    for name in (*SERIES, *(key for key in known if key not in SERIES)):
-        said = labels.get(name) if name == "model" or known.get(name) is None else None
-        text = said or known.get(name) or (_UNNAMED if name == "model" else None)
+    for name in (*SERIES, *(key for key in values if key not in SERIES)):
+        of_label = labels.get(name) if name == "model" or values.get(name) is None else None
+        text = of_label or values.get(name) or (_UNNAMED if name == "model" else None)
         if text is not None:
             yield {"section": "run", "name": name, "text": text}
     for name, text in labels.items():
@@ -236,7 +236,7 @@ _UPGRADES: dict[int, Callable[[pl.DataFrame], pl.DataFrame]] = {}
 """For each earlier version the function that makes its rows those of the next one; none was written before 1."""
 
 
-def upgraded(rows: pl.DataFrame, version: int) -> pl.DataFrame:
+def upgrade(rows: pl.DataFrame, version: int) -> pl.DataFrame:
     """The rows of a file of this version or an earlier one, as of this version."""
     for step in range(version, SCHEMA_VERSION):
         rows = _UPGRADES[step](rows)

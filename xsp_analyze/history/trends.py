@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xsp_analyze.history.changes import Change
 
 __all__ = [
-    "Found",
+    "Event",
     "Trend",
     "document",
     "earlier_runs",
@@ -36,12 +36,12 @@ _BETTER_IF_LESS = {"latency_ns", "device_time_ns", "peak_memory_bytes", "energy_
 _HELD = 8  # runs on either side of a change whose facts explain it
 _CAUSES = 5
 _EXPLAINED = 20  # changes of a series, newest first, that are explained: each reads the facts of some runs
-_NOT_TOLD = {"label.report", "label.model", "label.system", "label.branch", "label.batch", "label.phase"}
+_NOT_NAMED = {"label.report", "label.model", "label.system", "label.branch", "label.batch", "label.phase"}
 _MAX_LABEL = 60
 
 
 @dataclass(frozen=True)
-class Found:
+class Event:
     """A change of a measure: the last run before and the first after it, what differs of them, and what explains it."""
 
     measure: str
@@ -84,7 +84,7 @@ class Trend:
 
     key: dict[str, str | None]
     runs: pl.DataFrame
-    changes: Sequence[Found]
+    changes: Sequence[Event]
 
     @property
     def name(self) -> str:
@@ -126,36 +126,38 @@ def _short(text: str | None) -> str:
 def trends(runs: pl.DataFrame, facts_of: Callable[[Iterable[str]], list[pl.DataFrame]]) -> list[Trend]:
     """The series of `runs` (see `runs_of`), that which ran last first; `facts_of` gives all rows of some runs."""
     groups = runs.group_by(SERIES, maintain_order=True)
-    found = [Trend(dict(zip(SERIES, key, strict=True)), part, _changes(part, facts_of)) for key, part in groups]
-    return sorted(found, key=lambda trend: (-trend.runs["time_ns"][-1], trend.name))
+    series = [Trend(dict(zip(SERIES, key, strict=True)), part, _changes(part, facts_of)) for key, part in groups]
+    return sorted(series, key=lambda trend: (-trend.runs["time_ns"][-1], trend.name))
 
 
-def _changes(runs: pl.DataFrame, facts_of: Callable[[Iterable[str]], list[pl.DataFrame]]) -> list[Found]:
-    found = []
+def _changes(runs: pl.DataFrame, facts_of: Callable[[Iterable[str]], list[pl.DataFrame]]) -> list[Event]:
+    events = []
     for measure in _FOLLOWED:
-        known = runs.filter(pl.col(measure) > 0)
-        points = changes_in(known[measure].to_numpy())
-        ends = [0, *(point.at for point in points), known.height]
+        runs_with_it = runs.filter(pl.col(measure) > 0)
+        points = changes_in(runs_with_it[measure].to_numpy())
+        ends = [0, *(point.at for point in points), runs_with_it.height]
         for at, change in enumerate(points):
-            told = len(points) - at <= _EXPLAINED
-            found.append(_found(measure, known, change, (ends[at], ends[at + 2]), facts_of if told else None))
-    return sorted(found, key=lambda one: (one.first_after["time_ns"], _FOLLOWED.index(one.measure)))
+            is_explained = len(points) - at <= _EXPLAINED
+            events.append(
+                _event(measure, runs_with_it, change, (ends[at], ends[at + 2]), facts_of if is_explained else None)
+            )
+    return sorted(events, key=lambda one: (one.first_after["time_ns"], _FOLLOWED.index(one.measure)))
 
 
-def _found(
+def _event(
     measure: str,
     runs: pl.DataFrame,
     change: Change,
     around: tuple[int, int],
     facts_of: Callable[[Iterable[str]], list[pl.DataFrame]] | None,
-) -> Found:
+) -> Event:
     """Of a step the runs beside it; of a drift those at its ends."""
     last, first = (change.begin, change.end) if change.kind is Kind.DRIFT else (change.at - 1, change.at)
     one, two = runs.row(last, named=True), runs.row(first, named=True)
     labels = [
         (name.removeprefix("label."), one[name], two[name])
         for name in labels_in(runs)
-        if name not in _NOT_TOLD and one[name] != two[name]
+        if name not in _NOT_NAMED and one[name] != two[name]
     ]
     causes: Sequence[Row] = ()
     if facts_of is not None and measure == "latency_ns":
@@ -165,7 +167,7 @@ def _found(
         if change.kind is Kind.DRIFT:
             sides = runs["run"][begin : min(begin + _HELD, half)], runs["run"][max(half, end - _HELD) : end]
         causes = hold(*(facts_of(side.to_list()) for side in sides)).causes(_CAUSES)
-    return Found(measure, change, one, two, labels, causes)
+    return Event(measure, change, one, two, labels, causes)
 
 
 _BEFORE_GATE = 30
@@ -184,9 +186,9 @@ def earlier_runs(runs: pl.DataFrame, key: dict[str, str | None], time_ns: int, i
 # The history for programs, and for chat and mail.
 
 
-def document(found: Sequence[Trend], left_out: Sequence[str]) -> dict[str, Any]:
+def document(series: Sequence[Trend], left_out: Sequence[str]) -> dict[str, Any]:
     """The document of `-f json`: series with their runs' count, noise and changes."""
-    return {"schema_version": 1, "series": list(map(_of_trend, found)), "left_out": list(left_out)}
+    return {"schema_version": 1, "series": list(map(_of_trend, series)), "left_out": list(left_out)}
 
 
 def _of_trend(trend: Trend) -> dict[str, Any]:
@@ -202,22 +204,22 @@ def _of_trend(trend: Trend) -> dict[str, Any]:
     }
 
 
-def _of_change(found: Found) -> dict[str, Any]:
-    change = found.change
+def _of_change(event: Event) -> dict[str, Any]:
+    change = event.change
     return {
-        "measure": found.measure,
+        "measure": event.measure,
         "kind": str(change.kind),
-        "is_worse": found.is_worse,
+        "is_worse": event.is_worse,
         "before": change.before,
         "after": change.after,
         **{name: getattr(change, name) for name in ("ratio", "low", "high", "p_value", "rank_p_value")},
-        "last_before": _of_run(found.last_before),
-        "first_after": _of_run(found.first_after),
-        "differing": [{"name": name, "before": one, "after": two} for name, one, two in found.labels],
+        "last_before": _of_run(event.last_before),
+        "first_after": _of_run(event.first_after),
+        "differing": [{"name": name, "before": one, "after": two} for name, one, two in event.labels],
         "causes": [
             {"level": row.level, "name": row.name, "change": row.change, "before_ns": row.before_ns,
              "after_ns": row.after_ns, "difference_ns": row.difference_ns, "q_value": row.q_value}
-            for row in found.causes
+            for row in event.causes
         ],
     }  # fmt: skip
 
@@ -230,13 +232,13 @@ def _time(run: dict[str, Any]) -> str:
     return f"{run['time']:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def summary_sentences(found: Sequence[Trend]) -> list[str]:
+def summary_sentences(series: Sequence[Trend]) -> list[str]:
     """What the history is, and what changed last, in a few sentences."""
-    every = [(trend, each) for trend in found for each in trend.changes]
-    runs = sum(trend.runs.height for trend in found)
-    first = min(trend.runs["time"][0] for trend in found)
-    last = max(trend.runs["time"][-1] for trend in found)
-    in_series = f"{count_of(runs, 'run', 'runs')} in {count_of(len(found), 'series', 'series')}"
+    every = [(trend, each) for trend in series for each in trend.changes]
+    runs = sum(trend.runs.height for trend in series)
+    first = min(trend.runs["time"][0] for trend in series)
+    last = max(trend.runs["time"][-1] for trend in series)
+    in_series = f"{count_of(runs, 'run', 'runs')} in {count_of(len(series), 'series', 'series')}"
     sentences = [f"{in_series}, {first:%d %b %Y} to {last:%d %b %Y}."]
     if not every:
         return [*sentences, "No change was found: what runs differ by is within their noise."]
@@ -254,15 +256,15 @@ def summary_sentences(found: Sequence[Trend]) -> list[str]:
     return sentences
 
 
-def markdown(found: Sequence[Trend], left_out: Sequence[str], most: int) -> str:
+def markdown(series: Sequence[Trend], left_out: Sequence[str], max_rows: int) -> str:
     """A summary for chat and mail: sentences, then the last changes, newest first."""
-    lines = [*summary_sentences(found), ""]
+    lines = [*summary_sentences(series), ""]
     every = sorted(
-        ((trend, each) for trend in found for each in trend.changes), key=lambda one: -one[1].first_after["time_ns"]
+        ((trend, each) for trend in series for each in trend.changes), key=lambda one: -one[1].first_after["time_ns"]
     )
     if every:
         lines += ["| when | series | what changed | mostly | between the runs around it |", "|---|---|---|---|---|"]
-    for trend, each in every[:most]:
+    for trend, each in every[:max_rows]:
         cells = (
             f"{each.first_after['time']:%Y-%m-%d}",
             trend.name,
@@ -271,6 +273,6 @@ def markdown(found: Sequence[Trend], left_out: Sequence[str], most: int) -> str:
             each.differing,
         )
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    if every[most:]:
-        lines.append(f"\n... and {count_of(len(every) - most, 'earlier change', 'earlier changes')}.")
+    if every[max_rows:]:
+        lines.append(f"\n... and {count_of(len(every) - max_rows, 'earlier change', 'earlier changes')}.")
     return "\n".join([*lines, *(f"\n{sentence}." for sentence in left_out)]).rstrip() + "\n"

@@ -27,11 +27,13 @@ def _text(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out.replace("\N{NARROW NO-BREAK SPACE}", " ")
 
 
-def test_a_run_is_added_and_twice_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_added_once_and_a_second_time_it_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store, trace = tmp_path / "store", _trace(tmp_path, 100)
-    for told in ("trace100.json: added", "trace100.json: is in the history already, and is not added again"):
+    for sentence in ("trace100.json: added", "trace100.json: is in the history already, and is not added again"):
         assert main(["history", "add", str(store), str(trace), *_LABELS, "--time", "2026-11-27T02:00"]) == 0
-        assert told in capsys.readouterr().err
+        assert sentence in capsys.readouterr().err
     (row,) = xsp.history.open(store).facts().iter_rows(named=True)
     assert (row["model"], row["branch"], row["label.branch"]) == ("net", "main", "main")
     assert row["latency_ns"] == pytest.approx(1_500_000, rel=0.1)

@@ -85,7 +85,7 @@ def test_a_killed_writer_leaves_whole_runs(tmp_path: Path) -> None:
     assert Store(str(tmp_path)).facts().height == rows.height + 1
 
 
-def test_a_torn_file_is_told_and_the_others_stand(tmp_path: Path) -> None:
+def test_a_torn_file_is_a_sentence_and_the_others_stand(tmp_path: Path) -> None:
     files = [file_of(tmp_path, number, run_facts(10e6 + number)) for number in range(20)]
     files[7].write_bytes(files[7].read_bytes()[:200])
     files[13].write_bytes(b"")

@@ -16,11 +16,12 @@ def _series(
     return means * np.exp(np.random.default_rng(seed).normal(size=len(means)) * noise)
 
 
-def test_a_change_is_found_where_it_is() -> None:
+def test_a_change_is_where_it_was_planted() -> None:
     (change,) = changes_in(_series((40, 10.0), (20, 10.5)))
     assert (change.kind, change.at) == (Kind.STEP, 40)
     assert change.low < 1.05 < change.high
-    assert (change.before, change.after) == (pytest.approx(10e6, rel=0.01), pytest.approx(10.5e6, rel=0.01))
+    assert change.before == pytest.approx(10e6, rel=0.01)
+    assert change.after == pytest.approx(10.5e6, rel=0.01)
     assert change.p_value < 1e-4
     assert change.rank_p_value < 1e-4
 
@@ -31,8 +32,8 @@ def test_faster_is_a_change_too() -> None:
 
 
 def test_two_changes_close_by_are_two() -> None:
-    found = changes_in(_series((50, 10.0), (10, 10.5), (40, 10.0)))
-    assert [change.at for change in found] == [50, 60]
+    series = changes_in(_series((50, 10.0), (10, 10.5), (40, 10.0)))
+    assert [change.at for change in series] == [50, 60]
 
 
 def test_equal_runs_have_no_change() -> None:

@@ -27,15 +27,15 @@ def _latencies(*levels: tuple[int, float], seed: int = 3) -> list[float]:
     return list(means * np.exp(np.random.default_rng(seed).normal(size=len(means)) * 0.005))
 
 
-@pytest.fixture(name="found")
-def fixture_found(tmp_path: Path) -> list[Trend]:
+@pytest.fixture(name="series")
+def fixture_series(tmp_path: Path) -> list[Trend]:
     write_store(tmp_path, _latencies((30, 10.0), (20, 10.6)))
     store = open_store(tmp_path)
     return trends(store.facts(), store.of)
 
 
-def test_a_change_has_its_cause_and_the_commits_between(found: list[Trend]) -> None:
-    (trend,) = found
+def test_a_change_has_its_cause_and_the_commits_between(series: list[Trend]) -> None:
+    (trend,) = series
     (change,) = trend.changes
     assert change.causes[0].name == "softmax"
     assert change.causes[0].difference_ns == pytest.approx(0.6e6, rel=0.1)
@@ -43,36 +43,36 @@ def test_a_change_has_its_cause_and_the_commits_between(found: list[Trend]) -> N
     assert change.is_worse
 
 
-def test_what_did_not_change_is_no_cause(found: list[Trend]) -> None:
-    assert "gemm" not in [row.name for row in found[0].changes[0].causes]
+def test_what_did_not_change_is_no_cause(series: list[Trend]) -> None:
+    assert "gemm" not in [row.name for row in series[0].changes[0].causes]
 
 
 def test_series_are_held_apart(tmp_path: Path) -> None:
     write_store(tmp_path, _latencies((10, 10.0)), "one")
     write_store(tmp_path, _latencies((10, 20.0)), "two")
     store = open_store(tmp_path)
-    found = trends(store.facts(), store.of)
-    assert sorted((trend.name, len(trend.changes)) for trend in found) == [("one, main", 0), ("two, main", 0)]
+    series = trends(store.facts(), store.of)
+    assert sorted((trend.name, len(trend.changes)) for trend in series) == [("one, main", 0), ("two, main", 0)]
 
 
-def test_markdown_says_the_last_change_first(found: list[Trend]) -> None:
-    text = markdown(found, [], 5).replace("\N{NARROW NO-BREAK SPACE}", " ")
+def test_markdown_says_the_last_change_first(series: list[Trend]) -> None:
+    text = markdown(series, [], 5).replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "50 runs in 1 series" in text
     assert "| 2026-01-31 | net, main | Step time rose by 5.96" in text
     assert "softmax (kernel) +" in text
     assert "commit c029 to c030" in text
 
 
-def test_json_is_json(found: list[Trend]) -> None:
-    (series,) = json.loads(json.dumps(document(found, ["a sentence"]), allow_nan=False))["series"]
+def test_json_is_json(series: list[Trend]) -> None:
+    (series,) = json.loads(json.dumps(document(series, ["a sentence"]), allow_nan=False))["series"]
     assert (series["model"], series["run_count"]) == ("net", 50)
     (change,) = series["changes"]
     assert change["first_after"]["time"] == "2026-01-31T02:00:00Z"
     assert change["low"] < 1.06 < change["high"]
 
 
-def test_the_page_holds_every_run_and_no_markup_of_names(found: list[Trend]) -> None:
-    page = render(found, ["x.parquet is left out"], title="<b>History</b>", link=lambda _: None)
+def test_the_page_holds_every_run_and_no_markup_of_names(series: list[Trend]) -> None:
+    page = render(series, ["x.parquet is left out"], title="<b>History</b>", link=lambda _: None)
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     (chart,) = [block for part in data["sections"] for block in part["blocks"] if block["type"] == "trend"]
     assert len(chart["measures"][0]["values"]) == 50

@@ -149,8 +149,8 @@ def history(
     from xsp.history.adding import labels_of, time_of  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.history.facts import Described  # noqa: PLC0415
 
-    given = inputs or []
-    _check_inputs(action, given)
+    texts = inputs or []
+    _check_inputs(action, texts)
     described = Described(labels_of(label or ()), serving_phase, report)
     when = time_of(time) if time is not None else None
     if action is Action.SHOW:
@@ -159,27 +159,27 @@ def history(
 
     if action is Action.GATE:
         rules = [_rule(text) for text in fail_on or [_DEFAULT_RULE]]
-        runs = _runs(given, described, reading, cache)
+        runs = _runs(texts, described, reading, cache)
         verdict = _gate(Store(store), runs, rules, when and when.timestamp(), output_format)
         return _INCONCLUSIVE if verdict == _INCONCLUSIVE and fail_on_inconclusive else verdict % _INCONCLUSIVE
-    return _add(Store(store), given, described, when, reading, cache)
+    return _add(Store(store), texts, described, when, reading, cache)
 
 
-def _check_inputs(action: Action, given: Sequence[str]) -> None:
+def _check_inputs(action: Action, texts: Sequence[str]) -> None:
     from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
 
-    if action is Action.SHOW and given:
+    if action is Action.SHOW and texts:
         raise XspError(
             "xsp history show takes a store and no runs", advice="Write: xsp history show STORE -o FILE.html"
         )
-    if action is not Action.SHOW and not given:
+    if action is not Action.SHOW and not texts:
         raise XspError(
             f"xsp history {action} takes a store and runs", advice=f"Write: xsp history {action} STORE TRACE"
         )
 
 
 def _add(
-    store: Store, given: Sequence[str], described: Described, when: object, reading: Reading, cache: Cache | None
+    store: Store, texts: Sequence[str], described: Described, when: object, reading: Reading, cache: Cache | None
 ) -> int:
     """Adds each; one that cannot be is the end of it, and those before it stay."""
     from datetime import datetime  # noqa: PLC0415
@@ -188,7 +188,7 @@ def _add(
 
     at = when if isinstance(when, datetime) else None
     with Progress() as progress:
-        for text in given:
+        for text in texts:
             for one in add_input(store, text, described, at, reading=reading, cache=cache, progress=progress.note):
                 note(f"{one.name}: {'added' if one.is_new else 'is in the history already, and is not added again'}")
     return 0
@@ -203,7 +203,7 @@ def _show(location: str, output: Path | None, output_format: HistoryFormats, row
     store = open_store(location)
     with Progress() as progress:
         progress.note("reading runs")
-        found = trends(store.facts(), store.of)
+        series = trends(store.facts(), store.of)
     left_out = list(dict.fromkeys(store.left_out))
     for sentence in left_out:
         note(sentence)
@@ -211,12 +211,12 @@ def _show(location: str, output: Path | None, output_format: HistoryFormats, row
         from xsp_analyze.pages.history.page import render  # noqa: PLC0415
 
         title = f"History of {Path(location).absolute().name}"
-        write_file(output, render(found, left_out, title=title, link=lambda report: _link(report, output)).encode())
-        note(f"{output}: {sum(trend.runs.height for trend in found)} runs, {len(found)} series")
+        write_file(output, render(series, left_out, title=title, link=lambda report: _link(report, output)).encode())
+        note(f"{output}: {sum(trend.runs.height for trend in series)} runs, {len(series)} series")
     elif output_format is HistoryFormats.JSON:
-        print_text(json.dumps(document(found, left_out), indent=1, ensure_ascii=False, allow_nan=False))
+        print_text(json.dumps(document(series, left_out), indent=1, ensure_ascii=False, allow_nan=False))
     else:
-        print_text(markdown(found, left_out, rows).rstrip())
+        print_text(markdown(series, left_out, rows).rstrip())
     return 0
 
 
@@ -241,13 +241,13 @@ def _rule(text: str) -> Rule:
 
 
 def _runs(
-    given: Sequence[str], described: Described, reading: Reading, cache: Cache | None
+    texts: Sequence[str], described: Described, reading: Reading, cache: Cache | None
 ) -> list[tuple[pl.DataFrame, str]]:
     from xsp.history.adding import facts_with_identity  # noqa: PLC0415
     from xsp.opening import load  # noqa: PLC0415
 
     with Progress() as progress:
-        return [facts_with_identity(load([text], reading, progress.note, cache=cache), described) for text in given]
+        return [facts_with_identity(load([text], reading, progress.note, cache=cache), described) for text in texts]
 
 
 def _gate(
@@ -285,9 +285,9 @@ def _earlier(store: Store, runs: Sequence[tuple[pl.DataFrame, str]], until_s: fl
     if not store.runs():
         return []
     identities = {identity for _, identity in runs}
-    known = store.facts().filter(~pl.col("run").is_in(list(identities)))
+    others = store.facts().filter(~pl.col("run").is_in(list(identities)))
     until = int(until_s * 1e9) if until_s is not None else (1 << 63) - 1
-    return earlier_runs(known, keys[0], until, "")
+    return earlier_runs(others, keys[0], until, "")
 
 
 def _print_verdict(

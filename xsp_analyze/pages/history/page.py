@@ -21,14 +21,14 @@ from xsp_model.schema import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from xsp_analyze.history.trends import Found, Trend
+    from xsp_analyze.history.trends import Event, Trend
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["render"]
 
 _MAX_CHARTS = 40
-_MAX_TOLD = 12  # changes of a series that are told below its chart
+_MAX_ENTRIES = 12  # changes of a series that are told below its chart
 _DIGITS = 5  # of a value on the page: of more, nothing is seen
 _FOOTER = (
     "Times are of a mean step; runs stand in order of time. Numbers are shown rounded; a dash stands for what runs do"
@@ -47,14 +47,19 @@ _SERIES = (
 _CHART = "A point a run; the line is the mean between changes, in the band by which single runs scatter around it."
 
 
-def render(found: Sequence[Trend], left_out: Sequence[str], *, title: str, link: Callable[[str], str | None]) -> str:
+def render(series: Sequence[Trend], left_out: Sequence[str], *, title: str, link: Callable[[str], str | None]) -> str:
     """The page; `link` makes of where a report lies what the page links to."""
-    charts = [_series_section(number, trend, link) for number, trend in enumerate(found[:_MAX_CHARTS])]
+    charts = [_series_section(number, trend, link) for number, trend in enumerate(series[:_MAX_CHARTS])]
     data = {
         "kind": "XSP history: runs of the same work over time",
         "title": title,
-        "short": summary_sentences(found),
-        "sections": [*_changes_section(found, link), _table_of_series(found), *charts, *_left_out_section(left_out)],
+        "short": summary_sentences(series),
+        "sections": [
+            *_changes_section(series, link),
+            _table_of_series(series),
+            *charts,
+            *_unread_files_section(left_out),
+        ],
         "footer": f"{program_and_version()} {_FOOTER}",
     }
     return page_by_script(data, ["history.js"], ["history.css"])
@@ -81,8 +86,8 @@ _CHANGE_COLUMNS = (
 )
 
 
-def _changes_section(found: Sequence[Trend], link: Callable[[str], str | None]) -> list[Section]:
-    every = [(trend, each) for trend in found for each in trend.changes]
+def _changes_section(series: Sequence[Trend], link: Callable[[str], str | None]) -> list[Section]:
+    every = [(trend, each) for trend in series for each in trend.changes]
     if not every:
         return []
     every.sort(key=lambda one: -one[1].first_after["time_ns"])
@@ -92,7 +97,7 @@ def _changes_section(found: Sequence[Trend], link: Callable[[str], str | None]) 
     return [blocks.section("changes", "What changed last", "What changed last", _CHANGED, [table])]
 
 
-def _row(trend: Trend, each: Found) -> tuple[Any, ...]:
+def _row(trend: Trend, each: Event) -> tuple[Any, ...]:
     change = each.change
     means = " to ".join(shown_value(each.measure, value) for value in (change.before, change.after))
     day = f"{each.first_after['time']:%Y-%m-%d}"
@@ -113,27 +118,27 @@ _SERIES_COLUMNS = (
 )
 
 
-def _table_of_series(found: Sequence[Trend]) -> Section:
+def _table_of_series(series: Sequence[Trend]) -> Section:
     rows = []
-    for trend in found:
+    for trend in series:
         last = trend.runs.row(-1, named=True)
         measures = (last["latency_ns"], trend.scatter, last["busy_share"], last["peak_memory_bytes"])
         rows.append((trend.name, trend.runs.height, f"{last['time']:%Y-%m-%d}", *measures, len(trend.changes)))
-    more = f"Charts are of the first {_MAX_CHARTS}." if len(found) > _MAX_CHARTS else None
+    more = f"Charts are of the first {_MAX_CHARTS}." if len(series) > _MAX_CHARTS else None
     table = blocks.table(_result("Series", _SERIES_COLUMNS, rows), name="series", left_out=more)
     return blocks.section("series", "Series", "Series", _SERIES, [table])
 
 
 def _series_section(number: int, trend: Trend, link: Callable[[str], str | None]) -> Section:
-    told = [_told(each, link) for each in reversed(trend.changes)]
-    lines = [blocks.entries(told, max_entries=_MAX_TOLD, more="see xsp history show -f json.")] if told else []
-    if not told:
+    events = [_entry(each, link) for each in reversed(trend.changes)]
+    lines = [blocks.entries(events, max_entries=_MAX_ENTRIES, more="see xsp history show -f json.")] if events else []
+    if not events:
         lines = [blocks.text("No change was found: what these runs differ by is within their noise.")]
     label = clean(trend.key["model"] or "") if number < 8 else str(number + 1)  # noqa: PLR2004 (names fill the line)
     return blocks.section(f"series-{number + 1}", label, trend.name, _CHART, [_chart(trend, link), *lines])
 
 
-def _told(each: Found, link: Callable[[str], str | None]) -> tuple[str, str | None, str]:
+def _entry(each: Event, link: Callable[[str], str | None]) -> tuple[str, str | None, str]:
     """The first run after it (with its report), and all that is known of the change."""
     causes = f" What changed the same way: {'; '.join(map(cause_text, each.causes))}." if each.causes else ""
     differing = f" Between the runs around it changed {each.differing}." if each.differing else ""
@@ -178,21 +183,21 @@ def _measure(name: str, trend: Trend) -> dict[str, Any]:
     return {
         "label": label,
         "unit": unit,
-        "values": _rounded(values),
+        "values": _round_all(values),
         "scatter": trend.scatter if name == "latency_ns" else None,
-        **{end: _rounded(trend.runs[column].to_list()) for end, column in ends.items()},
+        **{end: _round_all(trend.runs[column].to_list()) for end, column in ends.items()},
         "changes": [_mark(each, trend) for each in trend.changes if each.measure == name],
     }
 
 
-def _mark(each: Found, trend: Trend) -> dict[str, Any]:
+def _mark(each: Event, trend: Trend) -> dict[str, Any]:
     """Where the change is on the axis of all runs, as some may lack the measure."""
-    known = trend.runs.with_row_index("place").filter(pl.col(each.measure) > 0)["place"]
-    places = {name: known[getattr(each.change, name)] for name in ("at", "begin", "end")}
-    return {**places, "drift": each.change.kind is Kind.DRIFT, "worse": each.is_worse, "text": each.sentence}
+    rows_with_it = trend.runs.with_row_index("place").filter(pl.col(each.measure) > 0)["place"]
+    positions = {name: rows_with_it[getattr(each.change, name)] for name in ("at", "begin", "end")}
+    return {**positions, "drift": each.change.kind is Kind.DRIFT, "worse": each.is_worse, "text": each.sentence}
 
 
-def _rounded(values: Sequence[float | None]) -> list[float | int | None]:
+def _round_all(values: Sequence[float | None]) -> list[float | int | None]:
     return [None if value is None else _short(value) for value in values]
 
 
@@ -203,10 +208,10 @@ def _short(value: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def _left_out_section(sentences: Sequence[str]) -> list[Section]:
+def _unread_files_section(sentences: Sequence[str]) -> list[Section]:
     if not sentences:
         return []
     entries = [("", None, sentence) for sentence in sentences]
     means = "Files of the store that could not be read; the rest of the page stands without them."
-    listed = blocks.entries(entries, max_entries=_MAX_TOLD, more=f"{count(len(sentences))} in all.")
+    listed = blocks.entries(entries, max_entries=_MAX_ENTRIES, more=f"{count(len(sentences))} in all.")
     return [blocks.section("left-out", "Left out", "Left out", means, [listed])]
