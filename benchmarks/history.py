@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,7 +151,7 @@ def print_cost(runs: int) -> None:
         for seed, model in enumerate(("transformer", "resnet50", "bert")):
             factors = 1 + np.random.default_rng(seed).normal(size=runs // 3) * 0.008
             factors[runs // 5 :] *= 1.04
-            fill(store, model, factors, seed)
+            fill(store, model, factors.tolist(), seed)
         size = sum(file.stat().st_size for file in Path(store.location).iterdir())
         print(f"{len(store.runs())} runs, {size / 1e6:.1f} MB")
         read = f"import xsp.history as h; f = h.open({store.location!r}).facts(); print(f.shape)"
@@ -215,15 +216,43 @@ def print_real(captures: int) -> None:
             print(f"{what}, at {' '.join(labels)}: {causes}")
 
 
+def print_stored(folder: Path) -> None:
+    """The same on captures that are there already, in order of their names, of which the second half is stretched."""
+    from tests.helpers.stretched import stretched  # noqa: PLC0415 (with the tests' helpers)
+    from xsp.history.adding import add_input  # noqa: PLC0415
+    from xsp.history.store import Store  # noqa: PLC0415
+    from xsp.reading import Reading  # noqa: PLC0415
+    from xsp_analyze.history.facts import Described  # noqa: PLC0415
+    from xsp_analyze.history.trends import trends  # noqa: PLC0415
+
+    captures = sorted(folder.glob("*.json.gz"))
+    for factor in (1.0, 1.01, 1.02, 1.05):
+        with tempfile.TemporaryDirectory() as scratch:
+            store = Store(f"{scratch}/store")
+            for number, capture in enumerate(captures):
+                by = factor if number >= len(captures) // 2 else 1.0
+                copy = stretched(capture, by, Path(scratch) / capture.name)
+                when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
+                list(add_input(store, str(copy), Described({"model": "net"}), when, reading=Reading()))
+            (series,) = trends(store.facts(), store.of)
+            changes = [
+                f"{each.change.kind} at {each.change.at}, {each.change.ratio - 1:+.1%}" for each in series.changes
+            ]
+            print(f"| {factor - 1:.0%} | {series.scatter or 0:.1%} | {'; '.join(changes) or 'none'} |", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=500, help="series a cell")
     parser.add_argument("--cost", type=int, metavar="RUNS", help="measure a store of so many runs")
     parser.add_argument("--real", type=int, metavar="CAPTURES", help="capture so many runs here")
+    parser.add_argument("--stored", type=Path, metavar="DIR", help="captures that are there, half of them stretched")
     arguments = parser.parse_args()
     began = time.perf_counter()
     if arguments.cost:
         print_cost(arguments.cost)
+    elif arguments.stored:
+        print_stored(arguments.stored)
     elif arguments.real:
         print_real(arguments.real)
     else:

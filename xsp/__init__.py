@@ -4,6 +4,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as type checkers read it: `python -m xsp` imports this before the current folder is off the way
 if TYPE_CHECKING:
+    from xsp import history as history
     from xsp.api.comparing import ComparedTraces
     from xsp.api.open_trace import Findings, OpenTrace, Result
     from xsp.api.opening import open  # noqa: A004 (xsp.open is what people will type)

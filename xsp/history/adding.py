@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["Addition", "add_bundle", "add_input", "facts_with_identity", "labels_of", "time_of"]
+__all__ = ["Addition", "add_bundle", "add_input", "add_rows", "facts_with_identity", "labels_of", "time_of"]
 
 _SUMMARY = "summary.json"
 _NS = 1_000_000_000
@@ -122,6 +122,12 @@ def _add(store: Store, name: str, trace: Trace, described: Described, time: date
     rows, identity = facts_with_identity(trace, described)
     is_new = store.add(rows, identity, time or _time_of_capture(trace))
     return Addition(os.path.basename(name.rstrip("/")) or name, identity, is_new)  # noqa: PTH119 (may be a URL)
+
+
+def add_rows(store: Store, runs: Sequence[tuple[pl.DataFrame, str]]) -> None:
+    """Adds runs whose facts are there already, as of now."""
+    for rows, identity in runs:
+        store.add(rows, identity, datetime.now(UTC))
 
 
 def _time_of_capture(trace: Trace) -> datetime:

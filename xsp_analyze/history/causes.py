@@ -102,7 +102,8 @@ def _rank(row: Row) -> tuple[bool, float, str]:
 
 def _model_row(name: str, before: Sequence[pl.DataFrame], after: Sequence[pl.DataFrame], assumed: Assumed) -> Row:
     sides = [[_alone(name, _value(run, _MODEL[name])) for run in side] for side in (before, after)]
-    rows, _ = rows_of("model", *sides, [(name, name)], lambda a, _: {"name": a}, assumed)
+    one, two = sides
+    rows, _ = rows_of("model", one, two, [(name, name)], lambda a, _: {"name": a}, assumed)
     p = rows[0].p_value
     return conclude(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE)
 

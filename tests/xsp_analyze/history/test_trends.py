@@ -64,9 +64,9 @@ def test_markdown_says_the_last_change_first(series: list[Trend]) -> None:
 
 
 def test_json_is_json(series: list[Trend]) -> None:
-    (series,) = json.loads(json.dumps(document(series, ["a sentence"]), allow_nan=False))["series"]
-    assert (series["model"], series["run_count"]) == ("net", 50)
-    (change,) = series["changes"]
+    (only,) = json.loads(json.dumps(document(series, ["a sentence"]), allow_nan=False))["series"]
+    assert (only["model"], only["run_count"]) == ("net", 50)
+    (change,) = only["changes"]
     assert change["first_after"]["time"] == "2026-01-31T02:00:00Z"
     assert change["low"] < 1.06 < change["high"]
 

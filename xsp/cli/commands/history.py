@@ -21,9 +21,8 @@ from xsp.reading import Reading
 if TYPE_CHECKING:
     import polars as pl
 
+    from xsp.history.judging import Judged
     from xsp.history.store import Store
-    from xsp_analyze.compare.rules import Outcome, Rule
-    from xsp_analyze.history.causes import Held
     from xsp_analyze.history.facts import Described
 
 __all__ = ["history"]
@@ -32,7 +31,6 @@ _ADDING, _SHOWING, _GATE = "Adding runs", "Showing", "Holding a run against its 
 _RULE_BROKEN, _INCONCLUSIVE = 1, 3
 _DEFAULT_RULE = "step.latency > +3%"
 _ROWS = 20
-_CAUSES = 5
 
 
 class Action(StrEnum):
@@ -158,10 +156,12 @@ def history(
     from xsp.history.store import Store  # noqa: PLC0415
 
     if action is Action.GATE:
-        rules = [_rule(text) for text in fail_on or [_DEFAULT_RULE]]
+        from xsp.history.judging import judge, parse_rule  # noqa: PLC0415
+
+        rules = [parse_rule(text) for text in fail_on or [_DEFAULT_RULE]]
         runs = _runs(texts, described, reading, cache)
-        verdict = _gate(Store(store), runs, rules, when and when.timestamp(), output_format)
-        return _INCONCLUSIVE if verdict == _INCONCLUSIVE and fail_on_inconclusive else verdict % _INCONCLUSIVE
+        status = _print_verdict(judge(Store(store), runs, rules, until=when), output_format)
+        return status if status != _INCONCLUSIVE or fail_on_inconclusive else 0
     return _add(Store(store), texts, described, when, reading, cache)
 
 
@@ -230,16 +230,6 @@ def _link(report: str, page: Path) -> str | None:
     return address(os.path.relpath(report, page.absolute().parent))
 
 
-def _rule(text: str) -> Rule:
-    """The rule, in which a step is what compare calls the model."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from xsp_analyze.compare.rules import parse  # noqa: PLC0415
-
-    stripped = text.strip()
-    return replace(parse(f"model{stripped[len('step') :]}" if stripped.startswith("step.") else stripped), text=text)
-
-
 def _runs(
     texts: Sequence[str], described: Described, reading: Reading, cache: Cache | None
 ) -> list[tuple[pl.DataFrame, str]]:
@@ -250,75 +240,25 @@ def _runs(
         return [facts_with_identity(load([text], reading, progress.note, cache=cache), described) for text in texts]
 
 
-def _gate(
-    store: Store,
-    runs: Sequence[tuple[pl.DataFrame, str]],
-    rules: Sequence[Rule],
-    until_s: float | None,
-    output_format: HistoryFormats,
-) -> int:
-    """0 where all rules are kept, 1 where one is broken, 3 where of one it cannot be told."""
-    from xsp_analyze.compare.rules import Verdict  # noqa: PLC0415
-    from xsp_analyze.history.causes import hold, outcomes  # noqa: PLC0415
-
-    earlier = _earlier(store, runs, until_s)
-    held = hold(store.of(earlier), [rows for rows, _ in runs]) if earlier else None
-    judged = outcomes(held, rules) if held else []
-    verdicts = {outcome.verdict for outcome in judged}
-    status = _RULE_BROKEN if Verdict.VIOLATED in verdicts else 0 if verdicts == {Verdict.KEPT} else _INCONCLUSIVE
-    _print_verdict(status, judged, held, len(earlier), output_format)
-    return status
-
-
-def _earlier(store: Store, runs: Sequence[tuple[pl.DataFrame, str]], until_s: float | None) -> list[str]:
-    """The runs that these are held against; XspError where these are not of one series."""
-    import polars as pl  # noqa: PLC0415
-
-    from xsp_analyze.history.facts import SERIES  # noqa: PLC0415
-    from xsp_analyze.history.trends import earlier_runs  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
-
-    texts = [dict(rows.filter(pl.col("section") == "run").select("name", "text").iter_rows()) for rows, _ in runs]
-    keys = [{name: each.get(name) for name in SERIES} for each in texts]
-    if any(key != keys[0] for key in keys):
-        raise XspError("these runs are not of one series", advice="Hold captures of the same work against a history")
-    if not store.runs():
-        return []
-    identities = {identity for _, identity in runs}
-    others = store.facts().filter(~pl.col("run").is_in(list(identities)))
-    until = int(until_s * 1e9) if until_s is not None else (1 << 63) - 1
-    return earlier_runs(others, keys[0], until, "")
-
-
-def _print_verdict(
-    status: int, judged: Sequence[Outcome], held: Held | None, earlier: int, output_format: HistoryFormats
-) -> None:
-    from xsp_analyze.history.trends import cause_text  # noqa: PLC0415
-
-    verdict = {0: "passed", _RULE_BROKEN: "regressed", _INCONCLUSIVE: "inconclusive"}[status]
-    causes = [cause_text(row) for row in held.causes(_CAUSES)] if held and held.latency.significant else []
+def _print_verdict(judged: Judged, output_format: HistoryFormats) -> int:
+    """Prints it; the exit status, were every rule to be decided."""
     if output_format is HistoryFormats.JSON:
-        latency = held.latency if held else None
+        latency = judged.held.latency if judged.held else None
         document = {
             "schema_version": 1,
-            "verdict": verdict,
-            "earlier_runs": earlier,
+            "verdict": str(judged.verdict),
+            "earlier_runs": judged.earlier_count,
             "latency": latency and {name: getattr(latency, name) for name in _LATENCY},
-            "rules": [{"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in judged],
-            "causes": causes,
+            "rules": [
+                {"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in judged.outcomes
+            ],
+            "causes": judged.causes,
         }
         print_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
-        return
-    lines = [f"**{verdict}**, held against {earlier} earlier run{'' if earlier == 1 else 's'} of its series."]
-    if not earlier:
-        lines = [
-            f"**{verdict}**: the history holds no earlier run of this series (model, system, batch, phase, branch)."
-        ]
-    for outcome in judged:
-        sentences = [sentence.replace("model: ", "step: ", 1) for sentence in outcome.sentences]
-        lines.append(f"- `{outcome.rule.text}`: {outcome.verdict}{''.join(f'; {sentence}' for sentence in sentences)}")
-    lines += [f"- mostly {'; '.join(causes)}"] if causes else []
-    print_text("\n".join(lines))
+    else:
+        print_text(judged.text)
+    return _STATUSES[str(judged.verdict)]
 
 
+_STATUSES = {"passed": 0, "regressed": _RULE_BROKEN, "inconclusive": _INCONCLUSIVE}
 _LATENCY = ("before_ns", "after_ns", "ratio", "low", "high", "p_value", "rank_p_value", "significant")
