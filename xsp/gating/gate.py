@@ -84,10 +84,11 @@ def judge_by_history(
     described = Described({"model": test})
     runs = [facts_with_identity(trace, described) for trace in open_captures(captures)]
     judged = judge(Store(store), runs, [parse_rule(rule) for rule in rules])
-    if adds and judged.verdict != Verdict.REGRESSED:
+    verdict = Verdict(str(judged.verdict))
+    if adds and verdict is not Verdict.REGRESSED:
         add_rows(Store(store), runs)
     ratio = judged.held.latency.ratio if judged.held else None
-    return Judgement(Verdict(str(judged.verdict)), judged.text, ratio)
+    return Judgement(verdict, judged.text, ratio)
 
 
 # Captures of a region of PyTorch code on the CPU, several runs of it; torch is the user's.
