@@ -110,7 +110,7 @@ def _alarms(comparison: Comparison) -> int:
 def _real(folders: Sequence[Path]) -> None:
     from xsp_analyze.merge.merge import merge  # noqa: PLC0415 (only here)
     from xsp_ingest.ingester import Options  # noqa: PLC0415
-    from xsp_ingest.run_set.run_set import read_run_set  # noqa: PLC0415
+    from xsp_ingest.run_set import read_run_set  # noqa: PLC0415
 
     views = [StepView.of(merge(read_run_set(folder, Options()))) for folder in folders]
     for at in range(len(views) - 1):

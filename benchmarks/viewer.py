@@ -16,7 +16,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from tests.helpers.large_trace import large_trace
-from xsp_analyze.pages.shell import page_by_script
+from xsp_analyze.pages.blocks import page_by_script
 from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of, viewer
 from xsp_analyze.trace.step_view import StepView
 

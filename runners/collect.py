@@ -20,19 +20,20 @@ if not __name__.startswith("xsp_runners."):  # started by its path
 
 from xsp_runners.run_folder import LIKELY, RunnerError, put_json
 from xsp_runners.sets.collection import SAMPLING, Collection, note_system
-from xsp_runners.sets.level_process import RECORDING, add_options, check_options, zoo_name
+from xsp_runners.sets.level_process import RECORDING, PlannedRun, add_options, check_options, to_its_end, zoo_name
 from xsp_runners.sets.plan import (
     ALL_LEVELS,
     COUNTERS,
     LEVEL_PROCESSES,
+    SWEEP,
     as_shell,
+    batch_sizes_of,
     check_tools,
     counter_plan,
     levels_of,
     plan_runs,
+    run_sweep,
 )
-from xsp_runners.sets.processes import PlannedRun, to_its_end
-from xsp_runners.sets.sweep import SWEEP, batch_sizes_of, run_sweep
 from xsp_runners.sets.target import ASSUMED, Target, probe
 from xsp_runners.tools.programs import Parser, answer
 from xsp_runners.zoo.models import find

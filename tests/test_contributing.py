@@ -25,7 +25,7 @@ _HEAD = "| I want to | I touch | and then |"
 _PATH = re.compile(r"`([\w./<>-]+/[\w.<>-]*)`")
 
 _REGISTRY = "xsp_ingest/registry.py"
-_INGESTER = '''"""Recognises and reads toy traces: a first line that names the tool, then a kernel a line."""
+_INGESTER = '''"""Toy traces: a first line that names the tool, then a kernel a line."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from xsp_model import Finding, Kind, LedgerKind, Level
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
 
-__all__ = ["Toy"]
+__all__ = ["TOY"]
 
 _MARK = "toy trace 1"
 
@@ -81,18 +81,12 @@ class Toy(Ingester):
         tables = {name: frame_of(name) for name in RAW_TABLES} | {"spans": frame_of("spans", spans)}
         lost = Finding(LedgerKind.NOT_AN_EVENT, "lines that are no kernels", len(lines) - len(events))
         return RawTrace(tables, RunFacts(profiler="toy"), (lost,) if lost.count else ())
-'''
-_FORMAT_FILES = {
-    "xsp_ingest/formats/toy/ingester.py": _INGESTER,
-    "xsp_ingest/formats/toy/__init__.py": '''"""Toy traces."""
 
-from xsp_ingest.formats.toy.ingester import Toy
-
-__all__ = ["TOY"]
 
 TOY = Toy()
-"""The one instance."""
-''',
+'''
+_FORMAT_FILES = {
+    "xsp_ingest/formats/toy/__init__.py": _INGESTER,
     "xsp_ingest/formats/toy/README.md": "# Toy traces\n\nDefined here; version 1 was seen.\n",
 }
 _FORMAT_LINES = (("    Format(", '    Format("toy", "toy:TOY", (("toy", ""),)),'),)
@@ -206,7 +200,7 @@ def test_what_the_map_names_is_there(row: str) -> None:
 def test_a_format_is_a_folder_and_its_registration(checkout: Path) -> None:
     touched = _add(checkout, _FORMAT_FILES, _REGISTRY, _FORMAT_LINES)
     assert touched == {path.replace("<name>", "toy") for path in _map()["add a format"][0]}
-    assert len(touched) == 4
+    assert len(touched) == 3
     commands = (
         "formats toy",
         "convert trace.toy -o toy.xsp",

@@ -17,7 +17,7 @@ import pytest
 from fixtures.make.catalog import CASES
 from tests.helpers.fixture_cases import DAMAGED, RUN_SETS, SOUND, FixtureCase, every, facts, golden_text, trace_of
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError, bundle, integrity

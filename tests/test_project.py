@@ -51,7 +51,7 @@ def test_every_format_has_a_fixture(ingester: object) -> None:
         ("xsp_runners.torch_profiler", "torch"),
         ("xsp.cli.main", "polars"),
         ("xsp.cli.main", "numba"),
-        *((each.module, "polars") for each in COMMANDS if each.name != "compare"),  # whose `--help` is not to wait
+        *((each.module, "polars") for each in COMMANDS),  # whose `--help` is not to wait
         ("xsp_analyze.catalog", "pandas"),
         ("xsp_analyze.catalog", "plotly"),
     ],

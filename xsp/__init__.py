@@ -6,8 +6,7 @@ TYPE_CHECKING = False  # as type checkers read it: `python -m xsp` imports this 
 if TYPE_CHECKING:
     from xsp import history as history
     from xsp.api.comparing import ComparedTraces
-    from xsp.api.open_trace import Findings, OpenTrace, Result
-    from xsp.api.opening import open  # noqa: A004 (xsp.open is what people will type)
+    from xsp.api.open_trace import Findings, OpenTrace, Result, open  # noqa: A004 (xsp.open is what people will type)
     from xsp.api.overview import Info
     from xsp_model.errors import XspError
 
@@ -20,7 +19,7 @@ _HOMES = {
     "OpenTrace": "xsp.api.open_trace",
     "Result": "xsp.api.open_trace",
     "XspError": "xsp_model.errors",
-    "open": "xsp.api.opening",
+    "open": "xsp.api.open_trace",
 }
 
 

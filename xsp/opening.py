@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +12,14 @@ from xsp.cache.cache import load_or_convert, read_bundle
 from xsp.reading import Reading, defaults, options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from xsp.cache.cache import Cache
     from xsp_ingest.convert import LeveledRuns
     from xsp_ingest.ingester import Options
     from xsp_model import Trace
 
-__all__ = ["expand", "load", "options_of", "read_runs", "with_what_is_given"]
+__all__ = ["captures_beside", "expand", "load", "options_of", "read_runs", "with_what_is_given"]
 
 
 def expand(inputs: Sequence[str]) -> list[Path]:
@@ -87,8 +88,7 @@ def load(
 def with_what_is_given(trace: Trace, reading: Reading) -> Trace:
     """The trace with what the user gives beside the inputs: names and peak rates of devices, and work models."""
     if reading.device is not None or reading.gpu is not None:
-        from xsp_model.devices import read_device_file  # noqa: PLC0415 (--help must not wait for polars)
-        from xsp_model.peaks import with_devices  # noqa: PLC0415
+        from xsp_model.devices import read_device_file, with_devices  # noqa: PLC0415 (--help must not wait for polars)
 
         overrides = () if reading.device is None else read_device_file(reading.device)
         trace = with_devices(trace, overrides, gpu=reading.gpu)
@@ -103,7 +103,7 @@ def _excerpt(paths: Sequence[Path], reading: Reading, only: Mapping[str, Sequenc
     """What answers will be made from, read of the file and never kept; None where it takes the whole trace."""
     if replace(reading, format=None) != Reading():
         return None
-    from xsp_ingest.excerpt import excerpt  # noqa: PLC0415 (imports a reader)
+    from xsp_ingest.convert import excerpt  # noqa: PLC0415 (imports a reader)
 
     return excerpt(paths, only, format=reading.format)
 
@@ -127,7 +127,7 @@ def read_runs(
     The latter of a run set, of a folder with one for each rank, and of a file that holds several levels.
     """
     from xsp_ingest.convert import LeveledRuns, convert_levels  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
+    from xsp_ingest.run_set import is_run_set, rank_sets, read_sets  # noqa: PLC0415
 
     options = options_of(reading)
     if len(paths) == 1 and (is_run_set(paths[0]) or rank_sets(paths[0])):
@@ -182,3 +182,32 @@ def _read_bundle(path: Path, reading: Reading, cache: Cache | None) -> Trace:
     from xsp_ingest.convert import relayer  # noqa: PLC0415 (only where layers are chosen anew)
 
     return relayer(trace, reading.layer_source)
+
+
+# What lies beside the files that the user named, and may belong to them.
+
+_CAPTURE = "capture"
+_BUNDLE = ".xsp"
+_TRACE_ENDINGS = (".json", ".json.gz", ".json.zst")
+
+
+def captures_beside(paths: Iterable[Path], taken: Iterable[Path] = ()) -> list[Path]:
+    """Files and folders whose name speaks of a capture, next to the files named or in the folders named.
+
+    vLLM writes a folder `capture_traces`, SGLang `graph_capture_profile` or `capture_traces`. What was named itself, or
+    `taken` as a capture already, is none; nor is anything beside a bundle, which is converted.
+    """
+    inputs = [path.resolve() for path in paths if path.suffix != _BUNDLE]
+    beside = {
+        one
+        for folder in {path if path.is_dir() else path.parent for path in inputs}
+        for one in _entries_by_name(folder)
+    }
+    return sorted(beside - set(inputs) - {path.resolve() for path in taken})
+
+
+def _entries_by_name(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):  # a folder that may not be listed holds nothing for us
+        for one in folder.iterdir():
+            if _CAPTURE in one.name.lower() and (one.is_dir() or one.name.endswith(_TRACE_ENDINGS)):
+                yield one

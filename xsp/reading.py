@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum
+from functools import wraps
 from numbers import Real
 from pathlib import Path
 from reprlib import repr  # noqa: A004 (of what is passed, which may be long)
 from types import NoneType, UnionType
-from typing import Any, SupportsIndex, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "Frames",
@@ -25,6 +30,7 @@ __all__ = [
     "option_types",
     "options",
     "reading_of",
+    "takes",
 ]
 
 _NUMBERS = {int: SupportsIndex, float: Real}  # of NumPy, too
@@ -326,3 +332,30 @@ def _member(kind: type[Enum], name: str, value: object) -> Enum:
 
         advice = f"Choose of {', '.join(str(each) for each in kind)}"
         raise XspError(f"{repr(value)} is no {name.replace('_', ' ')}", advice=advice) from error
+
+
+# What callers pass to the API, held to the types that are declared.
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def takes(**kinds: Any) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:  # noqa: ANN401 (types, and unions of them)
+    """Decorates a function that gets these parameters as `as_declared` makes them of what was passed.
+
+    Their annotations are for type checkers alone: most name what is not imported when the program runs.
+    """
+
+    def wrap(function: Callable[_P, _T]) -> Callable[_P, _T]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def with_arguments_declared(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            passed = signature.bind(*args, **kwargs)
+            for name in kinds.keys() & passed.arguments.keys():
+                passed.arguments[name] = as_declared(kinds[name], name, passed.arguments[name])
+            return function(*passed.args, **passed.kwargs)
+
+        return with_arguments_declared
+
+    return wrap

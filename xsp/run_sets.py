@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_analyze.merge.merge import MIN_MATCH, merge
-from xsp_analyze.merge.ranks import join_ranks
+from xsp_analyze.merge.merge import MIN_MATCH, join_ranks, merge
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:

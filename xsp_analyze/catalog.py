@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.core import Analysis, run
 from xsp_analyze.faults import FaultError, fault_of, note_fault
 from xsp_model import XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,11 +43,11 @@ _MODULES: Mapping[str, str] = {
     "B04": "launches",
     "B05": "operators",
     "B06": "operators",
-    "B07": "copies",
+    "B07": "memory",
     "B08": "ranks",
     "B09": "memory",
     "B10": "timeline",
-    "B11": "modelled_work",
+    "B11": "rooflines",
     "B14": "samples",
     "B16": "launches",
     "B17": "kernels",
@@ -60,7 +60,7 @@ _MODULES: Mapping[str, str] = {
     "B24": "rooflines",
     "B25": "serving",
     "B26": "kernels",
-    "B27": "modelled_work",
+    "B27": "rooflines",
     "B28": "model_parts",
     "B29": "ranks",
     "B30": "ranks",
@@ -72,11 +72,13 @@ _MODULES: Mapping[str, str] = {
     "B36": "outputs",
     "B37": "samples",
     "B38": "model",
-    "B39": "launch_paths",
-    "B40": "launch_paths",
-    "B41": "launch_paths",
+    "B39": "launches",
+    "B40": "launches",
+    "B41": "launches",
     "B42": "timeline",
     "B43": "layers",
+    "B44": "samples",
+    "B45": "layers",
     "cuda_gpu_kern_sum": "nsys.cuda",
     "cuda_gpu_kern_gb_sum": "nsys.cuda",
     "cuda_api_sum": "nsys.cuda",
@@ -103,21 +105,21 @@ _MODULES: Mapping[str, str] = {
     "um_cpu_page_faults_sum": "nsys.unified_memory",
     "gpu_gaps": "recipes.gpu_use",
     "gpu_time_util": "recipes.gpu_use",
-    "cuda_gpu_time_util_map": "recipes.use_maps",
-    "cuda_memcpy_async": "recipes.waits",
-    "cuda_memcpy_sync": "recipes.waits",
-    "cuda_memset_sync": "recipes.waits",
-    "cuda_api_sync": "recipes.waits",
+    "cuda_gpu_time_util_map": "recipes.gpu_use",
+    "cuda_memcpy_async": "recipes.sums_and_paces",
+    "cuda_memcpy_sync": "recipes.sums_and_paces",
+    "cuda_memset_sync": "recipes.sums_and_paces",
+    "cuda_api_sync": "recipes.sums_and_paces",
     "cuda_gpu_kern_pace": "recipes.sums_and_paces",
     "nvtx_pace": "recipes.sums_and_paces",
     "nvtx_gpu_proj_pace": "recipes.sums_and_paces",
     "nccl_sum": "recipes.sums_and_paces",
     "nccl_gpu_proj_sum": "recipes.sums_and_paces",
-    "nccl_gpu_time_util_map": "recipes.use_maps",
+    "nccl_gpu_time_util_map": "recipes.gpu_use",
     "mpi_sum": "recipes.sums_and_paces",
-    "mpi_gpu_time_util_map": "recipes.use_maps",
-    "ucx_gpu_time_util_map": "recipes.use_maps",
-    "gpu_metric_util_map": "recipes.use_maps",
+    "mpi_gpu_time_util_map": "recipes.gpu_use",
+    "ucx_gpu_time_util_map": "recipes.gpu_use",
+    "gpu_metric_util_map": "recipes.gpu_use",
 }
 """By id the module of `xsp_analyze.analyses` that declares it, in the order in which `xsp analyses` lists them."""
 

@@ -11,6 +11,7 @@ from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role
 __all__ = [
     "ALLOCATED",
     "BATCH_SIZE",
+    "BOUND_COLUMNS",
     "COUNT",
     "COUNTER_COLUMNS",
     "DURATION",
@@ -114,6 +115,24 @@ COUNTER_COLUMNS = (
 )
 """The columns that hardware counters fill."""
 
+BOUND_COLUMNS = (
+    Column(
+        "compute_utilization", pl.Float64(), "Busiest part of the multiprocessors over its peak, by counters, 0 to 1."
+    ),
+    Column("memory_utilization", pl.Float64(), "Busiest part of the memory path over its peak, likewise."),
+    Column(
+        "stall_reason", pl.String(), "What its warps wait for most, by counters; null: not measured.", role=Role.LABEL
+    ),
+    Column("stall_share", pl.Float64(), "Share of the cycles of its warps in which they wait for that."),
+    Column(
+        "occupancy_limiter",
+        pl.String(),
+        "What keeps more blocks from a multiprocessor: registers, shared memory, warps or blocks, by ncu.",
+        role=Role.LABEL,
+    ),
+)
+"""What bounds a kernel, by counters; of a layer means by time, and the limiter of its longest kernel."""
+
 WORK_BASIS = Column(
     "work_basis",
     pl.String(),
@@ -131,6 +150,13 @@ FILLED_COLUMNS = (
 
 PRECISION = Column(
     "precision", pl.String(), "The precision of the work, and of the peak it is held against.", role=Role.KEY
+)
+ABOVE_ROOF = Column(
+    "above_roof",
+    pl.String(),
+    "Why it took less than the least: fewer flop (kernels of Winograd or FFT, by name), caches (of what it reads and "
+    "writes, the device's last cache can have held enough), rates (within 5 %); null: it did not.",
+    role=Role.LABEL,
 )
 ROOF_COLUMNS = (
     Column("flop_count", pl.Float64(), "Operations in this precision, measured or else modelled.", "flop"),
@@ -155,7 +181,7 @@ ROOF_COLUMNS = (
     Column(
         "roof_share",
         pl.Float64(),
-        "Part of the roof that is reached; above 1 something is wrong, or of modelled work what B23 says.",
+        "Part of the roof that is reached; above 1 something is wrong. Of modelled work null there; B23 says why.",
     ),
     Column("bound", pl.String(), "memory below the ridge, compute from it on; null: unknown.", role=Role.LABEL),
     Column("roof", pl.String(), "Which roof that is and who says so, or what is unknown.", role=Role.LABEL),

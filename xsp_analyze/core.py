@@ -13,7 +13,7 @@ from xsp_analyze.frames import coverage
 from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.needs import advice_on, holds
 from xsp_model import XspError
-from xsp_model.extras import require
+from xsp_model.errors import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -243,7 +243,8 @@ def run(analysis: Analysis, frames: StepView) -> Result:
         return frames.of_each_step if analysis.each_step and frames.choice.number is None else frames
 
     def ledger() -> pl.DataFrame:
-        return coverage.ledger(about(), on_layers=analysis.about_layers)
+        on_work = not {"operators", "work"}.isdisjoint(map(str, analysis.needs))
+        return coverage.ledger(about(), on_layers=analysis.about_layers, on_work=on_work)
 
     def provenance() -> Mapping[str, object]:
         return coverage.provenance(about(), on_layers=analysis.about_layers)

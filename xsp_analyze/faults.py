@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from polars.exceptions import PanicException
 
 from xsp_model import XspError
-from xsp_model.bundle_rows import broken_bundle, innermost_line
+from xsp_model.bundle import broken_bundle, innermost_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

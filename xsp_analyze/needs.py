@@ -12,14 +12,15 @@ from xsp_analyze.frames.host_ranges import has_library, has_stages
 from xsp_analyze.frames.kernels.expert_parts import has_experts
 from xsp_analyze.frames.kernels.graphs import has_compiled_kernels, replayed_share, replayed_work
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
+from xsp_analyze.frames.kernels.kernel_means import launches_alone
 from xsp_analyze.frames.kernels.kernel_waves import has_grids
-from xsp_analyze.frames.kernels.roofline import TENSOR_RATES, known_peaks
+from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.layers.layer_time import layer_calls
 from xsp_analyze.frames.operators.operator_calls import MODELLED
-from xsp_analyze.frames.samples import power_series, system_series
+from xsp_analyze.frames.samples import device_series, power_series, system_series
 from xsp_model import Level
 from xsp_model.schema import TABLES
-from xsp_model.vocabulary import LEVELS
+from xsp_model.vocabulary import AVERAGED, LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +94,9 @@ def advice_on(need: Need) -> tuple[str, str]:
     """What a trace that lacks it lacks, in words, and how to get it."""
     condition = CONDITIONS.get(str(need), Condition())
     return condition.what or f"the level {need}", condition.advice
+
+
+_BOUNDS = pl.col("metric").cast(pl.String).is_in(AVERAGED)
 
 
 def _works(view: TraceView) -> bool:
@@ -171,6 +175,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "host alone": Condition(
         "a run on the host alone",
         "Where devices worked, B42 says what their time is made of",
+        clause="no device work was recorded",
         holds=lambda view: not holds(view, "kernel"),
     ),
     "launches": Condition(
@@ -193,10 +198,6 @@ CONDITIONS: Mapping[str, Condition] = {
     "peak rates": Condition(
         clause="peak rates of the device are known",
         holds=lambda view: bool(view.once(known_peaks)),
-    ),
-    "tensor cores": Condition(
-        clause="the device has tensor cores whose rate is known",
-        holds=lambda view: any(rate in view.once(known_peaks) for rate in TENSOR_RATES),
     ),
     "metrics": Condition(
         "hardware counters",
@@ -284,6 +285,21 @@ CONDITIONS: Mapping[str, Condition] = {
         "samples of the machine",
         "Record them beside the run (the system_samples runner), and name their file in the run's run.json",
         holds=lambda view: bool(system_series(view.trace.frame("counters"))),
+    ),
+    "counted kernels": Condition(
+        "the level kernel, or counters of kernels on their launches",
+        "Record device work: ProfilerActivity.CUDA in torch.profiler, or nsys profile, rocprofv3 --sys-trace",
+        holds=lambda view: view.trace.has_level(Level.KERNEL) or not view.once(launches_alone).is_empty(),
+    ),
+    "bounds": Condition(
+        "counters of utilisation or of what warps wait for",
+        "Measure them: ncu --set full, or --section SpeedOfLight --section WarpStateStats --section Occupancy",
+        holds=lambda view: not view.trace.scan("metrics").filter(_BOUNDS).head(1).collect().is_empty(),
+    ),
+    "device samples": Condition(
+        "samples of counters of a device",
+        "Record them: nsys profile --gpu-metrics-devices=all, or the nvml runner beside the run",
+        holds=lambda view: any(True for _ in device_series(view.trace.frame("counters"))),
     ),
     "power": Condition(
         "samples of power",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xsp_ingest.formats.torch_profiler.compiled.columns import SCAN_EVENTS
 from xsp_ingest.formats.xplane.scan import SCAN_LINES
-from xsp_ingest.link.climb import CLIMB
 from xsp_ingest.link.nest import NESTING
+from xsp_ingest.link.spans import CLIMB
 from xsp_ingest.machine.sqlite.reader import READ_LEAVES
 
 __all__ = ["FUNCTIONS"]

@@ -8,19 +8,22 @@ from decimal import Context, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from xsp_ingest.distinct import (
     Recorded,
     bundle_findings,
     distinct,
     finding,
+    first_alike,
     first_names,
     same_recordings,
     without_exported,
 )
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.other_tools import refusal
-from xsp_ingest.files.probe import Probe
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
-from xsp_ingest.files.same_content import first_alike
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.graph_captures import holds_capture
 from xsp_ingest.link.link import Source, link
@@ -28,22 +31,29 @@ from xsp_ingest.link.relayer import relayer
 from xsp_ingest.registry import candidates
 from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
-from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, XspError
-from xsp_model.extras import PlugInError
-from xsp_model.plain_text import readable
+from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, Trace, XspError
+from xsp_model.columns.arrow import conform
+from xsp_model.errors import PlugInError, readable
+from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from xsp_ingest.ingester import Ingester, Options
-    from xsp_model import Trace
 
-__all__ = ["LeveledRuns", "StagedRuns", "convert", "convert_levels", "convert_run", "relayer", "without_files"]
+__all__ = [
+    "LeveledRuns",
+    "StagedRuns",
+    "convert",
+    "convert_levels",
+    "convert_run",
+    "excerpt",
+    "relayer",
+    "without_files",
+]
 
 
 # Runs as their files have them, ready to be linked: all to one trace, or those of a leveled file to one each.
-
-
 @dataclass(frozen=True, slots=True)
 class LeveledRuns:
     """Runs of the same work at several levels, a trace each, to be merged; and what the ledger says of them."""
@@ -412,3 +422,44 @@ def _claimants(path: Path) -> Sequence[Ingester]:
 
 def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in files_of(path))
+
+
+# Some rows of one capture, as they are in the file: for answers that take no links, layers or steps.
+#
+# A trace made of them has the tables that a trace has, with the rows and columns asked for alone. Nobody may write it
+# to
+# a bundle, and it says nothing of what the file holds besides.
+
+_READERS = (NSYS_SQLITE,)  # not all ingesters are asked: to import them takes longer than many an answer
+_RUNS = pl.DataFrame({"run_id": [0], "clock_origin_ns": [0]})
+
+
+def excerpt(
+    paths: Sequence[Path],
+    columns: Mapping[str, Collection[str]],
+    *,
+    format: str | None = None,  # noqa: A002
+) -> Trace | None:
+    """The trace of these sorts of rows (see `Analysis.reads`); None where the files must be read as a whole for it.
+
+    So it is as well where they are damaged or of another format: reading them then says what is wrong.
+    """
+    if len(paths) != 1 or not paths[0].is_file():
+        return None
+    path = paths[0]
+    try:
+        check(path)
+        probe = Probe(path)
+        reader = next((each for each in _READERS if format in (None, each.name) and each.sniff(probe)), None)
+        tables = reader.read_excerpt(path, columns) if reader is not None else None
+    except XspError:
+        return None
+    return None if tables is None else Trace({name: _table(name, tables) for name in TABLES})
+
+
+def _table(name: str, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    if name in tables:
+        return tables[name]
+    return conform(_RUNS if name == "runs" else pl.DataFrame(), TABLES[name]).head(
+        _RUNS.height if name == "runs" else 0
+    )

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.other_tools import refusal
-from xsp_ingest.files.probe import Probe
 from xsp_ingest.staging.selection import EVERYTHING, Selection, narrow
 from xsp_model import XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,25 +1,30 @@
-"""Every format that XSP reads, in one place; a format is imported when a file may be of it."""
+"""Every format that XSP reads, in one place, imported when a file may be of it; and the page about all of them."""
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xsp_ingest.files.content import decode_head
+from xsp_ingest.files.other_tools import all_refusals
 from xsp_ingest.ingester import Ingester, Match
+from xsp_ingest.staging.raw import RawTrace
 from xsp_model import XspError
-from xsp_model.extras import plug_in_fault, plug_ins
+from xsp_model.errors import PlugInError, plug_in_fault, plug_ins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
+
+__all__ = ["ENTRY_POINTS", "FORMATS", "Format", "about", "all_ingesters", "candidates", "page"]
 
 T = TypeVar("T")
-
-__all__ = ["ENTRY_POINTS", "FORMATS", "Format", "all_ingesters", "candidates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,10 @@ class Format:
 
 _SQLITE = ("SQLite format 3", "")
 _PARQUET = ("PAR1", "")
-
 FORMATS: tuple[Format, ...] = (
     Format(
         "torch_profiler",
-        "torch_profiler.ingester:TORCH_PROFILER",
+        "torch_profiler:TORCH_PROFILER",
         (("{", "schemaVersion"), ("{", "deviceProperties"), ("{", "traceEvents"), ("[", "")),
     ),
     Format("nsys_sqlite", "nsys.sqlite:NSYS_SQLITE", (_SQLITE,)),
@@ -134,7 +138,6 @@ FORMATS: tuple[Format, ...] = (
     Format("chrome_trace", "chrome_trace:CHROME_TRACE", (("{", "traceEvents"), ("[", "ph"))),
 )
 """The project's own formats."""
-
 ENTRY_POINTS = "xsp.ingesters"
 """The entry point group through which other distributions add theirs: each names an Ingester object."""
 
@@ -193,7 +196,20 @@ class _IngesterOfOthers:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever an ingester has)
         value = getattr(self._ingester, name)
+        if name in {"read_runs", "read_part", "supplement"}:
+            return partial(self._read, value)
         return partial(self._call, value) if callable(value) else value
+
+    def _read(self, method: Callable[..., Sequence[RawTrace]], *arguments: object) -> Sequence[RawTrace]:
+        """What it reads, which has to be runs: anything else would fail somewhere else, and look like our fault."""
+        runs = self._call(lambda *of: list(method(*of)), *arguments)
+        strangers = [type(run).__name__ for run in runs if not isinstance(run, RawTrace)]
+        if strangers or not runs:
+            raise PlugInError(
+                f"the plug-in that reads {self._ingester.name!r} gives {(*strangers, 'nothing')[0]} for a run",
+                advice="It is no part of xsp: let its `read` return a RawTrace, or remove the distribution that has it",
+            )
+        return runs
 
     def _call(self, method: Callable[..., T], *arguments: object) -> T:
         try:
@@ -202,3 +218,59 @@ class _IngesterOfOthers:
             raise
         except Exception as error:
             raise plug_in_fault(f"the plug-in that reads {self._ingester.name!r} fails", error) from error
+
+
+# The page about all formats, made of the registry's titles and of the README in each format's package.
+
+_HEADING = re.compile(r"^#", re.MULTILINE)
+_LINE = re.compile(r"^# (.*)\n+")
+_INTRODUCTION = """\
+# Formats
+
+<!-- Made by `xsp formats --markdown` from the registry and the README of each format's package: change those. -->
+
+A file's format is judged by its content, whatever the file is called; `--format NAME` forces one. Compressed content
+may be 64 GiB at most and, where it is longer than 1 GiB, 400 times as long as its file. Links that you name are
+followed; links in a folder that lead out of it, pipes, sockets and devices are left out and counted. A SQLite database
+that another program is writing is refused. Pickles are never opened.
+"""
+
+
+def about(ingester: Ingester) -> str:
+    """The README of the format's package; its title alone where the package has none."""
+    package = _package(ingester)
+    readme = files(package) / "README.md" if package else None
+    if readme is None or not readme.is_file():
+        return f"# {ingester.name}\n\n{ingester.title}\n"
+    return readme.read_text(encoding="utf-8")
+
+
+def page(ingesters: Sequence[Ingester]) -> str:
+    """All formats as Markdown: a table of them, a section for each, and what is recognised but not read."""
+    heads = [_LINE.match(about(i)) for i in ingesters]
+    titles = [head[1] if head else i.name for head, i in zip(heads, ingesters, strict=True)]
+    rows = [f"| `{i.name}` | {_cell(i.title)} |" for i in ingesters]
+    table = "\n".join(["| format | what it is, and what was seen |", "|---|---|", *rows])
+    sections = [_section(title, i) for title, i in zip(titles, ingesters, strict=True)]
+    others = "\n".join(
+        ["| a file that is | what to do |", "|---|---|", *(f"| {_cell(w)} | {_cell(a)} |" for w, a in all_refusals())]
+    )
+    recognised = f"## Recognised, not read\n\nWhat is said of files that no reader claims.\n\n{others}\n"
+    return "\n".join([_INTRODUCTION, table + "\n", *sections, recognised])
+
+
+def _section(title: str, ingester: Ingester) -> str:
+    """The README one level deeper, under its title and the name that `--format` takes."""
+    text = _LINE.sub("", about(ingester)).rstrip()
+    folder = _package(ingester).replace(".", "/")
+    return f"## {title}\n\nFormat `{ingester.name}`. Source: `{folder}`.\n\n{_HEADING.sub('##', text)}\n"
+
+
+def _package(ingester: Ingester) -> str:
+    """Where the ingester's class is defined: in a package's own file, or in a module beside it."""
+    module = sys.modules[type(ingester).__module__]
+    return module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("<", "&lt;")

@@ -1,23 +1,25 @@
-"""How a trace comes to be: rows in any order go in, sorted and validated tables come out."""
+"""How a trace comes to be: rows in any order go in, sorted and validated tables come out, large ones piece by piece."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_model import integrity, ledger
-from xsp_model.columns.arrays import lookup
-from xsp_model.columns.arrow import conform, to_arrow
-from xsp_model.columns.order import total_order
-from xsp_model.columns.spill import Spill
+from xsp_model.columns.arrays import folder, lookup, no_room, release
+from xsp_model.columns.arrow import conform, to_arrow, write_parquet
+from xsp_model.columns.tree import total_order
 from xsp_model.limits import limits
 from xsp_model.schema import REFERENCES, TABLES
 from xsp_model.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -25,7 +27,38 @@ if TYPE_CHECKING:
     from xsp_model.ledger import Finding
     from xsp_model.schema import TableSpec
 
-__all__ = ["TraceBuilder"]
+__all__ = ["Spill", "TraceBuilder"]
+
+# Tables too large to hold: written piece by piece into Parquet files of a temporary folder, checked on the way.
+
+
+class Spill:
+    """A folder of finished tables that is gone when nobody holds it any more, or when the process ends."""
+
+    def __init__(self, spans: int) -> None:
+        self._spans = spans
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="xsp-", dir=folder()))
+        except OSError as error:
+            raise no_room(error) from error
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def write(self, name: str, pieces: Iterable[pl.DataFrame]) -> Path:
+        """The file of a table given in its declared order, ids final; ValueError where it breaks the model's rules."""
+        spec = TABLES[name]
+        path = self._folder / f"{name}.parquet"
+        tables = (_to_declared(piece, spec) for piece in pieces)
+        try:
+            write_parquet(integrity.check_pieces(tables, spec, self._spans), spec, path)
+        except OSError as error:
+            raise no_room(error) from error
+        return path
+
+
+def _to_declared(piece: pl.DataFrame, spec: TableSpec) -> pa.Table:
+    table = to_arrow(conform(piece, spec), spec)
+    release()
+    return table
 
 
 class TraceBuilder:

@@ -333,6 +333,12 @@ class LedgerKind(StrEnum):
             "was in use before it is counted only as far as it was released"
         ),
     )
+    MISSING_DISPATCHES = (
+        "missing_dispatches",
+        _WARNING,
+        "dispatches whose numbers are missing between those that were recorded: left out by choice, or lost",
+        "Record all kernels, without --kernel-include-regex or a collection period",
+    )
     MISSING_DURATION = "missing_duration", _WARNING, "layers without a time that can be used were left out"
     MISSING_END = "missing_end", _WARNING, "events without an end; kept, their duration is unknown"
     MISSING_REFERENCE = "missing_reference", _WARNING, "spans refer to a parent that is not in the file"
@@ -451,6 +457,7 @@ class LedgerKind(StrEnum):
         _WARNING,
         "profiler ranges have another name than the kernel in their place",
     )
+    PROFILER_ADVICE = "profiler_advice", _INFO, "what the profiler's own rules say of kernels"
     PROFILER_RANGES_TIED = (
         "profiler_ranges_tied",
         _INFO,
@@ -659,6 +666,12 @@ class LedgerKind(StrEnum):
         "links that lead out of the directory, and files that are pipes, sockets or devices, were left out",
     )
     UNUSABLE_MEMORY_EVENT = "unusable_memory_event", _WARNING, "events of memory without a time, a size or an operation"
+    WORK_MODEL_REFUSED = (
+        "work_model_refused",
+        _WARNING,
+        "calls that took less time than their modelled work can, whatever caches held; their work counts as unknown",
+        "Hold the device's name and peaks (--gpu, --device) against the trace; else the model of the operator is wrong",
+    )
     WORK_MODEL_UNFIT = (
         "work_model_unfit",
         _WARNING,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.programs.stopwatch import measured
-from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
+from xsp_ingest.formats.torch_profiler import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.forest import grow
 from xsp_model.limits import override_limits

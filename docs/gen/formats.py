@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp_ingest.format_page import about
-from xsp_ingest.registry import all_ingesters
+from xsp_ingest.registry import about, all_ingesters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

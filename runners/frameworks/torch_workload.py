@@ -92,7 +92,7 @@ def step_as_run(torch: Any, execution: str, step: Callable[[], object], *, devic
 DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """Precisions by the names that command lines take, with torch's types of weights and inputs."""
 ZOO = ("mlp", "convnet", "transformer")
-"""Our small models; `xsp_runners.zoo.small_networks` builds them."""
+"""Our small models; `xsp_runners.zoo.networks` builds them."""
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
@@ -189,7 +189,7 @@ def small_work(
     torch: Any, workload: str, *, mode: str, batch: int, device: str, dtype: str, checkpointing: bool = False
 ) -> TorchWorkload:
     """A step of one of our small models; `checkpointing` recomputes blocks in the backward pass."""
-    from xsp_runners.zoo.small_networks import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
+    from xsp_runners.zoo.networks import WORKLOADS, Recipe  # noqa: PLC0415 (imports torch)
 
     recipe = Recipe(batch, torch.device(device), getattr(torch, DTYPES[dtype]), checkpointing)
     built = WORKLOADS[workload](recipe)

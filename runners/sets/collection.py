@@ -26,8 +26,8 @@ from xsp_runners.run_folder import (
     put_json,
     read_json,
 )
+from xsp_runners.sets.level_process import PlannedRun, status_in_words
 from xsp_runners.sets.plan import finish, forget, plan_runs, refusals
-from xsp_runners.sets.processes import PlannedRun, status_in_words
 from xsp_runners.tools.programs import answer
 
 __all__ = ["SAMPLING", "Collection", "add_system_samples", "note_system", "power_between", "sample_beside"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -262,7 +263,7 @@ def refusal_says(path: Path, pattern: str) -> bool:
     """Whether the file is refused with a sentence that holds the pattern, where no profiler's tool is installed."""
     bare = {name: value for name, value in os.environ.items() if name not in ("PATH", "XSP_NCU", "XSP_NSYS")}
     try:
-        with patch.dict(os.environ, bare, clear=True):
+        with patch.dict(os.environ, bare, clear=True), patch.dict(sys.modules, {"ncu_report": None}):
             xsp.open(path, cache=False)
     except XspError as error:
         return bool(re.search(pattern, str(error)))

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.machine.sqlite.pages import Layout
-    from xsp_ingest.machine.sqlite.reader import RowRange
+    from xsp_ingest.machine.sqlite.reader import Layout, RowRange
     from xsp_model.columns.arrays import Ints
 
 __all__ = ["OutsideError", "fill"]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run
+from xsp_ingest.run_set import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.run_set import read_run_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

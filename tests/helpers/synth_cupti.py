@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xsp_ingest.staging.cupti_fields import TYPES
+from xsp_ingest.staging.cupti import TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

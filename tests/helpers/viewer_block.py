@@ -6,7 +6,8 @@ import base64
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.pages.tones import IDLE, IDLE_TONES, TONES
+from xsp_analyze.pages.blocks import IDLE_TONES, TONES
+from xsp_analyze.text.units import IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

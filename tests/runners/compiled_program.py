@@ -16,9 +16,7 @@ import torch
 
 from xsp_runners.frameworks.compiled_code import COMPILED_CODE, CompiledCode
 from xsp_runners.torch_profiler import capture
-from xsp_runners.zoo.convolutional import ResNet
-from xsp_runners.zoo.networks import Bert, Gpt
-from xsp_runners.zoo.small_networks import Mlp
+from xsp_runners.zoo.networks import Bert, Gpt, Mlp, ResNet
 
 _CASES = (("resnet", False), ("resnet", True), ("bert", False), ("gpt", True))  # model, and whether it trains
 

@@ -14,11 +14,11 @@ import pytest
 from xsp_runners import collect, run_folder, torch_levels
 from xsp_runners.run_folder import RunnerError
 from xsp_runners.sets import level_process
-from xsp_runners.sets.sweep import trimmed_mean
+from xsp_runners.sets.plan import trimmed_mean
 from xsp_runners.sets.target import Target
 
 if TYPE_CHECKING:
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 _CPU = Target("torch", "2.11.0")
 _REPO = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from tests.helpers.waiting import HANG_S, wait_until
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
-from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.run_set import read_run_set
 from xsp_model import bundle
 
 _REPO = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from xsp_runners.tools.counter_lists import architecture_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 _GPU = Target("torch", "2.11.0", "cuda", "CUDA 13.0", ({"name": "NVIDIA H100", "capability": "9.0"},))
 _DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"

@@ -21,13 +21,13 @@ from tests.runners.fake_cupti import ActivityKind, FakeCupti, Result
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run_set
-from xsp_ingest.staging.cupti_fields import KINDS
+from xsp_ingest.run_set import read_run_set
+from xsp_ingest.staging.cupti import KINDS
 from xsp_runners import cupti as runner
 from xsp_runners.cupti import record
 from xsp_runners.run_folder import RunnerError
+from xsp_runners.sets.level_process import PlannedRun
 from xsp_runners.sets.plan import finish
-from xsp_runners.sets.processes import PlannedRun
 from xsp_runners.tools import cupti_activities
 from xsp_runners.tools.cupti_activities import FIELDS, DumpWriter, field_of
 

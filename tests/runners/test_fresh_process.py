@@ -16,7 +16,7 @@ from tests.helpers.nsys_tool import nsys
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_runners.nsys import Nsys, profile_command
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.sets.processes import PlannedRun, to_its_end
+from xsp_runners.sets.level_process import PlannedRun, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ _REPO = Path(__file__).resolve().parents[2]
 _STARTER = """
 import sys
 from pathlib import Path
-from xsp_runners.sets.processes import to_its_end
-from xsp_runners.sets.processes import PlannedRun
+from xsp_runners.sets.level_process import to_its_end
+from xsp_runners.sets.level_process import PlannedRun
 to_its_end(PlannedRun("M", Path("."), sys.argv[1:], {}))
 """
 _FAMILY = """

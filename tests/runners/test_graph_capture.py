@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
+from xsp_ingest.formats.torch_profiler import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_runners.torch_levels import recorded_capture
 from xsp_runners.torch_profiler import CAPTURE

@@ -21,7 +21,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.counters.ncu_names import CHIPS, PACKED, choose_counters, ncu_table, partial
 from xsp_ingest.ingester import Options
-from xsp_model.counters import COUNTERS
+from xsp_model.vocabulary import COUNTERS
 from xsp_runners import ncu as runner
 from xsp_runners.ncu import NO_PERMISSION, Ncu, is_refusal, problem_in, profile_command
 from xsp_runners.run_folder import RunnerError

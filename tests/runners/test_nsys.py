@@ -20,7 +20,7 @@ from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.run_set import read_run_set
 from xsp_runners import nsys as runner
 from xsp_runners.nsys import ASSUMED, Nsys, export_command, profile_command
 from xsp_runners.run_folder import RunnerError

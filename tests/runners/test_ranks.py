@@ -16,12 +16,11 @@ from xsp.opening import load
 from xsp.reading import Reading
 from xsp_runners import collect, run_folder
 from xsp_runners.run_folder import RunnerError
-from xsp_runners.sets.level_process import main
-from xsp_runners.sets.processes import Rank, rank_here
+from xsp_runners.sets.level_process import Rank, main, rank_here
 from xsp_runners.sets.target import Target
 
 if TYPE_CHECKING:
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 _REPO = Path(__file__).resolve().parents[2]
 _VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")

@@ -16,9 +16,9 @@ from tests.helpers.synth_rocprof import RocprofRun
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.convert import convert
-from xsp_ingest.counters.amd_names import AMD
+from xsp_ingest.formats.rocprofv3.records import AMD
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_single
+from xsp_ingest.run_set import read_single
 from xsp_model import bundle
 from xsp_runners import rocprof as runner
 from xsp_runners.rocprof import ASSUMED, Rocprof, counter_command, trace_command

@@ -15,14 +15,14 @@ from tests.helpers.synth_rocprof import RocprofRun
 from tests.runners.fake_tool import write_tool
 from xsp_analyze.merge.merge import merge
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.run_set import read_run_set
 from xsp_runners import collect
 from xsp_runners.run_folder import LEVEL, RunnerError, put_json
 from xsp_runners.sets.target import Target
 from xsp_runners.tools import nvtx_ranges
 
 if TYPE_CHECKING:
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 __all__: list[str] = []
 

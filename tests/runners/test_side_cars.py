@@ -15,14 +15,14 @@ import pytest
 from tests.helpers.synth import KinetoTrace
 from tests.helpers.waiting import HANG_S, wait_until
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run
+from xsp_ingest.run_set import read_run
 from xsp_runners import collect, nvml, run_folder, system_samples
 from xsp_runners.sets.collection import note_system, power_between
 from xsp_runners.sets.target import Target
 from xsp_runners.tools import sampling
 
 if TYPE_CHECKING:
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 
 @pytest.fixture

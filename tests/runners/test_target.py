@@ -16,7 +16,7 @@ from xsp_runners.sets.target import Target, probe
 from xsp_runners.tools.programs import find_gpu
 
 if TYPE_CHECKING:
-    from xsp_runners.sets.processes import PlannedRun
+    from xsp_runners.sets.level_process import PlannedRun
 
 _TWO = ({"name": "NVIDIA H100 80GB HBM3", "capability": "9.0"}, {"name": "NVIDIA A100", "capability": "8.0"})
 _TORCH = """

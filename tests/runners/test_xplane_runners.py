@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.frameworks import python_with
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run
+from xsp_ingest.run_set import read_run
 from xsp_runners import jax_profiler, tf_profiler
 
 _REPO = Path(__file__).resolve().parents[2]

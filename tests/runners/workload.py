@@ -14,7 +14,7 @@ def small_convnet(batch: int, device: str) -> Callable[[], object]:
     """A residual network on images so small that profiling it costs more than running it."""
     import torch  # noqa: PLC0415 (the tests of refusals need none)
 
-    from xsp_runners.zoo.small_networks import ConvNet  # noqa: PLC0415
+    from xsp_runners.zoo.networks import ConvNet  # noqa: PLC0415
 
     model = ConvNet().to(device).eval()
     images = torch.randn(batch, 3, 8, 8, device=device)

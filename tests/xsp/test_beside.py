@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp.beside import captures_beside
+from xsp.opening import captures_beside
 
 if TYPE_CHECKING:
     from pathlib import Path

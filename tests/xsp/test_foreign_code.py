@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.batches import trace_of
 from tests.helpers.waiting import HANG_S, wait_until
-from xsp.own_processes import for_own_processes
+from xsp.processes import for_own_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

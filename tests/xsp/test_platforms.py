@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from xsp import memory as of_the_command
-from xsp.batch import fork_server, pool, work
+from xsp import processes
+from xsp.batch import pool, work
 from xsp_ingest.files.sqlite import INTEGER, read_pages
 from xsp_ingest.machine.sqlite import CannotRead, reader
-from xsp_model import memory
-from xsp_model.limits import override_limits
+from xsp_model.limits import available_bytes, limit_bytes, override_limits, resident_bytes
 from xsp_runners.sets import guard
 
 
@@ -43,18 +43,18 @@ def _no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_what_the_system_says_otherwise() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert 0 < memory.resident_bytes() <= 2 * peak  # bytes there, KiB on Linux
+    assert 0 < resident_bytes() <= 2 * peak  # bytes there, KiB on Linux
     assert 0 < work._peak_bytes() <= 2 * peak
-    assert 0 < memory.available_bytes() <= memory.limit_bytes()
+    assert 0 < available_bytes() <= limit_bytes()
     assert pool._resident_bytes(os.getpid()) == 0
 
 
 def test_processes_are_spawned_and_none_is_kept_to_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing, "set_forkserver_preload", lambda *_: pytest.fail("forked"))
-    fork_server.begin()
-    fork_server.end()
-    assert fork_server.context().get_start_method() == "spawn"
-    assert fork_server.cores() == os.cpu_count()
+    processes.begin()
+    processes.end()
+    assert processes.context().get_start_method() == "spawn"
+    assert processes.cores() == os.cpu_count()
 
 
 def test_the_c_library_is_asked_for_nothing_of_linux() -> None:

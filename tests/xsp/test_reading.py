@@ -101,7 +101,7 @@ _USE = """
 import inspect, json, sys
 import xsp
 from xsp.cli.app import command_named
-from xsp.batch.completion import record
+from xsp.batch.work import record
 from xsp.batch.unit import Settings, Unit
 from xsp.opening import options_of
 from xsp.reading import Reading, reading_of

@@ -30,11 +30,11 @@ from xsp.cli.main import main
 from xsp_analyze.core import ContractError, run
 from xsp_analyze.faults import FaultWarning, fault_of, noting_faults
 from xsp_analyze.findings import RULES
-from xsp_analyze.pages.ranks.page import render as render_job
+from xsp_analyze.pages.ranks import render as render_job
 from xsp_analyze.pages.report import detail
 from xsp_analyze.pages.report.page import render_answers
 from xsp_analyze.ranks.job import Job, open_job
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_model import XspError
 
 if TYPE_CHECKING:

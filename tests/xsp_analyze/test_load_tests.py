@@ -14,7 +14,7 @@ from xsp.cli.main import main
 from xsp_analyze.findings import advise
 from xsp_analyze.frames.model_time import latency_by_run, latency_of_model, load_test
 from xsp_analyze.pages.report.first_screen import first_screen
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

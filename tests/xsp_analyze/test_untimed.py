@@ -14,7 +14,7 @@ from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import Role, run
 from xsp_analyze.findings.registry import advise
 from xsp_analyze.needs import holds
-from xsp_analyze.service.contents import summarise
+from xsp_analyze.service import summarise
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -9,10 +9,10 @@ import pytest
 
 from xsp_ingest import registry
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.ingester import Ingester, Match, Options, choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import XspError, extras
+from xsp_model import XspError, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,7 +86,7 @@ class _Point:
 @pytest.fixture(name="points")
 def fixture_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[_Point]]:
     points: list[_Point] = []
-    monkeypatch.setattr(extras, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
+    monkeypatch.setattr(errors, "entry_points", lambda group: points if group == registry.ENTRY_POINTS else [])
     registry._ingesters_of_others.cache_clear()
     yield points
     registry._ingesters_of_others.cache_clear()
@@ -147,6 +147,17 @@ def test_a_fault_of_another_distribution_is_told_as_its_own(
     points.append(_Point("toy", _Faulty("toy", title=where)))
     with pytest.raises(XspError, match=rf"plug-in that reads 'toy' fails \({error}") as fault:
         convert([toy_file.parent if named == "folder" else toy_file], Options())
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize(("runs", "gives"), [(None, "NoneType"), ("a file", "str")])
+def test_what_another_distribution_gives_for_a_run_is_a_run(
+    toy_file: Path, points: list[_Point], monkeypatch: pytest.MonkeyPatch, runs: object, gives: str
+) -> None:
+    monkeypatch.setattr(_Toy, "read", lambda *_: runs)
+    points.append(_Point("toy", _Toy("toy")))
+    with pytest.raises(XspError, match=rf"plug-in that reads 'toy' gives {gives} for a run") as fault:
+        convert([toy_file], Options())
     assert "\n" not in str(fault.value)
 
 

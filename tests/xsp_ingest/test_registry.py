@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.fixture_cases import DAMAGED, SOUND, FixtureCase, every
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.registry import FORMATS, Format, all_ingesters, candidates
 from xsp_model import XspError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _IMPORTED = """
 import sys
 from pathlib import Path
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.registry import candidates
 candidates(Probe(Path(sys.argv[1])))
 prefix = "xsp_ingest.formats."

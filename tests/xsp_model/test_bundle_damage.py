@@ -22,8 +22,9 @@ import xsp
 from tests.helpers.model_sample import sample_trace
 from xsp import opening
 from xsp.cli.main import main
-from xsp_analyze.sql.query import query
-from xsp_model import XspError, bundle, bundle_rows, integrity
+from xsp_analyze.sql import query
+from xsp_model import XspError, bundle, integrity
+from xsp_model import bundle as bundle_rows
 from xsp_model.bundle import MANIFEST, file_entry
 from xsp_model.schema import TABLES
 

@@ -98,7 +98,7 @@ def test_no_test_sets_a_number_of_ours_by_its_name() -> None:
     "program",
     [
         'patch.setattr(scratch, "PIECE", size)',
-        'patch.setattr("xsp_model.columns.scratch.PIECE", 7)',
+        'patch.setattr("xsp_model.columns.arrays.PIECE", 7)',
         'mock.patch.object(scratch, "PIECE", 7)',
         "scratch.PIECE = 7",
         "run('import scratch\\nscratch.PIECE = 7')",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_model import memory
+from xsp_model import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +26,8 @@ def fixture_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     groups.mkdir()
     own = tmp_path / "own"
     own.write_text("4:memory:/old/inner\n0::/pod/inner\n", encoding="utf-8")
-    monkeypatch.setattr(memory, "_CGROUP", groups)
-    monkeypatch.setattr(memory, "_OWN_GROUPS", own)
+    monkeypatch.setattr(limits, "_CGROUP", groups)
+    monkeypatch.setattr(limits, "_OWN_GROUPS", own)
     return groups
 
 
@@ -38,9 +38,9 @@ def _write(folder: Path, **files: object) -> None:
 
 
 def test_without_limits_it_is_the_machine(groups: Path) -> None:
-    machine = memory.limit_bytes()
+    machine = limits.limit_bytes()
     _write(groups, memory__max="max", memory__current=5)
-    assert memory.limit_bytes() == machine > memory.available_bytes() > 0
+    assert limits.limit_bytes() == machine > limits.available_bytes() > 0
 
 
 @pytest.mark.parametrize(
@@ -56,25 +56,25 @@ def test_without_limits_it_is_the_machine(groups: Path) -> None:
 )
 def test_the_limit_of_a_group_around_the_process_holds(groups: Path, folder: str, limit: str, used: str) -> None:
     _write(groups / folder, **{limit: 1 << 28, used: 3 << 26, "memory__stat": f"anon 9\ninactive_file {1 << 26}"})
-    assert memory.limit_bytes() == 1 << 28
-    assert memory.available_bytes() == (1 << 28) - (3 << 26) + (1 << 26)  # pages of files make room
+    assert limits.limit_bytes() == 1 << 28
+    assert limits.available_bytes() == (1 << 28) - (3 << 26) + (1 << 26)  # pages of files make room
 
 
 def test_the_narrowest_group_counts_and_others_do_not(groups: Path) -> None:
     _write(groups / "pod", memory__max=_GIB)
     _write(groups / "pod/inner", memory__max=_GIB // 2)
     _write(groups / "neighbour", memory__max=1)
-    assert memory.limit_bytes() == _GIB // 2
+    assert limits.limit_bytes() == _GIB // 2
 
 
 def test_a_group_that_is_full_leaves_nothing(groups: Path) -> None:
     _write(groups, memory__max=1000, memory__current=2000, memory__stat="anon 2000")
-    assert memory.available_bytes() == 0
+    assert limits.available_bytes() == 0
 
 
 @pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
 def test_a_limit_of_the_process_holds(kind: int) -> None:
-    code = "from xsp_model import memory; print(memory.limit_bytes(), memory.available_bytes())"
+    code = "from xsp_model import limits; print(limits.limit_bytes(), limits.available_bytes())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

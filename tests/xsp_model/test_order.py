@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from xsp_model.columns import order
+from xsp_model.columns.tree import total_order
 from xsp_model.limits import override_limits
 from xsp_model.vocabulary import LEVELS
 
@@ -49,15 +49,15 @@ def _expected(spans: pl.DataFrame) -> list[int]:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_order_is_that_of_one_sort(seed: int, moments: int) -> None:
     spans = _spans(seed, 400, moments)
-    rows = order.total_order(spans)
+    rows = total_order(spans)
     assert rows is not None
     assert rows.tolist() == _expected(spans)
-    assert order.total_order(spans[rows]) is None
+    assert total_order(spans[rows]) is None
 
 
 def test_a_word_may_be_an_enum_and_a_table_empty() -> None:
     spans = _spans(1, 50, 3).with_columns(pl.col("name").cast(pl.String).cast(pl.Enum(["", "B", "a", "b", "é"])))
-    rows = order.total_order(spans)
+    rows = total_order(spans)
     assert rows is not None
     assert rows.tolist() == _expected(spans)
-    assert order.total_order(spans.clear()) is None
+    assert total_order(spans.clear()) is None

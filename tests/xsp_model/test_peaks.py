@@ -13,8 +13,18 @@ from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import TraceBuilder, XspError, bundle
-from xsp_model.devices import QUANTITIES, device_table, peaks_for, read_device_file, spec_called, spec_for
-from xsp_model.peaks import fill, fp32_lanes, unknown, with_devices
+from xsp_model.devices import (
+    QUANTITIES,
+    device_table,
+    fill,
+    fp32_lanes,
+    peaks_for,
+    read_device_file,
+    spec_called,
+    spec_for,
+    unknown,
+    with_devices,
+)
 from xsp_model.schema import TABLES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xsp_model import XspError
-from xsp_model.plain_text import clean
+from xsp_model.errors import clean
 
 
 @pytest.mark.parametrize(

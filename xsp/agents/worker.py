@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xsp.own_processes import for_own_processes
+from xsp.processes import for_own_processes
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -141,10 +141,10 @@ def _serve(pipe: Connection, service: Service) -> None:
 
 
 def _reply(answers: Any, tool: str, arguments: Mapping[str, Any]) -> Reply:  # noqa: ANN401 (imported late)
-    from xsp.agents.paging import json_text, plain_sentences  # noqa: PLC0415
+    from xsp.agents.answers import json_text, plain_sentences  # noqa: PLC0415
     from xsp.memory import ran_out  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
-    from xsp_model.bundle_rows import fault_sentence  # noqa: PLC0415
+    from xsp_model.bundle import fault_sentence  # noqa: PLC0415
 
     try:
         with fault_sentence():

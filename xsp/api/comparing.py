@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp.api.arguments import takes
+from xsp.reading import takes
 from xsp_analyze.compare import comparison
 from xsp_analyze.compare.rows import LEVELS, Row
-from xsp_analyze.pages.compare import text
-from xsp_analyze.pages.compare.files import document
+from xsp_analyze.pages.compare.files import document, terminal
 from xsp_analyze.pages.compare.page import page
 from xsp_analyze.pages.compare.sections import sections
 from xsp_analyze.pages.compare.sentences import sentences
 from xsp_analyze.render import html
 from xsp_analyze.trace.step_view import StepView
-from xsp_model.errors import XspError
-from xsp_model.extras import require
+from xsp_model.errors import XspError, require
 from xsp_model.output_files import write_file
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ class ComparedTraces:
         return Path(path)
 
     def __str__(self) -> str:
-        return text.terminal(self.comparison, rows=_MAX_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)
+        return terminal(self.comparison, rows=_MAX_ROWS).replace(_ON_THE_COMMAND_LINE, _HERE)
 
     __repr__ = __str__
 

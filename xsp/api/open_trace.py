@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import EnumType
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, get_args, get_origin, overload
 
 import polars as pl
 
-from xsp.api.arguments import takes
 from xsp.api.overview import Info, info_of
-from xsp.reading import as_declared
+from xsp.cache.cache import Cache
+from xsp.opening import load
+from xsp.reading import Option, as_declared, defaults, option_types, options, reading_of, takes
 from xsp_analyze import core
 from xsp_analyze.catalog import all_analyses, result
 from xsp_analyze.faults import noting_faults
 from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
-from xsp_analyze.schema import no_table
+from xsp_analyze.sql import no_table
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.trace.step_view import StepView
-from xsp_model.bundle_rows import fault_sentence
+from xsp_model.bundle import fault_sentence
+from xsp_model.errors import XspError
 from xsp_model.output_files import unwritable, write_file
 from xsp_model.schema import TABLES
 
@@ -33,11 +37,10 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice
     from xsp_model import Trace
 
-__all__ = ["Findings", "OpenTrace", "Result"]
+__all__ = ["Findings", "OpenTrace", "Result", "open"]
+
 
 # An analysis's answer as Python and notebooks show it.
-
-
 class Result(core.Result):
     """An analysis's answer: the table with its columns, where it comes from, and what it does not cover."""
 
@@ -154,7 +157,7 @@ class OpenTrace:
         Of the mean step, or of what `steps` says: `all` or the number of a step.
         """
         from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
-        from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
+        from xsp_analyze.service import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
             view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))
@@ -267,7 +270,6 @@ class OpenTrace:
 
 
 # Findings in Python: a sequence that knows how to show itself.
-
 _SCHEMA = {
     "id": pl.String,
     "title": pl.String,
@@ -342,3 +344,68 @@ class Findings(Sequence["Advice"]):
         columns = [(heading, "", False, 0) for heading in ("finding", "gain", "what was found", "what to do")]
         failed = "".join(html.paragraph(f"{sentence}.") for sentence in self.failed)
         return failed + html.table(of_rows("", columns, rows))
+
+
+# From what Python code names to an open trace: inputs mean the same in Python as on the command line.
+
+
+def open(  # noqa: A001 (xsp.open is what people will type)
+    *inputs: str | os.PathLike[str],
+    cache: bool = True,
+    progress: Callable[[str], None] | None = None,
+    **reading: Any,  # noqa: ANN401 (of the types that `Reading` declares)
+) -> OpenTrace:
+    """The one trace of all inputs: files, folders, patterns (`"rank*.json.gz"`), a bundle, or a run set, merged.
+
+    Args:
+        inputs: What `xsp` takes as INPUT; several files are the ranks of one job. `~` is the home folder.
+        cache: Keep what a large file was converted to, for the next time, where the command keeps it.
+        progress: Called with a few words about what is being read.
+        reading: The options of `xsp.reading.Reading`.
+
+    Raises:
+        XspError: An input is missing, of no known format, or damaged; one sentence says what to do.
+        TypeError: There is no such option, or an argument is of another type; the latter is an XspError too.
+    """
+    _SIGNATURE.bind(*inputs, **reading)
+    if not inputs:
+        raise XspError("nothing to open", advice='Name a file: open("trace.json.gz")')
+    texts = [str(as_declared(Path, "inputs", one)) for one in inputs]
+    kept_in = Cache() if as_declared(bool, "cache", cache) else None
+    progress = as_declared(Callable | None, "progress", progress)
+    return OpenTrace(load(texts, reading_of(reading), progress or (lambda _: None), cache=kept_in))
+
+
+def _signature() -> inspect.Signature:
+    """That of `open`, with the options of reading by their names."""
+    written = inspect.signature(open)
+    *fixed, _ = written.parameters.values()
+    types = option_types()
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+        for name, default in defaults().items()
+    ]
+    return written.replace(parameters=[*fixed, *named])
+
+
+def _docstring_with_options() -> str:
+    """The docstring of `open`, with a line for each option."""
+    types = option_types()
+    lines = [f"    {name}: {option.help}{_form(option, types[name])}" for name, option in options().items()]
+    written = inspect.cleandoc(open.__doc__ or "")
+    return written.replace("    reading: The options of `xsp.reading.Reading`.", "\n".join(lines))
+
+
+def _form(option: Option, kind: Any) -> str:  # noqa: ANN401 (of any type)
+    """What of the value its help does not say."""
+    if get_origin(kind) is tuple:
+        return f" A sequence of {option.metavar}."
+    if isinstance(kind, EnumType):
+        return f" One of {', '.join(map(str, kind.__members__.values()))}."
+    return f" A path of a {option.metavar}." if Path in get_args(kind) else ""
+
+
+_SIGNATURE = _signature()
+_public: Any = open
+_public.__signature__ = _SIGNATURE
+_public.__doc__ = _docstring_with_options()

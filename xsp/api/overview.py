@@ -10,8 +10,8 @@ from xsp_analyze.catalog import all_analyses
 from xsp_analyze.findings.recording import Recording, recordings
 from xsp_analyze.needs import holds, words_of_need
 from xsp_analyze.render import html
-from xsp_analyze.service.contents import Summary, summarise
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import Summary, summarise
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, duration, share
 from xsp_analyze.trace.step_view import StepView
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp_model import XspError
-from xsp_model.extras import install_advice
+from xsp_model.errors import install_advice
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _client(scheduler: str) -> Any:  # noqa: ANN401 (distributed has no types)
 
 def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
     """XspError where there are no workers, or their xsp is not ours: results would differ with who made them."""
-    from xsp.batch.version import own_version  # noqa: PLC0415
+    from xsp.batch.unit import own_version  # noqa: PLC0415
 
     try:
         client.wait_for_workers(1, timeout=limits().cluster_timeout_s)

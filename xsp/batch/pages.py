@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.job_tables import local_tables
-from xsp.batch.locations import join_path
+from xsp.batch.locations import is_url, join_path, read_bytes
 from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import from_json
 from xsp_analyze.faults import FaultError, note_fault
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.pages.cohort import render
 from xsp_analyze.render.findings import gain
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
 
-__all__ = ["index_page", "job_pages", "members", "note_faults"]
+__all__ = ["index_page", "job_pages", "local_tables", "members", "note_faults"]
+
+_FACTS = "facts.json"
+
+
+@contextmanager
+def local_tables(location: str, ranks: Sequence[str]) -> Iterator[Path]:
+    """Within `with`, a folder of the job with the facts and tables of these ranks; bundles are not fetched."""
+    from xsp_analyze.ranks.facts import RANK_TABLES  # noqa: PLC0415 (imports polars)
+
+    if not is_url(location):
+        yield Path(location)
+        return
+    with tempfile.TemporaryDirectory(prefix="xsp-job-") as scratch:
+        for rank in ranks:
+            folder = Path(scratch, "ranks", rank)
+            folder.mkdir(parents=True)
+            for name in (_FACTS, *(f"{table}.parquet" for table in RANK_TABLES)):
+                content = read_bytes(join_path(location, "ranks", rank, name))
+                if content is not None:
+                    (folder / name).write_bytes(content)
+        yield Path(scratch)
+
 
 _MAX_LISTED = 200
 
@@ -65,9 +89,8 @@ def job_pages(output: str, name: str, rows: Sequence[Mapping[str, Any]]) -> dict
 
     Of a job at a URL, those are fetched; the ranks' spans stay where they are.
     """
-    from xsp_analyze.pages.ranks.page import render as render_job  # noqa: PLC0415
-    from xsp_analyze.ranks.job import open_job  # noqa: PLC0415 (only where there are ranks)
-    from xsp_analyze.ranks.tables import tables  # noqa: PLC0415
+    from xsp_analyze.pages.ranks import render as render_job  # noqa: PLC0415
+    from xsp_analyze.ranks.job import open_job, tables  # noqa: PLC0415 (only where there are ranks)
     from xsp_analyze.render import json_text  # noqa: PLC0415
 
     good = [row["name"] for row in rows if row["status"] == "ok"]

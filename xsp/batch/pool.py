@@ -16,13 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.batch.fork_server import ONE_THREAD, begin, context
 from xsp.batch.unit import Outcome, Status
 from xsp.batch.work import process
 from xsp.memory import be_frugal
-from xsp.own_processes import for_own_processes
+from xsp.processes import ONE_THREAD, begin, context, for_own_processes
 from xsp_analyze.faults import FaultWarning
-from xsp_model.memory import limit_bytes
+from xsp_model.limits import limit_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from xsp.batch.locations import fetch, is_http, is_url, join_path, list_files, read_head
-from xsp.batch.trace_inputs import TraceInputs
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -19,11 +18,24 @@ if TYPE_CHECKING:
 
     from xsp.batch.locations import Entry
 
-__all__ = ["Fetched", "fetch_to_compare", "parts"]
+__all__ = ["Fetched", "TraceInputs", "fetch_to_compare", "parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInputs:
+    """Inputs that are one trace, and where they lie below what the user named: the unit's name comes from that.
+
+    `listing`: of an input at a URL the paths of its files below it ("" of a file), with their bytes as far as known.
+    """
+
+    inputs: tuple[str, ...]
+    below: str
+    discovered: bool = True
+    listing: tuple[tuple[str, int | None], ...] = field(default=(), compare=False)
+
 
 _MANIFEST = "manifest.json"
 _DESCRIPTION = "run.json"
-
 T = TypeVar("T")
 
 
@@ -73,7 +85,6 @@ def _folders(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 # What is fetched of it before any worker does: heads, which may say a rank, and what may be another's copy.
-
 _HEAD_BYTES = 1 << 16  # what a probe looks at
 _AT_ONCE = 16
 _MAX_MANIFEST_BYTES = 1 << 26
@@ -147,8 +158,8 @@ def _may_be_alike(parts: Sequence[TraceInputs], begun: Mapping[str, Path], sizes
 
     Bundles begin with their manifest, other folders with the names in them.
     """
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.files.same_content import head_of  # noqa: PLC0415
+    from xsp_ingest.distinct import head_of  # noqa: PLC0415
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_model import bundle  # noqa: PLC0415
 
     groups: dict[Hashable, list[tuple[str, int | None]]] = defaultdict(list)
@@ -190,7 +201,7 @@ def _may_be_sources(
 
 def _may_be_trace(path: Path, format_name: str | None) -> bool:
     """Whether anybody claims the file; of folders, and where the user names the format, each may be one."""
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415
     from xsp_ingest.registry import candidates  # noqa: PLC0415
 

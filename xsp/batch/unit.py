@@ -8,7 +8,7 @@ from typing import Any
 
 from xsp.reading import Reading
 
-__all__ = ["Cost", "Kind", "Outcome", "Settings", "Status", "Unit"]
+__all__ = ["Cost", "Kind", "Outcome", "Settings", "Status", "Unit", "own_version"]
 
 
 class Kind(StrEnum):
@@ -83,3 +83,18 @@ class Outcome:
     facts: dict[str, Any] | None = None
     cost: Cost = field(default_factory=Cost)
     details: str = ""
+
+
+# Which xsp this is: results of one version are not taken for those of another.
+
+
+def own_version() -> str:
+    """Version of the package and of the schema that it writes."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    from xsp_model.schema import SCHEMA_VERSION  # noqa: PLC0415 (--help must not wait for pyarrow)
+
+    try:
+        return f"xsp {version('xsp')}, schema {SCHEMA_VERSION}"
+    except PackageNotFoundError:
+        return f"xsp from a checkout, schema {SCHEMA_VERSION}"

@@ -1,7 +1,8 @@
-"""What is done with one unit, wherever it is done: fetch, convert, report, write; a failure is a sentence."""
+"""What is done with one unit, wherever it is done, and the record by which a later batch need not do it again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import resource
@@ -15,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.completion import DONE, Inputs, content_of, earlier, record, same_content
-from xsp.batch.locations import fetch, is_url, join_path, put_folder, read_bytes, stamp
+from xsp.batch.locations import fetch, from_batch, is_url, join_path, put_folder, read_bytes, stamp
 from xsp.batch.unit import Cost, Kind, Outcome, Status
 from xsp.cache.key import look
 from xsp.memory import ran_out
@@ -26,7 +26,7 @@ from xsp_model import XspError
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp.batch.unit import Settings, Unit
     from xsp.cache.key import Seen
@@ -34,15 +34,95 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUNDLE",
+    "DONE",
     "FACTS",
     "JOBS",
     "REPORT",
     "SAME_RANKS",
     "TRACES",
     "UNIT",
+    "Inputs",
+    "completion_record",
+    "earlier_record",
     "location_of",
     "process",
+    "same_content",
 ]
+
+DONE = "done.json"
+_SCHEMA = 2
+_CHUNK = 1 << 20
+Inputs = dict[str, dict[str, Any]]
+"""What is known of each input's content, by its path or URL: `sha256` and `bytes`, and of a URL its `stamp`."""
+
+
+def _conditions(unit: Unit, settings: Settings) -> dict[str, Any]:
+    """What makes two runs of a unit give the same results, besides the content of its inputs."""
+    reading = settings.reading
+    device = reading.device.read_text(encoding="utf-8") if reading.device else None
+    return {
+        "schema_version": _SCHEMA,
+        "xsp": settings.version,
+        "report": settings.reports and unit.kind == "trace",
+        "kind": str(unit.kind),
+        "reading": reading.deciding(),
+        "device": device,
+        "gpu": reading.gpu,
+        "work_models": [file.read_text(encoding="utf-8") for file in reading.work_models],
+    }
+
+
+def completion_record(unit: Unit, settings: Settings, inputs: Inputs) -> bytes:
+    """The record of a unit that is done."""
+    contents = [{"name": from_batch(name, settings.output), **content} for name, content in inputs.items()]
+    document = {"asked": _conditions(unit, settings), "inputs": contents, "rank": unit.rank}
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def earlier_record(unit: Unit, settings: Settings, location: str) -> Inputs | None:
+    """What the inputs were when the unit was done the same way before; None where it was not."""
+    content = read_bytes(join_path(location, DONE))
+    if content is None or settings.redo:
+        return None
+    try:
+        document = json.loads(content)
+        same = document["asked"] == _conditions(unit, settings) and document["rank"] == unit.rank
+        names = [each["name"] for each in document["inputs"]]
+        same = same and names == [from_batch(name, settings.output) for name in unit.inputs]
+    except (ValueError, KeyError, TypeError):
+        return None  # not a record of ours: it is done again
+    return dict(zip(unit.inputs, document["inputs"], strict=True)) if same else None
+
+
+def same_content(before: Inputs) -> bool:
+    """Whether every input is still what it was: by the digest of what lies here, by the stamp of what does not."""
+    return all(_is_same(name, content) for name, content in before.items())
+
+
+def _is_same(name: str, content: dict[str, Any]) -> bool:
+    if is_url(name):
+        return content.get("stamp") is not None and stamp(name) == content["stamp"]
+    path = Path(name)
+    return path.exists() and content_of([path])[0] == content.get("sha256")
+
+
+def content_of(paths: Sequence[Path]) -> tuple[str, int]:
+    """The digest of files and of all files in folders, with their places; and how many bytes they are."""
+    digest, size = hashlib.sha256(), 0
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if not file.is_file():
+                continue
+            if path.is_dir():
+                digest.update(f"{file.relative_to(path).as_posix()}\n{file.stat().st_size}\n".encode())
+            size += file.stat().st_size
+            with file.open("rb") as content:
+                while chunk := content.read(_CHUNK):
+                    digest.update(chunk)
+    return digest.hexdigest(), size
+
+
+# What is done with one unit, wherever it is done: fetch, convert, report, write; a failure is a sentence.
 
 TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
@@ -114,8 +194,8 @@ class _UnknownError(XspError):
 
 def _check_known(path: Path) -> None:
     """_UnknownError where no ingester claims the file."""
+    from xsp_ingest.files.content import Probe  # noqa: PLC0415 (imports polars)
     from xsp_ingest.files.other_tools import refusal  # noqa: PLC0415
-    from xsp_ingest.files.probe import Probe  # noqa: PLC0415 (imports polars)
     from xsp_ingest.ingester import claimants_of  # noqa: PLC0415 (imports polars)
     from xsp_ingest.registry import candidates  # noqa: PLC0415
 
@@ -127,7 +207,7 @@ def _check_known(path: Path) -> None:
 
 def _earlier_outcome(unit: Unit, settings: Settings) -> Outcome | None:
     location = location_of(unit, settings.output)
-    before = earlier(unit, settings, location)
+    before = earlier_record(unit, settings, location)
     if before is None or not same_content(before):
         return None
     facts = read_bytes(join_path(location, FACTS))
@@ -152,7 +232,7 @@ def _convert_and_report(unit: Unit, settings: Settings) -> Outcome:
             facts["faults"] = [str(fault) for fault in faults]
         _check_unchanged(seen, inputs)
         (result / FACTS).write_text(_text(facts), encoding="utf-8")
-        (result / DONE).write_bytes(record(unit, settings, inputs))
+        (result / DONE).write_bytes(completion_record(unit, settings, inputs))
         written = sum(file.stat().st_size for file in result.rglob("*") if file.is_file())
         put_folder(result, location_of(unit, settings.output), DONE)
     read = sum(int(content["bytes"]) for content in inputs.values())
@@ -233,7 +313,7 @@ def _write_report(trace: Trace, unit: Unit, settings: Settings, result: Path) ->
         return facts_of(trace, unit.name).to_json()
     from xsp_analyze.pages.report.page import render_answers  # noqa: PLC0415
     from xsp_analyze.pages.report.step_bar import glance  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.service import Answers  # noqa: PLC0415
 
     answers = Answers(trace)
     (result / REPORT).write_text(render_answers(answers), encoding="utf-8")

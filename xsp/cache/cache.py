@@ -67,7 +67,7 @@ def load_or_convert(
 
 def read_bundle(path: Path, cache: Cache | None) -> Trace:
     """The bundle's trace. Where traces are kept, it is remembered which large tables of it were checked."""
-    from xsp.cache.checked import Checked  # noqa: PLC0415 (--help must not wait for them)
+    from xsp.cache.store import Checked  # noqa: PLC0415 (--help must not wait for them)
     from xsp_model import bundle  # noqa: PLC0415
 
     folder = _folder(cache) if cache and _limit_bytes() else None

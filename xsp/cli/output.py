@@ -1,18 +1,32 @@
-"""Where answers go: a stream, or a file that appears only when it is whole."""
+"""Where answers go: the standard streams, files that appear only when they are whole, and tables as files."""
 
 from __future__ import annotations
 
 import glob
+import io
 import os
+import select
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from _typeshed import ReadableBuffer
+
+    from xsp_analyze.core import Result
+
 __all__ = [
+    "OutputLostError",
+    "ReaderGoneError",
     "check_output",
+    "check_tables_writable",
+    "check_written",
+    "give_up",
+    "hold_streams",
     "in_color",
     "is_stdout",
     "note",
@@ -22,6 +36,7 @@ __all__ = [
     "thousands",
     "unwritable",
     "write_file",
+    "write_tables",
 ]
 
 _NO_FOLDER = "which is no folder"
@@ -43,7 +58,7 @@ def print_styled(text: str) -> None:
 
 
 def _harmless(text: str) -> str:
-    from xsp_model.plain_text import on_terminal  # noqa: PLC0415 (imports the whole model)
+    from xsp_model.errors import on_terminal  # noqa: PLC0415 (imports the whole model)
 
     return on_terminal(text)
 
@@ -128,3 +143,140 @@ def unwritable(path: Path, error: OSError) -> Exception:
     from xsp_model import output_files  # noqa: PLC0415 (imports the whole model)
 
     return output_files.unwritable(path, error)
+
+
+# The standard streams as `cat` has them: what cannot be written ends the command, and errors need no reader.
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our answer has closed the pipe. No OSError: typer would turn that into a status of its own."""
+
+
+class OutputLostError(Exception):
+    """Standard output cannot be written; its text says why. No OSError, likewise."""
+
+
+class _Answers(io.FileIO):
+    """Standard output; waits where it takes no more for now, and raises one of the errors above where it never will."""
+
+    def write(self, content: ReadableBuffer, /) -> int:
+        try:
+            while (count := super().write(content)) is None:
+                select.select((), (self.fileno(),), ())
+        except BrokenPipeError:
+            raise ReaderGoneError from None
+        except OSError as error:
+            raise OutputLostError(error.strerror or str(error)) from None
+        return count
+
+
+class _Notes(io.FileIO):
+    """Standard error, which need not be there: what it does not take is lost."""
+
+    def write(self, content: ReadableBuffer, /) -> int:
+        with suppress(OSError):
+            super().write(content)
+        return memoryview(content).nbytes
+
+
+def hold_streams() -> None:
+    """Has stdout and stderr behave so; a program or a test that put streams of its own in their place keeps those.
+
+    A stream that was closed is taken up by what is open the wrong way around, so that no file of ours comes to have its
+    number, and writing there still fails.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
+        _fill(descriptor, mode)
+    if sys.stdout is sys.__stdout__ and not isinstance(_raw(sys.stdout), _Answers):
+        answers = _text(_Answers(1, "w", closefd=False), sys.stdout)
+        sys.stdout = sys.__stdout__ = answers  # type: ignore[misc]
+    if sys.stderr is sys.__stderr__ and not isinstance(_raw(sys.stderr), _Notes):
+        notes = _text(_Notes(2, "w", closefd=False), sys.stderr, by_line=True)
+        sys.stderr = sys.__stderr__ = notes  # type: ignore[misc]
+
+
+def _fill(descriptor: int, mode: int) -> None:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        opened = os.open(os.devnull, mode)
+        if opened != descriptor:
+            os.dup2(opened, descriptor)
+            os.close(opened)
+
+
+def _raw(stream: io.TextIOBase | None) -> object:
+    return getattr(getattr(stream, "buffer", None), "raw", None)
+
+
+def _text(raw: io.FileIO, before: io.TextIOBase | None, *, by_line: bool = False) -> io.TextIOWrapper:
+    """A stream as it was before, where it was one: of its encoding, and what becomes of what that lacks."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=getattr(before, "encoding", None) or "utf-8",
+        errors=getattr(before, "errors", None) or "backslashreplace",
+        line_buffering=by_line or raw.isatty(),
+    )
+
+
+def check_written() -> None:
+    """Raises one of the errors where something that was to go to stdout cannot be written."""
+    sys.stdout.flush()
+
+
+def give_up() -> None:
+    """Has the end of the process not try once more what could not be written."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)
+
+
+# Tables as files: one an analysis in a folder, or all of them in one workbook.
+
+_BOOK = "xlsx"
+_BINARY = (_BOOK, "parquet")
+
+
+def check_tables_writable(output_format: str, output: Path | None, inputs: Sequence[str | Path]) -> None:
+    """Raises XspError, before the work is done, where tables of the format cannot be written there (null: stdout)."""
+    from xsp_model import XspError  # noqa: PLC0415 (imports the whole model)
+
+    if output is None and output_format in _BINARY and sys.stdout.isatty():
+        target = "a file NAME.xlsx" if output_format == _BOOK else "a folder"
+        raise XspError(f"{output_format} is not for reading on a terminal", advice=f"Give {target} with -o")
+    if output_format == _BOOK:
+        from xsp_analyze.render.xlsx import require_xlsxwriter  # noqa: PLC0415 (an extra)
+
+        require_xlsxwriter()
+        if output is not None and output.suffix.lower() != f".{_BOOK}":
+            raise XspError("is no name of a workbook", path=output, advice="End it in .xlsx: it holds all tables")
+    if output is not None:
+        check_output(output if output_format == _BOOK else output / "any", inputs)
+
+
+def write_tables(
+    results: Sequence[Result], output_format: str, output: Path, inputs: Sequence[str | Path], *, csv_raw: bool = False
+) -> None:
+    """Writes the tables and a line on stderr that says so; XspError, before any is, where one would replace inputs."""
+    from xsp_analyze.render import FORMATS, render_one  # noqa: PLC0415 (--help must not wait for polars)
+
+    count = f"{len(results)} {'table' if len(results) == 1 else 'tables'}"
+    if output_format == _BOOK:
+        _write_book(results, output)
+    else:
+        suffix = FORMATS[output_format].suffix
+        files = {output / f"{result.analysis.id}.{suffix}": result for result in results}
+        for file in files:
+            check_output(file, inputs)
+        for file, result in files.items():
+            write_file(file, render_one(result, output_format, csv_raw=csv_raw))
+    note(f"{output}: {count}")
+
+
+def _write_book(results: Sequence[Result], output: Path) -> None:
+    from xsp_analyze.render.xlsx import book  # noqa: PLC0415 (an extra)
+
+    made = book(results)
+    write_file(output, made.content)
+    for sentence in made.notes:
+        note(sentence)

@@ -1,18 +1,23 @@
-"""A progress display on stderr for whatever takes longer than a second; nothing where nobody watches."""
+"""While a command works: a progress display on stderr, and an end when it is asked for one."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "ended_politely"]
+
+# A progress display on stderr for whatever takes longer than a second; nothing where nobody watches.
 
 
 class Progress:
@@ -67,6 +72,26 @@ class Progress:
 
 def _plain(what: str) -> str:
     """Names of files are in it, and rich passes on what acts on a terminal."""
-    from xsp_model.plain_text import clean  # noqa: PLC0415 (imports the whole model)
+    from xsp_model.errors import clean  # noqa: PLC0415 (imports the whole model)
 
     return clean(what)
+
+
+# How the command ends when it is asked to.
+
+
+@contextmanager
+def ended_politely() -> Iterator[None]:
+    """A request to end (SIGTERM) is taken like an interrupt, so that nothing unfinished stays."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what signals do
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from xsp.comparing.runs import Request, of_traces
+from xsp.comparing import Request, of_traces
 from xsp.opening import load
 from xsp.reading import Reading
 from xsp_analyze.compare.rules import Several, parse
-from xsp_analyze.pages.compare.text import terminal
+from xsp_analyze.pages.compare.files import terminal
 from xsp_model import Trace
 
 __all__ = [

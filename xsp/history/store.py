@@ -15,7 +15,7 @@ from xsp.batch.locations import absolute, is_url, join_path, list_files, put_fil
 from xsp_analyze.history.facts import COLUMNS, SCHEMA_VERSION, runs_of, upgrade
 from xsp_analyze.sql import QueryLimits, query_frames
 from xsp_model import XspError
-from xsp_model.plain_text import readable
+from xsp_model.errors import readable
 
 if TYPE_CHECKING:
     import os

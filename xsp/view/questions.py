@@ -10,10 +10,16 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from xsp_analyze.pages.viewer.block import MAX_GAPS, MAX_LAUNCHES, about, unclosed_sentences
+from xsp_analyze.pages.viewer.block import (
+    MAX_GAPS,
+    MAX_LAUNCHES,
+    about,
+    matching_spans,
+    range_statistics,
+    unclosed_sentences,
+)
+from xsp_analyze.pages.viewer.boxes import Windows
 from xsp_analyze.pages.viewer.lanes import thin
-from xsp_analyze.pages.viewer.levels import Windows
-from xsp_analyze.pages.viewer.ranges import matching_spans, range_statistics
 from xsp_model import XspError
 
 if TYPE_CHECKING:

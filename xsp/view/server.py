@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
 import secrets
 import socket
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from xsp.view.questions import BadQuestionError
+from xsp.view.questions import QUESTIONS, BadQuestionError, TraceAnswers
+from xsp_analyze.export.chrome import CHROME
+from xsp_analyze.pages import blocks
+from xsp_analyze.pages.blocks import page_by_script, program_and_version
+from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of
+from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
+from xsp_model.bundle import fault_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["HOST", "Answer", "PrivateServer"]
+    from xsp_model import Trace
+
+__all__ = ["HOST", "Answer", "PrivateServer", "handover_page", "server_of", "viewer_page"]
 
 HOST = "127.0.0.1"
 """The only address it listens on."""
-
 _MAX_TARGET = 2_000  # characters of a request's path and query
 _IDLE_S = 30  # after which a connection without a request is closed
 _STARVED_S = 0.05  # between tries to accept a connection while the process has no handle for it
@@ -189,3 +199,90 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _sentence(error: Exception) -> Answer:
     return Answer(f"{error}\n".encode(), "text/plain; charset=utf-8")
+
+
+# The pages that `xsp view` serves: the viewer, or the hand-over of the trace to Perfetto's.
+
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+_SERVED = "Served by xsp view from this machine to this machine alone, until Ctrl-C ends it."
+
+
+def viewer_page(title: str) -> Answer:
+    """The viewer, which asks for what is in view."""
+    section = blocks.section(
+        "timeline",
+        "Timeline",
+        "The run over time",
+        "One lane per host thread, with what it called, then one per stream of each device. All of the trace is here.",
+        [{"type": "viewer", "served": True}],
+    )
+    return _page("XSP view: the whole trace", title, [section])
+
+
+def handover_page(title: str, size_bytes: int) -> Answer:
+    """A page that opens ui.perfetto.dev in a window and gives it the trace that it fetches from `trace`."""
+    section = blocks.section(
+        "perfetto",
+        "Perfetto",
+        "Open in Perfetto",
+        "Perfetto's viewer is a page of ui.perfetto.dev, so your browser needs a network to open it. The trace itself"
+        " is handed from this window to that one, within the browser: this page uploads nothing. Perfetto asks whether"
+        " it may trust the window that it gets a trace from.",
+        [{"type": "perfetto", "title": title, "size": size_bytes}],
+    )
+    return _page("XSP view: a trace for Perfetto", title, [section], ("perfetto.js",))
+
+
+def _page(kind: str, title: str, sections: list[blocks.Section], scripts: tuple[str, ...] = SCRIPTS) -> Answer:
+    data = {
+        "kind": kind,
+        "title": title,
+        "short": [],
+        "sections": sections,
+        "footer": f"{program_and_version()} {_SERVED}",
+    }
+    styles = STYLES if scripts == SCRIPTS else ()
+    page = page_by_script(data, scripts, styles, served=True)
+    return Answer(page.encode(), "text/html; charset=utf-8", _POLICY)
+
+
+# A trace made ready to be looked at, and the server of what its page asks for.
+
+
+def server_of(trace: Trace, serving_phase: str | None, port: int, *, perfetto: bool) -> PrivateServer:
+    """The server, bound and not yet serving; XspError where the port is taken."""
+    title = str(trace.frame("runs")["source_path"].drop_nulls().first() or "trace")
+    answers = _handover(trace, title) if perfetto else _viewer(trace, serving_phase, title)
+    try:
+        return PrivateServer(answers, port)
+    except OSError as error:
+        raise XspError(
+            f"cannot serve at {HOST}:{port} ({error.strerror})", advice="Choose another --port, or leave it out"
+        ) from None
+
+
+def _viewer(trace: Trace, serving_phase: str | None, title: str) -> Mapping[str, Callable[[str], Answer]]:
+    viewed_trace = view_of(StepView.of(trace, serving_phase=serving_phase))
+    if not len(viewed_trace.drawing.boxes):
+        raise XspError("the trace holds no timed work to look at", advice="See `xsp info` for what it holds")
+    answers = TraceAnswers(viewed_trace, title)
+    page = viewer_page(title)
+    questions = {path: partial(_answer, answers, path) for path in QUESTIONS}
+    return {"": lambda _: page, **questions}
+
+
+def _answer(answers: TraceAnswers, path: str, query: str) -> Answer:
+    with fault_sentence():
+        return Answer(answers.answer(path, query))
+
+
+def _handover(trace: Trace, title: str) -> Mapping[str, Callable[[str], Answer]]:
+    held = BytesIO()
+    with gzip.GzipFile(fileobj=held, mode="wb", compresslevel=1, mtime=0) as file:
+        CHROME.write(trace, file)
+    content = held.getvalue()
+    page, buffer = handover_page(title, len(content)), Answer(content, "application/gzip")
+    return {"": lambda _: page, "trace": lambda _: buffer}

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.columns import (
+    BOUND_COLUMNS,
     COUNT,
     COUNTER_COLUMNS,
     DURATION,
@@ -30,9 +31,16 @@ from xsp_analyze.columns import (
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import ordered_sum, ratio, share_of_sum
 from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
-from xsp_analyze.frames.kernels.activities import AXES, attribution_bases, counter_sums, derived_counters, shapes_at
+from xsp_analyze.frames.kernels.activities import (
+    AXES,
+    attribution_bases,
+    counter_sums,
+    derived_counters,
+    shapes_at,
+    with_bounds,
+)
 from xsp_analyze.frames.kernels.kernel_classes import classes_by_name, kernel_labels
-from xsp_analyze.frames.kernels.kernel_means import kernel_executions, named_work
+from xsp_analyze.frames.kernels.kernel_means import kernel_executions, launches_alone, named_work
 from xsp_analyze.frames.kernels.kernel_waves import CONFIGURATION, launch_configurations
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.kernels.roofline import ideal_intensity
@@ -88,7 +96,7 @@ def _launch_size(what: str) -> Column:
 @analysis(
     "A08",
     "kernel information",
-    needs=("kernel",),
+    needs=("counted kernels",),
     additive=("count", "duration_ns", "flop_count", "dram_read_bytes", "dram_write_bytes"),
     read=(
         "Every piece of device work with its layer and launch configuration; search for a layer or a kernel to "
@@ -126,6 +134,7 @@ def _launch_size(what: str) -> Column:
             "ns",
         ),
         *COUNTER_COLUMNS,
+        *BOUND_COLUMNS,
     ),
 )
 def kernel_information(frames: StepView) -> pl.LazyFrame:
@@ -148,9 +157,11 @@ def list_of_kernels(frames: StepView, executions: pl.DataFrame, number: Ints) ->
         attribution_bases(frames.trace, executions["span_id"]),
         *shapes_at(frames.trace, executions),
     )
-    return derived_counters(shown.lazy(), frames.of_trace.once(ideal_intensity)).with_columns(
-        pl.col(_LABELS).cast(pl.String)
-    )
+    if not frames.of_trace.once(launches_alone).is_empty():  # a launch says when, and not for how long
+        shown = shown.with_columns(pl.lit(None, shown.schema["duration_ns"]).alias("duration_ns"))
+    return derived_counters(
+        with_bounds(frames.trace, shown).lazy(), frames.of_trace.once(ideal_intensity)
+    ).with_columns(pl.col(_LABELS).cast(pl.String))
 
 
 # A10: where device time goes, by kernel name.

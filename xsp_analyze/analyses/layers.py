@@ -1,4 +1,4 @@
-"""Layers: their time and memory (A02-A04), types (A05-A07), metrics (A12), GPU share (A13), host time (B43)."""
+"""Layers: time and memory (A02-A04), types (A05-A07), metrics (A12), bounds (B45), GPU share (A13), host time (B43)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.columns import (
     ALLOCATED,
+    BOUND_COLUMNS,
     FILLED_COLUMNS,
     KERNEL_DURATION,
     LATENCY,
@@ -23,6 +24,8 @@ from xsp_analyze.columns import (
 )
 from xsp_analyze.core import AMOUNT, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, ordered_sum, quotient, ratio, share_of_sum
+from xsp_analyze.frames.kernels.activities import counter_sums, with_bounds
+from xsp_analyze.frames.kernels.kernel_means import layer_executions
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.layers.layer_time import (
     LAYER_KEY,
@@ -33,11 +36,13 @@ from xsp_analyze.frames.layers.layer_time import (
     parts_of_host_time,
 )
 from xsp_analyze.frames.model_time import with_model_time
+from xsp_model.vocabulary import AVERAGED, STALLS
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = [
+    "bounds_of_layers",
     "gpu_share_by_layer",
     "layer_information",
     "layer_latency",
@@ -255,12 +260,18 @@ def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
 @analysis(
     "A12",
     "metrics by layer",
-    needs=("layer", "kernel", "work"),
+    needs=("layer", "counted kernels", "work"),
     key=("layer_index", "layer_name", "layer_type"),
     about_layers=True,
     additive=("flop_count", "dram_read_bytes", "dram_write_bytes"),
-    read="Compare flops with bytes: a layer with much traffic and few flops is bound by memory.",
-    columns=(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE, *FILLED_COLUMNS[:4], WORK_BASIS),
+    read=(
+        "Compare flops with bytes: a layer with much traffic and few flops is bound by memory; where counters tell,"
+        " stall_reason is what its warps wait for."
+    ),
+    columns=(
+        *(STEP, LAYER_INDEX, LAYER_NAME, LAYER_TYPE),
+        *(*FILLED_COLUMNS[:4], WORK_BASIS, *BOUND_COLUMNS),
+    ),
     figure=FigureSpec(
         "bars",
         x="layer_index",
@@ -270,7 +281,52 @@ def layer_memory_by_type(frames: StepView) -> pl.LazyFrame:
 )
 def metrics_by_layer(frames: StepView) -> pl.LazyFrame:
     """One row a layer, in order; graph replays that no layer can be given for come last, in a row without index."""
-    return layer_kernels(frames, filled=True)
+    return with_bounds(frames.trace, layer_kernels(frames, filled=True).collect()).lazy()
+
+
+# B45: what kernels of layers and of their types are held up by, as counters tell.
+
+
+@analysis(
+    "B45",
+    "what bounds layers",
+    needs=("layer", "kernel", "bounds"),
+    key=("scope", "layer_index", "layer_name", "layer_type"),
+    read="The highest stall share says what the warps wait for; where utilisation is high, that part is the limit.",
+    columns=(
+        STEP,
+        Column("scope", pl.String(), "type: all layers of a type; layer: each.", role=Role.KEY),
+        LAYER_INDEX,
+        LAYER_NAME,
+        LAYER_TYPE,
+        KERNEL_DURATION,
+        Column("counted_share", pl.Float64(), "Part of that time in kernels of which the counters are known."),
+        *BOUND_COLUMNS,
+        *(
+            Column(name, pl.Float64(), f"Part of the cycles of warps in which they wait for {what}; mean by time.")
+            for name, what in STALLS.items()
+        ),
+    ),
+)
+def bounds_of_layers(frames: StepView) -> pl.LazyFrame:
+    """One row a type of layer, most device time first, then one a layer in order."""
+    work = frames.once(layer_executions).filter(pl.col("layer_index").is_not_null())
+    time = pl.col("duration_ns")
+    measured = pl.any_horizontal(pl.col(c for c in AVERAGED if c in work.columns).is_not_null())
+    sums = (
+        *counter_sums(work),
+        time.sum().alias("kernel_duration_ns"),
+        time.filter(measured).sum().alias("measured_ns"),
+        pl.col("span_id").sort_by(-time, "span_id").first(),
+    )
+    types = work.group_by(*frames.by, "layer_type", maintain_order=True).agg(sums)
+    types = types.sort(*frames.by, -pl.col("kernel_duration_ns"), pl.col("layer_type").cast(pl.String))
+    layers = work.group_by(*frames.by, *LAYER_KEY, maintain_order=True).agg(sums).sort(*frames.by, *LAYER_KEY)
+    rows = pl.concat(
+        [types.with_columns(scope=pl.lit("type")), layers.with_columns(scope=pl.lit("layer"))], how="diagonal_relaxed"
+    ).with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+    covered = ratio(pl.col("measured_ns"), pl.col("kernel_duration_ns")).alias("counted_share")
+    return with_bounds(frames.trace, rows).lazy().with_columns(covered)
 
 
 # A13: how much of each layer is device time, and how much is not.

@@ -179,6 +179,12 @@ _OF_DEVICES = ("kernel_count", "kernel_duration_ns", "busy_ns", "gpu_share", "de
         replace(PRECISION, doc="The precision of flop_count and of the roof; null where no flops were counted."),
         *FILLED_COLUMNS,
         *_ROOF_OF_MODEL,
+        Column(
+            "known_share",
+            pl.Float64(),
+            "Part of the kernel duration whose flop and bytes are known, measured or modelled; below 1 they, and what "
+            "is reached of the roof, are at least this.",
+        ),
     ),
     figure=FigureSpec(
         "roofline", x="arithmetic_intensity", y=("flop_per_s",), title="The model under the roof", color="precision"
@@ -224,6 +230,7 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
             ordered_sum(pl.col("duration_ns")),
             *counter_sums(executions),
             basis_of(),
+            _known_share(),
         )
         .lazy()
     )
@@ -240,6 +247,13 @@ def _by_batch(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:
         .with_columns(_share(frames))
         .collect()
     )
+
+
+def _known_share() -> pl.Expr:
+    """Part of the device time of rows that have a `work_basis`; null where none has."""
+    time, is_known = pl.col("duration_ns"), pl.col("work_basis").is_not_null()
+    share = quotient(ordered_sum(time.filter(is_known)), ordered_sum(time))
+    return pl.when(is_known.any(), time.sum() > 0).then(share).alias("known_share")
 
 
 def _busy(frames: StepView, keys: Sequence[str]) -> pl.DataFrame:

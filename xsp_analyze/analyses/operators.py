@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.columns import STEP
+from xsp_analyze.columns import ABOVE_ROOF, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.frames.host_calls import OVERHEADS
 from xsp_analyze.frames.kernels.activities import every_span, share_among_layers
@@ -264,6 +264,8 @@ def _sums_by_module(frames: StepView, work: pl.DataFrame) -> pl.DataFrame:
 
 # B23: operators by the shapes and types of what they take, by the time that is to be gained.
 
+_PARAMETERS_OF_A_COLLECTIVE = "record_param_comms"  # PyTorch's record of a collective: no operator that one could tune
+
 
 @analysis(
     "B23",
@@ -292,13 +294,19 @@ def _sums_by_module(frames: StepView, work: pl.DataFrame) -> pl.DataFrame:
         ),
         Column("shapes", pl.String(), "Sizes of the tensors it takes; null: not recorded.", role=Role.KEY),
         Column("device_sum_ns", TIME_NS, "Device time of all its calls.", "ns"),
-        Column("gain_ns", pl.Float64(), "Device time less the least: what would be gained at the roof.", "ns"),
+        Column(
+            "gain_ns",
+            pl.Float64(),
+            "Device time less the least: what would be gained at the roof; null above it, and of collectives, which "
+            "wait for other ranks.",
+            "ns",
+        ),
         Column(
             "roof_share",
             pl.Float64(),
-            "Least over device time; above 1: caches held operands, an algorithm does with fewer flop (Winograd), or a "
-            "peak or precision is not what it is taken for.",
+            "Least over device time; above 1 above_roof says why. Null too where the calls took less than is possible.",
         ),
+        ABOVE_ROOF,
         Column("bound", pl.String(), "The nearest roof: compute, memory or link.", role=Role.LABEL),
         Column("count", AMOUNT, "Its calls; in a mean step, per step on average."),
         Column("modelled_count", AMOUNT, "Of these, the ones whose work is modelled."),
@@ -333,7 +341,7 @@ def operators_by_shape(frames: StepView) -> pl.LazyFrame:
     return (
         operator_work(frames, BY_SHAPE, on_device=True)
         .lazy()
-        .filter(pl.col("device_sum_ns") > 0)
+        .filter(pl.col("device_sum_ns") > 0, pl.col("operator") != _PARAMETERS_OF_A_COLLECTIVE)
         .with_columns(rates_and_roof())
         .sort(*frames.by, -pl.col("gain_ns"), -pl.col("device_sum_ns"), "operator", *BY_SHAPE[1:], nulls_last=True)
     )

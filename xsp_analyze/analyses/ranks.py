@@ -9,8 +9,18 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, ratio
-from xsp_analyze.frames.collectives import bus_factor, operations, with_sizes
-from xsp_analyze.frames.rank_time import CALL, CLOCKS, GROUP, mean_waiting, rank_clocks, rank_times, with_waits
+from xsp_analyze.frames.collectives import (
+    CALL,
+    CLOCKS,
+    GROUP,
+    bus_factor,
+    mean_waiting,
+    operations,
+    rank_clocks,
+    rank_times,
+    with_sizes,
+    with_waits,
+)
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView

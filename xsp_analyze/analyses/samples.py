@@ -1,4 +1,4 @@
-"""What was sampled: energy (B14), and shares of the machine's resources (B37)."""
+"""What was sampled: energy (B14), shares of the machine's resources (B37), and counters of devices (B44)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames import device_time
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
-from xsp_analyze.frames.samples import QUANTITIES, power_series, system_series
+from xsp_analyze.frames.samples import QUANTITIES, device_series, power_series, system_series
 from xsp_analyze.frames.steps import StepMode
 from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.frames.samples import Energy
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["energy", "system_shares"]
+__all__ = ["energy", "sampled_counters", "system_shares"]
 
 # B14: joules per step and per layer, from samples of the devices' power.
 
@@ -84,6 +84,14 @@ def energy(frames: StepView) -> pl.LazyFrame:
 
 def _of_model(frames: StepView, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run and step: the energy of all its sampled devices in the time of the step, or of the whole trace."""
+    used = _energy_of_intervals(_whole_times(frames, series), series)
+    return used.group_by("run_id", "step", maintain_order=True).agg(
+        pl.lit("model").alias("scope"), *(pl.col(c).sum() for c in _SUMS)
+    )
+
+
+def _whole_times(frames: StepView, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
+    """The steps, or the runs as a whole, by device sampled."""
     if frames.choice.mode is StepMode.ALL:
         end = (pl.col("start_ns") + pl.col("duration_ns")).max()
         spans = frames.of_trace.own_runs.scan("spans")
@@ -92,15 +100,20 @@ def _of_model(frames: StepView, series: Mapping[tuple[int, int | None], Energy])
     else:
         times = frames.steps.with_columns(pl.col("begin_ns").alias("start_ns"))
     devices = pl.DataFrame(list(series), schema={"run_id": pl.Int64, "device_id": pl.Int64}, orient="row")
-    used = _energy_of_intervals(times.join(devices, on="run_id").select(_INTERVALS), series)
-    return used.group_by("run_id", "step", maintain_order=True).agg(
-        pl.lit("model").alias("scope"), *(pl.col(c).sum() for c in _SUMS)
-    )
+    return times.join(devices, on="run_id").select(_INTERVALS)
 
 
 def _of_layers(frames: StepView, series: Mapping[tuple[int, int | None], Energy]) -> pl.DataFrame:
     """One row a run, step and layer: the energy of the devices while its kernels ran."""
-    keys = ["run_id", "step", "device_id", *LAYER_KEY]
+    used = _energy_of_intervals(_while_kernels_ran(frames, LAYER_KEY), series)
+    return used.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(
+        pl.lit("layer").alias("scope"), *(pl.col(c).sum() for c in _SUMS)
+    )
+
+
+def _while_kernels_ran(frames: StepView, of: Sequence[str]) -> pl.DataFrame:
+    """The intervals in which kernels ran, by run, step, device and these columns; what runs side by side is one."""
+    keys = ["run_id", "step", "device_id", *of]
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     groups = (
         frames.of_trace.all_activities.with_columns(end).group_by(keys, maintain_order=True).agg("start_ns", "end_ns")
@@ -110,10 +123,7 @@ def _of_layers(frames: StepView, series: Mapping[tuple[int, int | None], Energy]
         pl.Series("start_ns", [m[0] for m in merged], pl.List(pl.Int64)),
         pl.Series("end_ns", [m[1] for m in merged], pl.List(pl.Int64)),
     )
-    used = _energy_of_intervals(unions.explode("start_ns", "end_ns"), series)
-    return used.group_by("run_id", "step", *LAYER_KEY, maintain_order=True).agg(
-        pl.lit("layer").alias("scope"), *(pl.col(c).sum() for c in _SUMS)
-    )
+    return unions.explode("start_ns", "end_ns")
 
 
 def _lists(groups: pl.DataFrame) -> list[dict[str, pl.Series]]:
@@ -134,6 +144,58 @@ def _energy_of_intervals(intervals: pl.DataFrame, series: Mapping[tuple[int, int
             )
         )
     return pl.concat(parts)
+
+
+# B44: what was sampled on devices, over steps, phases and layers.
+
+_SAMPLED_KEYS = ("counter", "unit", "scope", "device_id", "phase", *LAYER_KEY)
+
+
+@analysis(
+    "B44",
+    "sampled counters",
+    needs=("device samples",),
+    key=_SAMPLED_KEYS,
+    read="Compare a layer with the model: where its mean is higher, its kernels use that part of the device more.",
+    columns=(
+        STEP,
+        Column("counter", pl.String(), "What was sampled, as the tool calls it.", role=Role.KEY),
+        Column("unit", pl.String(), "Its unit; share: of the most possible, 0 to 1.", role=Role.KEY),
+        Column(
+            "scope", pl.String(), "model: steps (or the trace) as a whole; phase, layer: its kernels.", role=Role.KEY
+        ),
+        Column("device_id", pl.Int64(), "The device that was sampled.", role=Role.KEY),
+        Column("phase", pl.String(), "forward, recompute, backward, optimizer or other.", role=Role.KEY),
+        Column("layer_index", pl.Int64(), "The layer; null for the others, and for work of no layer.", role=Role.KEY),
+        Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL),
+        Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL),
+        Column("mean_value", pl.Float64(), "Mean by time; a sample's value holds until the next."),
+        Column("time_ns", TIME_NS, "The time: of steps, or in which the kernels ran.", "ns"),
+        Column("covered_share", pl.Float64(), "Part of that time between the first and the last sample."),
+    ),
+)
+def sampled_counters(frames: StepView) -> pl.LazyFrame:
+    """One row a counter, device and scope: the model, its phases, then its layers in order, last work of no layer."""
+    series = list(device_series(frames.of_trace.own_runs.frame("counters")))
+    phases, layers = (_while_kernels_ran(frames, of) for of in (["phase"], LAYER_KEY))
+    parts = []
+    for counter, unit, sums in series:
+        for scope, times in (("model", _whole_times(frames, sums)), ("phase", phases), ("layer", layers)):
+            used = _energy_of_intervals(times, sums)
+            named = {"counter": counter, "unit": unit, "scope": scope}
+            parts.append(used.with_columns(pl.lit(text).alias(name) for name, text in named.items()))
+    rows = pl.concat(parts, how="diagonal").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    covered = pl.col("covered_ns")
+    order = pl.col("scope").replace_strict({"model": 0, "phase": 1, "layer": 2})
+    return (
+        frames.combine(rows, _SAMPLED_KEYS, _SUMS)
+        .lazy()
+        .with_columns(
+            pl.when(covered > 0).then(quotient(pl.col("energy_j") * _NS_PER_S, covered)).alias("mean_value"),
+            pl.when(pl.col("time_ns") > 0).then(quotient(covered, pl.col("time_ns"))).alias("covered_share"),
+        )
+        .sort(*frames.by, "counter", "unit", order, "device_id", "phase", *LAYER_KEY, nulls_last=True)
+    )
 
 
 # B37: shares of processors, memory, network and disks over the steps, from samples of the machine.

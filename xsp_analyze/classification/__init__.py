@@ -2,6 +2,7 @@
 
 from xsp_analyze.classification.classify import (
     Classified,
+    KernelClass,
     by_name,
     by_operator,
     class_of_operator,
@@ -10,7 +11,6 @@ from xsp_analyze.classification.classify import (
     learn,
     operator_type,
 )
-from xsp_analyze.classification.entries import KernelClass
 from xsp_analyze.classification.labels import label_of, precision_of
 
 __all__ = [

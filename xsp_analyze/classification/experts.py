@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from xsp_analyze.classification.entries import Matcher, Pattern
+from xsp_analyze.classification.classify import Matcher, Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

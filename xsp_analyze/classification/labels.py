@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from xsp_analyze.classification.entries import kernel_matcher, precision_matcher
+from xsp_analyze.classification.classify import kernel_matcher, precision_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from xsp_analyze.compare.rows import Row, conclude, rows_of
 from xsp_analyze.compare.side import pair_layers
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE
 from xsp_analyze.frames.layers.repeated_blocks import repeated_blocks
-from xsp_analyze.merge.alignment import align
+from xsp_analyze.merge.matching import align
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

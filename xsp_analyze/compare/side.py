@@ -19,9 +19,8 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.layers.layer_time import layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import latency_of_model, tests_in
-from xsp_analyze.merge.alignment import align
 from xsp_analyze.merge.comparable import name_and_version
-from xsp_analyze.merge.matching import kernel_work, template
+from xsp_analyze.merge.matching import align, kernel_work, template
 from xsp_analyze.needs import holds
 from xsp_model import Attribution, XspError
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.levels import Measured
     from xsp_analyze.compare.rows import Row
-    from xsp_analyze.merge.alignment import Alignment
+    from xsp_analyze.merge.matching import Alignment
     from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from xsp_analyze.export.rows import text
+from xsp_analyze.export.part import text
 from xsp_analyze.export.target import Exporter
 from xsp_analyze.trace.timed_runs import without_captures
 from xsp_model import Level, XspError
-from xsp_model.closest import closest
 from xsp_model.columns.tree import innermost
-from xsp_model.plain_text import clean
+from xsp_model.errors import clean, closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xsp_analyze.export.rows import Row
+    from xsp_analyze.export.part import Row
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
 

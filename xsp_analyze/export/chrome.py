@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
-from xsp_analyze.export.rows import (
+from xsp_analyze.export.part import (
     JSON_ARGUMENTS,
     arguments,
     category,
@@ -27,7 +27,7 @@ from xsp_model import Kind, Level
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xsp_analyze.export.rows import Row
+    from xsp_analyze.export.part import Row
     from xsp_analyze.export.target import Sink
     from xsp_model import Trace
 

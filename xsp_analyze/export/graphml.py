@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsp_analyze.export.target import Exporter
 from xsp_model import XspError
-from xsp_model.extras import require
+from xsp_model.errors import require
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:

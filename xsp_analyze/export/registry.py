@@ -10,8 +10,7 @@ from typing import IO, TYPE_CHECKING
 from xsp_analyze.export.arrow import ARROW
 from xsp_analyze.export.chrome import CHROME
 from xsp_analyze.export.graphml import GRAPHML
-from xsp_analyze.export.jaeger import JAEGER
-from xsp_analyze.export.otlp import OTLP
+from xsp_analyze.export.jaeger import JAEGER, OTLP
 from xsp_analyze.export.perfetto import PERFETTO
 from xsp_analyze.export.speedscope import SPEEDSCOPE
 from xsp_analyze.export.target import Exporter, FolderExporter

@@ -13,9 +13,8 @@ import polars as pl
 from xsp_analyze.figure.look import Look, drawing, require_matplotlib
 from xsp_analyze.figure.panels import MAX_CHARACTERS_UPRIGHT, MAX_NAMES, panel
 from xsp_analyze.pages.report.figures import figure as blocks_of
-from xsp_analyze.text.names import tell_apart
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import UNKNOWN, scale_of
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import UNKNOWN, scale_of, tell_apart
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from xsp_analyze.core import Analysis, Column, FigureSpec, Result
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["Drawn", "Over", "blocks_of_several", "draw", "draw_several", "figure_of_panels", "joint_blocks"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsp_model import XspError
-from xsp_model.extras import install_advice
+from xsp_model.errors import install_advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

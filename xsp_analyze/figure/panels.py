@@ -9,8 +9,7 @@ import numpy as np
 from xsp_analyze.core import Column
 from xsp_analyze.figure.look import PALETTE, TONES
 from xsp_analyze.figure.roofline import roofline
-from xsp_analyze.text.names import cut, fit_names, number_alike
-from xsp_analyze.text.units import Scale, duration, number, scale_of
+from xsp_analyze.text.units import Scale, cut, duration, fit_names, number, number_alike, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

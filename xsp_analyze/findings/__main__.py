@@ -28,7 +28,8 @@ that gains less than {limit.FLOOR:.0%} of a step.
 
 What is to be gained is an upper bound of what a step becomes shorter by, each finding taken alone: gains overlap and do
 not add up. Device work of several devices runs side by side, so the gain is that of the device where it is largest.
-Where a gain cannot be known from the trace it is left open, and the finding stands last.
+Where a gain cannot be known from the trace it is left open, and the finding stands where all the time that it is about
+would be gained.
 
 Thresholds are in `xsp_analyze/findings/thresholds.py`. A finding is a reason to look, no verdict: the rows that it
 links to decide. How well they find what is planted in made traces is in

@@ -7,7 +7,7 @@ from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ class Evidence:
 class Observation:
     """What a rule's function says where it fires.
 
-    `gain_ns` is the most that acting on it takes off a step (or off the trace, where that has no steps); null: unknown.
-    `coverage` is the part of what the rule judges that it could judge. `rows` is where the report shows the rows behind
-    it: an analysis's id, and perhaps what to search for there. `do` replaces the rule's where it depends on the trace;
-    `is_for_any`: whatever the framework.
+    `gain_ns` is the most that acting on it takes off a step (or off the trace, where that has no steps); null: unknown,
+    and then `about_ns`, the time that it is about, ranks it. `coverage` is the part of what the rule judges that it
+    could judge. `rows` is where the report shows the rows behind it: an analysis's id, and perhaps what to search for
+    there. `do` replaces the rule's where it depends on the trace; `is_for_any`: whatever the framework.
     """
 
     sentence: str
@@ -59,6 +59,7 @@ class Observation:
     is_for_any: bool = False
     coverage: float = 1.0
     basis: Basis | None = None
+    about_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

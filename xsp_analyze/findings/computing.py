@@ -11,19 +11,22 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observation, give_captures, rule, times
 from xsp_analyze.findings.roof import time_above_roof
-from xsp_analyze.formulas import total_of
+from xsp_analyze.formulas import total_of, weighted_mean
 from xsp_analyze.frames.group_ids import group_ids, run_starts, sort_by
-from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, product_names
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, functions_of, product_names
 from xsp_analyze.frames.kernels.roofline import TENSOR_RATES
 from xsp_analyze.needs import holds
-from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import count, count_of, duration, quantity, share
 from xsp_model import Attribution, Kind, Phase
+from xsp_model.columns.tree import innermost
+from xsp_model.vocabulary import STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xsp_analyze.findings.facts import Facts
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "dominant_kernel",
@@ -35,6 +38,8 @@ __all__ = [
     "recompilation",
     "recompute",
     "small_batch",
+    "stalled_layer",
+    "unfused_attention",
     "unfused_chains",
 ]
 
@@ -46,6 +51,13 @@ _DO = {
     "fp16_tensor": "autocast to FP16 with a GradScaler: no other type of the device's tensor cores is known. Check the"
     " model's accuracy.",
 }
+_NO_RATES = (
+    "what tensor cores would do them in is not known, as the device's rates are not (--gpu NAME where the file does not"
+    " name it, else --device FILE.toml)"
+)
+_FIRST_WITH_TENSOR_CORES = 7  # compute capability: Volta
+_OF_SUCH_DEVICES = "^(?:void )?(?:volta|turing|ampere|hopper)_|^sm[789]\\d_"
+"""Names of kernels made for devices with tensor cores."""
 _CALLED = {"tf32": "TF32", "bf16_tensor": "BF16", "fp16_tensor": "FP16"}
 
 
@@ -70,7 +82,8 @@ _OF_CLASS = {
 @rule(
     "dominant-kernel",
     "One kernel takes much of the device's time",
-    fires=f"Kernels of one name, other than communication, take at least {limit.DOMINANT_SHARE:.0%} of device time.",
+    fires="Kernels of one name, or of one template whatever its arguments, other than communication, take at"
+    f" least {limit.DOMINANT_SHARE:.0%} of device time.",
     why="Where one kernel leads, everything else is second: a better one, or fewer calls of it, is worth the most.",
     gain="Its time times the part of its roof that it does not reach; unknown without hardware counters.",
     do="See which layers call it, with which shapes. Try another algorithm (autotuning), another precision, or a"
@@ -83,20 +96,28 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
     kernel_class = pl.col("kernel_class").cast(pl.String).first()
-    by_name = kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum(), pl.len(), kernel_class)
+    by_name = kernels.group_by(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String)).agg(
+        pl.col("ns").sum(), pl.len().alias("calls"), kernel_class
+    )
     if by_name.is_empty():
         return
-    name, time, calls, kernel_class = by_name.sort(-pl.col("ns"), "name").row(0)
+    by_name = by_name.sort(-pl.col("ns"), "name").rename({"name": "kernel_name"})
+    by_function = by_name.with_columns(functions_of(by_name)).group_by("function", maintain_order=True)
+    sums = by_function.agg(pl.col("ns", "calls").sum(), "kernel_name", pl.col("kernel_class").first())
+    function, time, calls, names, kernel_class = sums.sort(-pl.col("ns"), "function").row(0)
     if facts.device_share(time) < limit.DOMINANT_SHARE:
         return
+    name, several = names[0], len(names) > 1
+    what = f"{len(names)} variants of {short_name(function)} take" if several else f"{short_name(name)} takes"
     yield Observation(
-        f"{short_name(name)} takes {share(facts.device_share(time))} of device time; it is"
+        f"{what} {share(facts.device_share(time))} of device time; {'they are' if several else 'it is'}"
         f" called {times(calls / facts.step_count)}.",
         (Evidence("its device time", time), Evidence("all device time", facts.device_ns)),
-        time_above_roof(facts, pl.col("kernel_name") == name),
+        time_above_roof(facts, pl.col("kernel_name").is_in(names)),
         "A10",
-        name,
+        function.partition(" (")[0] if several else name,
         do=_TRITON if name.startswith("triton_") else _OF_CLASS.get(kernel_class, ""),
+        about_ns=facts.longest(kernels.filter(pl.col("name").cast(pl.String).is_in(names))),
     )
 
 
@@ -114,7 +135,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
 )
 def dominant_layer(facts: Facts) -> Iterator[Observation]:
     """The layer with most device time; without device work, with the longest latency in A02."""
-    layer, time, total, of_what = _on_device(facts) if facts.device_ns else _on_host(facts)
+    layer, time, total, of_what, about = _on_device(facts) if facts.device_ns else _on_host(facts)
     part = time / total if total else 0.0
     if not limit.DOMINANT_SHARE <= part <= 1:  # beyond, it is of two runs that disagree, which is a finding of its own
         return
@@ -126,63 +147,137 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
         "layers",
         name,
         coverage=facts.layer_coverage,
+        about_ns=about,
     )
 
 
-def _on_device(facts: Facts) -> tuple[str, float, float, str]:
-    """The layer with most device time in a step, that time, and all device time."""
+def _on_device(facts: Facts) -> tuple[str, float, float, str, float]:
+    """The layer with most device time in a step, that time, all device time, and what a step has of that time."""
     rows = facts.work.filter(pl.col("layer_name").is_not_null(), ~IS_COMMUNICATION)
     by_layer = rows.group_by("layer_index", pl.col("layer_name").cast(pl.String)).agg(pl.col("ns").sum())
     if by_layer.is_empty():
-        return "", 0.0, facts.device_ns, ""
-    _, name, time = by_layer.sort("ns", "layer_index", descending=[True, False]).row(0)
-    return name, float(time), facts.device_ns, "device time"
+        return "", 0.0, facts.device_ns, "", 0.0
+    index, name, time = by_layer.sort("ns", "layer_index", descending=[True, False]).row(0)
+    of_layer = rows.filter(
+        pl.col("layer_index").eq_missing(pl.lit(index)), pl.col("layer_name").cast(pl.String) == name
+    )
+    return name, float(time), facts.device_ns, "device time", facts.longest(of_layer)
 
 
-def _on_host(facts: Facts) -> tuple[str, float, float, str]:
-    """The layer with the longest latency, that and the model's."""
+def _on_host(facts: Facts) -> tuple[str, float, float, str, float]:
+    """The layer with the longest latency, that and the model's, likewise."""
     table = facts.table("A02")
     rows = None if table is None else table.drop_nulls("latency_ns").sort("latency_ns", descending=True)
     if rows is None or rows.is_empty():
-        return "", 0.0, 0.0, ""
+        return "", 0.0, 0.0, "", 0.0
     row = rows.row(0, named=True)
-    return str(row["layer_name"]), float(row["latency_ns"]), facts.latency_ns, "the model's latency"
+    latency = float(row["latency_ns"])
+    return str(row["layer_name"]), latency, facts.latency_ns, "the model's latency", latency
+
+
+_FOR_STALL = {
+    "memory_dependency_stall_share": "Its loads come late: more loads in flight (wider ones, unrolling, asynchronous"
+    " copies), data kept on chip by tiles or fusion, accesses that fill whole sectors.",
+    "memory_throttle_stall_share": "It asks for more than the memory path takes: wider and fewer accesses, coalesced.",
+    "shared_memory_dependency_stall_share": "Look for bank conflicts in shared memory, and for slow functions"
+    " (exp, sqrt, division).",
+    "synchronisation_stall_share": "Even out work between barriers, or use smaller blocks and asynchronous barriers.",
+    "execution_dependency_stall_share": "Give each thread independent instructions: unrolling, several outputs each.",
+}
+
+
+@rule(
+    "stalled-layer",
+    "A layer's warps wait for one thing",
+    fires=f"In a layer with at least {limit.STALLED_DEVICE_SHARE:.0%} of device time warps wait for one thing in at"
+    f" least {limit.STALLED_SHARE:.0%} of the cycles that they are resident; the layer in which that is most time.",
+    why="It is what keeps the layer's kernels from being faster, and tells which remedy can help.",
+    gain="Unknown: warps wait while others work.",
+    do="See the layer in A12 and its kernels in A08: what their warps wait for, and what limits their occupancy.",
+    source="NVIDIA's Kernel Profiling Guide, warp stall reasons; the thresholds are our choice.",
+    needs=("kernel",),
+)
+def stalled_layer(facts: Facts) -> Iterator[Observation]:
+    """The layer in which warps wait longest for what they wait for most."""
+    work = facts.work.filter(pl.col("layer_name").is_not_null())
+    reasons = [name for name in STALLS if name in work.columns]
+    if not reasons or work.is_empty():
+        return
+    counted = pl.col("ns").filter(pl.any_horizontal(pl.col(reasons).is_not_null())).sum()
+    means = [weighted_mean(pl.col(name), pl.col("ns")).alias(name) for name in reasons]
+    layers = work.group_by("layer_index", pl.col("layer_name").cast(pl.String), maintain_order=True).agg(
+        pl.col("ns").sum(), counted.alias("counted_ns"), *means
+    )
+    share_of_all = pl.max_horizontal(reasons)
+    waiting = layers.with_columns(share_of_all.alias("part")).filter(
+        pl.col("part") >= limit.STALLED_SHARE, pl.col("ns") >= limit.STALLED_DEVICE_SHARE * facts.device_ns
+    )
+    if waiting.is_empty():
+        return
+    row = waiting.sort(-pl.col("ns") * pl.col("part"), "layer_index").row(0, named=True)
+    reason = max(reasons, key=lambda name: row[name] or 0.0)
+    name = clean(row["layer_name"])
+    yield Observation(
+        f"Layer {name} waits {share(row['part'])} on {STALLS[reason]}: so much of the cycles of its warps.",
+        (
+            Evidence("device time of the layer", float(row["ns"])),
+            Evidence("of it with counted warps", float(row["counted_ns"])),
+        ),
+        None,
+        "A12",
+        name,
+        do=_FOR_STALL.get(reason, ""),
+        coverage=row["counted_ns"] / row["ns"] if row["ns"] else 0.0,
+    )
 
 
 @rule(
     "fp32-products",
     "Matrix products run in FP32 beside idle tensor cores",
-    fires=f"Matrix products and convolutions on FP32 units (told by kernel names) take at"
+    fires=f"Matrix products and convolutions on FP32 units (told by kernel names), with Winograd's transforms, take at"
     f" least {limit.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
     why="Tensor cores do the same products several times faster, in TF32 without a change to the model's types.",
-    gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32).",
+    gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32); unknown"
+    " where these rates are.",
     do="TF32 where the device has it (torch.set_float32_matmul_precision('high')), else autocast to BF16, or to FP16"
     " with a GradScaler on devices that have neither; check the model's accuracy.",
     source="Our choice of share; peaks as listed by xsp devices.",
     basis=Basis.PEAKS,
-    needs=("kernel", "tensor cores"),
+    needs=("kernel",),
     explains=("dominant-kernel", "far-from-peak"),
 )
 def fp32_products(facts: Facts) -> Iterator[Observation]:
     """Kernels with FP32 names, against the peaks of the device they ran on."""
     name = pl.col("name").cast(pl.String)
-    names = product_names(facts.work["name"], "fp32")
+    names = product_names(facts.work["name"], "fp32", transforms=True)
     rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
     time = total_of(rows["ns"])
-    if factor is None or facts.device_share(time) < limit.FP32_SHARE:
+    if not (factor or _lacks_only_rates(facts)) or facts.device_share(time) < limit.FP32_SHARE:
         return
-    precision, part = factor
+    precision, part = factor or ("", 0.0)
+    would = f"{_CALLED[precision]} would do them in {share(1 - part)} of that time at best" if factor else _NO_RATES
     worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(limit.MAX_EVIDENCE)
     yield Observation(
-        f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {_CALLED[precision]} would do"
-        f" them in {share(1 - part)} of that time at best.",
+        f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {would}.",
         [Evidence(short_name(n), t) for n, t in worst.iter_rows()],
-        facts.longest(rows) * part,
+        facts.longest(rows) * part if factor else None,
         "A10",
         "gemm",
-        do=_DO[precision],
+        do=_DO.get(precision, ""),
+        about_ns=facts.longest(rows) / 2,  # FP16 on tensor cores is twice as fast at least
     )
+
+
+def _lacks_only_rates(facts: Facts) -> bool:
+    """Whether the devices have tensor cores by all that is recorded, and no rate of them is known."""
+    if "fp32" in facts.context.peaks:
+        return False
+    capabilities = facts.frames.trace.frame("devices")["compute_capability"].drop_nulls().cast(pl.String)
+    majors = capabilities.str.extract(r"^(\d+)\.").cast(pl.Int64)
+    if len(majors):
+        return bool((majors >= _FIRST_WITH_TENSOR_CORES).all())
+    return bool(facts.work["name"].unique().cast(pl.String).str.contains(_OF_SUCH_DEVICES).any())
 
 
 def _tensor_gain(facts: Facts) -> tuple[str, float] | None:
@@ -243,8 +338,7 @@ def _is_unfused(facts: Facts) -> pl.Expr:
 def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     """One row a chain of neighbours: run_id, device_id, length, all_ns (its time), ns (that less its longest)."""
     rows = work.select(*_LANE, "start_ns", "even_ns", is_one.alias("is_one"))
-    code, size = group_ids(rows.select(_LANE), ordered=True)
-    order = sort_by(code, size)  # work stands in order of start
+    code, order = _by_lane(rows)
     ones = rows["is_one"].to_numpy()[order]
     starts = run_starts(code[order], ones)
     chain = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
@@ -261,6 +355,86 @@ def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     )
 
 
+def _by_lane(work: pl.DataFrame) -> tuple[Ints, Ints]:
+    """A number for the stream and step of each row, and the rows by these, each in order of start."""
+    code, size = group_ids(work.select(_LANE), ordered=True)
+    return code, sort_by(code, size)  # work stands in order of start
+
+
+_BETWEEN = [*_ELEMENTWISE, str(KernelClass.RANDOM)]
+"""Classes of what runs between the products and softmax: scaling, masks, changes of type and layout, dropout."""
+_MAX_BETWEEN = 8  # kernels on either side of softmax: more are another operator's
+_LAYERS = ["aten::linear", "aten::addmm"]  # products with weights, as in a gate before softmax; attention has none
+_BATCHED = ["aten::bmm", "aten::baddbmm"]
+
+
+@rule(
+    "unfused-attention",
+    "Attention runs in pieces",
+    fires="On one stream a matrix product, softmax and a matrix product follow each other, with nothing but elementwise"
+    f" kernels between, and take at least {limit.CHAIN_SHARE:.0%} of device time. Products of layers (aten::linear) are"
+    " none of these.",
+    why="In pieces the scores, a number for each pair of tokens, are written to memory and read again by each kernel. A"
+    " fused one never has them there, and does the scaling, the mask and softmax on its way.",
+    gain="Time of these kernels less the longest of each attention: one has to remain.",
+    do="Call scaled_dot_product_attention (FlashAttention, or its memory-efficient kernels): attn_implementation='sdpa'"
+    " in Transformers, nn.MultiheadAttention with need_weights=False.",
+    source="Our choice of share; FlashAttention (Dao and others, 2022).",
+    needs=("timeline",),
+    explains=("unfused-chains", "dominant-kernel"),
+)
+def unfused_attention(facts: Facts) -> Iterator[Observation]:
+    """Softmax between two products of the same stream and step."""
+    every = _attention(facts)
+    time = total_of(every["all_ns"])
+    if every.is_empty() or facts.device_share(time) < limit.CHAIN_SHARE:
+        return
+    kernels, saved = total_of(every["length"]) / every.height, facts.longest(every)
+    yield Observation(
+        f"Softmax between two matrix products, {count(round(kernels, 1))} kernels in all, runs"
+        f" {times(every.height / facts.step_count)}{' a step' if facts.frames.is_mean else ''}: attention, unfused, of"
+        f" {duration(time)}, {share(facts.device_share(time))} of device time.",
+        (Evidence("unfused attention", time), Evidence("saved if fused", saved)),
+        saved,
+        "A10",
+        "softmax",
+    )
+
+
+def _attention(facts: Facts) -> pl.DataFrame:
+    """One row an attention in pieces: run_id, device_id, length (kernels), all_ns (its time), ns (less its longest)."""
+    code, order = _by_lane(facts.work)
+    work = facts.work.select("run_id", "device_id", "span_id", "kernel_class", "even_ns")[order]
+    lane, classes, time = code[order], work["kernel_class"].cast(pl.String), work["even_ns"].to_numpy()
+    steps = np.flatnonzero(~classes.is_in(_BETWEEN).to_numpy())  # those that no elementwise kernel is
+    is_product, is_softmax = (
+        (classes == str(one)).to_numpy()[steps] for one in (KernelClass.MATRIX_PRODUCT, KernelClass.SOFTMAX)
+    )
+    at = np.flatnonzero(is_softmax[1:-1] & is_product[:-2] & is_product[2:]) + 1
+    first, middle, last = steps[at - 1], steps[at], steps[at + 1]
+    near = np.maximum(middle - first, last - middle) - 1 <= _MAX_BETWEEN
+    near &= (lane[first] == lane[last]) & ~_are_of_layers(facts, work["span_id"], first, last)
+    first, middle, last = first[near], middle[near], last[near]
+    until = np.concatenate(([0.0], np.cumsum(time)))
+    all_ns = until[last + 1] - until[first]
+    longest = np.maximum(np.maximum(time[first], time[middle]), time[last])
+    numbers = {"length": last - first + 1, "all_ns": all_ns, "ns": all_ns - longest}
+    keys: pl.DataFrame = work.select("run_id", "device_id")[middle]
+    return keys.hstack(pl.DataFrame(numbers))
+
+
+def _are_of_layers(facts: Facts, spans: pl.Series, first: Ints, last: Ints) -> Bools:
+    """Whether either product is that of a layer's weights, by the operator that launched it."""
+    if not len(first):
+        return np.zeros(0, dtype=np.bool_)
+    every = facts.frames.trace.scan("spans").select("parent_id", pl.col("name").cast(pl.String)).collect()
+    parent = every["parent_id"].fill_null(-1).to_numpy()
+    around = innermost(parent, every["name"].is_in([*_LAYERS, *_BATCHED]).to_numpy())
+    is_layer = np.append(every["name"].is_in(_LAYERS).to_numpy(), False)
+    of_first, of_last = (is_layer[around[spans.gather(rows).to_numpy()]] for rows in (first, last))
+    return np.asarray(of_first | of_last)
+
+
 # Rules on compiled code and captured graphs: code made anew, functions compiled in parts, replays without layers.
 
 
@@ -272,7 +446,8 @@ def _chains(work: pl.DataFrame, is_one: pl.Expr) -> pl.DataFrame:
     " compilation.",
     why="A program is compiled for the shapes it meets. New shapes, or a guard that fails, compile it anew, and the"
     " device waits for that as in the first step.",
-    gain="Idle device time while a span of compilation or of loading is open.",
+    gain="Idle device time while a span of compilation or of loading is open; of a whole trace unknown, as it stands"
+    " apart with start-up.",
     do="TORCH_LOGS=recompiles (jax_log_compiles in JAX) says what changed. Keep shapes the same (pad, bucket), mark"
     " those that vary: torch._dynamo.mark_dynamic, or dynamic=True; keep numbers that change out of what is compiled,"
     " or make them tensors. What is compiled once only: warm up before recording.",
@@ -286,7 +461,8 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     if facts.frames.of_trace.is_one_by_one:
         return
     spans, lost = facts.host.recompilations, facts.host.recompiling_ns
-    if spans.is_empty() or facts.share(lost) < limit.COMPILE_SHARE:
+    part = lost / (facts.latency_ns + facts.start_up_ns) if facts.latency_ns else 0.0
+    if spans.is_empty() or part < limit.COMPILE_SHARE:
         return
     names = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
     averaged = facts.frames.is_mean
@@ -294,9 +470,9 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
     waits = "devices are idle for" if holds(facts.frames.of_trace, "kernel") else "the rest waits for"
     yield Observation(
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
-        f" {share(facts.share(lost))} {facts.of_the_time}.{_versions(facts)}",
+        f" {share(part)} of the time.{_versions(facts)}",
         [Evidence(clean(name), time / facts.step_count) for name, time in names.head(limit.MAX_EVIDENCE).iter_rows()],
-        lost,
+        None if facts.start_up_ns else lost,
         "timeline",
     )
 
@@ -318,8 +494,9 @@ def _versions(facts: Facts) -> str:
     why="What TorchDynamo cannot follow (a value read on the host, a print, a call into C) ends the graph. The rest of"
     " the function is compiled by itself: nothing is fused across the break, the operators in it run one by one, and"
     " guards are checked again. Where a value is read, the host waits too.",
-    gain="Idle device time in the breaks, and device time of what is launched in them; unknown where calls of compiled"
-    " graphs are not recorded. What fusion across them would save is not in a trace.",
+    gain="Device time of what is launched in the breaks, and idle device time in them, but for what waits, input and"
+    " compilation explain; unknown where calls of compiled graphs are not recorded. What fusion across them would"
+    " save is not in a trace.",
     do="TORCH_LOGS=graph_breaks names each with its line, and fullgraph=True makes it an error. Keep values on the"
     " device (torch.where instead of if; torch._dynamo.config.capture_scalar_outputs=True for .item()), move printing"
     " and logging out of the compiled function, and make a custom operator of a call that cannot be traced.",
@@ -341,7 +518,7 @@ def graph_breaks(facts: Facts) -> Iterator[Observation]:
     ]
     gain = None
     if breaks["from_graph"].all():
-        idle, launched = facts.host.idle_within(breaks), facts.longest(_work_launched_in(facts, breaks))
+        idle, launched = facts.idle_gain_ns(facts.idle_in_breaks[0]), facts.longest(_work_launched_in(facts, breaks))
         evidence += [Evidence("idle meanwhile", idle), Evidence("device time of what is launched there", launched)]
         gain = idle + launched
     a_step, operators = " a step" if facts.frames.is_mean else "", round(eager.height / facts.step_count)

@@ -12,7 +12,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
 from xsp_analyze.text.doubts import double_counting, impossible_times, lost_work, missing_ranks
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_analyze.trace.step_view import MIN_SHARE_IN_STEPS
 from xsp_model import Attribution, Kind, LayerSource

@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import table
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks
-from xsp_analyze.frames.idle import DEVICE, idle_of_run
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, tried_kernels
+from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
@@ -285,13 +286,24 @@ class Facts:
         """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
 
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
-        `even_ns` is the plain mean, for what has to be worked out step by step.
+        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials`.
         """
-        rows = self.frames.once(chosen_activities)
+        rows = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.frames.is_mean else "duration_ns"].cast(pl.Float64)
         return rows.with_columns(weight.alias("ns"), even.alias("even_ns"))
+
+    @cached_property
+    def trials(self) -> pl.DataFrame:
+        """Of a trace taken whole the work in which libraries tried kernels, once a process; see `tried_kernels`."""
+        view = self.frames.of_trace
+        runs = view.kernel_runs.ids if self._is_whole else ()
+        return pl.concat([view.all_activities.clear(), *(view.once(tried_kernels, run) for run in runs)])
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
 
     @cached_property
     def lone_kernels(self) -> pl.DataFrame:
@@ -300,6 +312,18 @@ class Facts:
         alone = kernels.filter(pl.Series(ran_alone(kernels), dtype=pl.Boolean))
         number, configurations = launch_configurations(self.frames.trace, alone)
         return alone.hstack(configurations.select("tail_share", "unused_share")[number])
+
+    @cached_property
+    def kernel_count(self) -> int:
+        """Kernels (and replays of whole graphs) of all steps."""
+        return self.work.filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).height
+
+    @cached_property
+    def has_little_work(self) -> bool:
+        """Whether devices did next to nothing, and no step says that it repeats: a program's first moments."""
+        busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
+        repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
+        return busy < limit.LITTLE_NS and not repeats
 
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
@@ -337,16 +361,26 @@ class Facts:
 
     @cached_property
     def devices(self) -> pl.DataFrame:
-        """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest."""
+        """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest.
+
+        Kernels that were tried are start-up, and in none of its parts.
+        """
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
             return pl.DataFrame(schema={"waiting_ns": pl.Float64, "busy_ns": pl.Float64, "compute_ns": pl.Float64})
-        is_whole = self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
-        start_up = pl.col("idle_initialisation_ns") if is_whole else pl.lit(0)
+        idle = pl.col("idle_initialisation_ns") if self._is_whole else pl.lit(0)
         keys = [*self.frames.by, *DEVICE]
         details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
-        return table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left").with_columns(
-            start_up.alias("start_up_ns"), (pl.col("idle_ns") - start_up).cast(pl.Float64).alias("waiting_ns")
+        rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
+        if self.trials.is_empty():
+            return waiting.with_columns(idle.alias("start_up_ns"))
+        times = self.trials.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("tried_ns"))
+        tried = pl.min_horizontal(pl.col("tried_ns").fill_null(0), "compute_ns")
+        return waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left").select(
+            pl.all().exclude("compute_ns", "busy_ns", "tried_ns"),
+            *((pl.col(each) - tried).alias(each) for each in ("compute_ns", "busy_ns")),
+            (idle + tried).alias("start_up_ns"),
         )
 
     @cached_property
@@ -363,6 +397,28 @@ class Facts:
     def idle_of(self, *columns: str) -> float:
         """What the device that is idle least has in these columns of B03, or of IDLE_DETAILS."""
         return float(sum(self.idle_device.get(column) or 0 for column in columns))
+
+    @cached_property
+    def idle_in_breaks(self) -> tuple[float, float]:
+        """Of idle_host_ns and idle_launch_ns of that device, and of its launching_ns, what lies in `graph_breaks`.
+
+        0 where the rule on them is silent, or cannot say so; without devices all that the host spends in them.
+        """
+        breaks, device = self.host.graph_breaks, self.idle_device
+        if breaks.height < limit.BREAKS * self.step_count or not breaks["from_graph"].all():
+            return 0.0, 0.0
+        if not device:
+            return self.host.idle_within(breaks), 0.0
+        same = [pl.col(key).eq_missing(pl.lit(device[key], pl.Int64)) for key in DEVICE]
+        windows = device_windows(self.frames).filter(same)
+        inside = merge(windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy())
+        inside = intersection(inside, merge(*_of(breaks, device["run_id"])))
+        idle = self.frames.of_trace.once(idle_by_device)[device["run_id"], device["device_id"]]
+        idle = idle.of(np.isin(idle.cause, [CAUSES.index(each) for each in ("idle_host_ns", "idle_launch_ns")]))
+        times = [
+            union_length(*intersection((some.start, some.end), inside)) for some in (idle, idle.of(idle.is_launching))
+        ]
+        return times[0] / windows.height, times[1] / windows.height
 
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
+from xsp_analyze.frames.device_time import NS_PER_S
 from xsp_analyze.needs import holds
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, count_of, duration, share, size
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import IDLE, count, count_of, duration, share, size
 from xsp_model import Kind
 
 if TYPE_CHECKING:
@@ -25,16 +27,13 @@ _BETWEEN_REPLAYS = (
     "Most device work is in replays of graphs already. Look at the timeline for what the host does between them:"
     " sampling, scheduling, input, waits."
 )
-_CAUSES = {
-    "idle_sync_ns": "idle while the host waited for a device",
-    "idle_initialisation_ns": "idle while the host started something up or compiled",
-    "idle_input_ns": "idle while the host fetched input",
-    "idle_host_ns": "idle while the host did other work",
-    "idle_profiler_ns": "idle while the profiler did work of its own",
-    "idle_launch_ns": "idle between launch call and start",
-}
-"""Causes of idle time, by their columns in B03."""
 
+_ALLOCATIONS = re.compile(r"(?i)(?:malloc|memalloc|hostalloc|free|hostregister)")
+_ONCE = "Reserve memory once and use it again, or take it from a caching allocator: the host spends this time in {}."
+_IN_CALL = (
+    "See why the host spends so long in {}. Take synchronisation out of the step, use larger batches, prepare input in"
+    " other processes, and let fewer launches do more."
+)
 
 # Findings on idle time divide that of one device, the one that is idle least, as B03 divides it: each of its moments
 # is in the gain of one of them at most.
@@ -58,7 +57,7 @@ def _launching_ns(facts: Facts) -> float:
     if not all(holds(facts.frames.of_trace, need) for need in _LAUNCH_NEEDS):
         return 0.0
     lower_ns = max(limit.LAUNCH_SHARE * facts.idle_window_ns, limit.LAUNCH_IDLE_SHARE * facts.idle_ns)
-    return _at_least(lower_ns, facts.idle_of("launching_ns"))
+    return _at_least(lower_ns, facts.idle_of("launching_ns") - facts.idle_in_breaks[1])
 
 
 def _compiling_ns(facts: Facts) -> float:
@@ -74,12 +73,14 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
 @rule(
     "gpu-idle",
     "The device waits for the host",
-    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, beside what other"
-    " findings tell of its idle time.",
+    fires=f"The busiest device has nothing to do for at least {limit.IDLE_SHARE:.0%} of a step, and for at least"
+    f" {limit.IDLE_REST:.0%} beside what other findings tell of its idle time. Not where it works for under"
+    f" {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
-    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches or compilation tells, without"
-    " what is the profiler's; of a profile of levels as much of it as a step is idle without a profiler.",
+    gain="Idle time of the busiest device (B03) that no finding on input, waits, launches, compilation or breaks of"
+    " graphs tells, without what is the profiler's; of a profile of levels as much of it as a step is idle without a"
+    " profiler.",
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
@@ -88,23 +89,27 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device that no other finding tells."""
     elsewhere = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
+    elsewhere += facts.idle_in_breaks[0]
     rest = facts.idle_ns - elsewhere - facts.idle_of("idle_profiler_ns")
     replays = not holds(facts.frames.of_trace, "few replays")
     if (
         facts.devices.is_empty()
-        or facts.idle_share(rest) < limit.IDLE_SHARE
+        or facts.has_little_work
+        or facts.idle_share(facts.idle_ns) < limit.IDLE_SHARE
+        or facts.idle_share(rest) < limit.IDLE_REST
         or not (replays or _is_of_host(facts, rest))
     ):
         return
+    calls = _calls(facts)
     beside = f", {share(facts.idle_share(rest))} beside what other findings tell" if elsewhere else ""
     yield Observation(
         f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
         f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
-        f"{_start_up_words(facts)}){beside}{_calls(facts)}.",
+        f"{_start_up_words(facts)}){beside}{_calls_words(facts, calls)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_gain_ns(rest),
         "B03",
-        do=_BETWEEN_REPLAYS if replays else "",
+        do=_BETWEEN_REPLAYS if replays else _advice_on(calls[0][0]) if calls else "",
     )
 
 
@@ -121,25 +126,32 @@ def _is_of_host(facts: Facts, rest_ns: float) -> bool:
     return facts.idle_of("idle_launch_ns", "idle_unknown_ns") - _launching_ns(facts) <= rest_ns / 2
 
 
-def _calls(facts: Facts) -> str:
+def _calls(facts: Facts) -> list[tuple[str, float]]:
     """The calls of the host that explain most of the idle time of that device, where any explains much."""
     table, busiest = facts.table("B16"), facts.idle_device
     if table is None:
-        return ""
+        return []
     of_device = pl.col("device_id").eq_missing(pl.lit(busiest["device_id"], pl.Int64))
     rows = table.filter(pl.col("run_id") == busiest["run_id"], of_device)
     elsewhere = {"initialisation": facts.start_up_ns, "input": _input_ns(facts), "sync": _sync_ns(facts)}
     rows = rows.filter(~pl.col("cause").is_in([cause for cause, time in elsewhere.items() if time]))
-    waiting_ns = busiest["waiting_ns"]
-    parts = [f"{clean(call)} ({share(ns / waiting_ns)})" for call, ns in facts.main_calls(rows, waiting_ns)]
+    return facts.main_calls(rows, busiest["waiting_ns"])
+
+
+def _advice_on(call: str) -> str:
+    return (_ONCE if _ALLOCATIONS.search(call) else _IN_CALL).format(clean(call))
+
+
+def _calls_words(facts: Facts, calls: Sequence[tuple[str, float]]) -> str:
+    parts = [f"{clean(call)} ({share(ns / facts.idle_ns)})" for call, ns in calls]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
 
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
     """What B03 knows of the idle time of the device that is idle least; only causes that occur."""
-    for column, sentence in _CAUSES.items():
+    for column, cause in IDLE.items():
         if (time := facts.idle_of(column)) and not (facts.start_up_ns and column == "idle_initialisation_ns"):
-            yield Evidence(sentence, time)
+            yield Evidence(f"idle: {cause}", time)
 
 
 _LAUNCH_NEEDS: Sequence[Need] = ("timeline", "launches", "few replays")
@@ -149,8 +161,9 @@ _LAUNCH_NEEDS: Sequence[Need] = ("timeline", "launches", "few replays")
     "launch-bound",
     "The device idles between short kernels",
     fires=f"A step has at least {limit.MANY_KERNELS} kernels, and gaps of at most {limit.LAUNCH_GAP_NS // 1000} \u00b5s"
-    " between device work take, but for what waits, input, start-up and calls that are named explain of them, at least"
-    f" {limit.LAUNCH_SHARE:.0%} of it and {limit.LAUNCH_IDLE_SHARE:.0%} of the time in which the device is idle.",
+    " between device work take, but for what waits, input, start-up, breaks of graphs and calls that are named explain"
+    f" of them, at least {limit.LAUNCH_SHARE:.0%} of it and {limit.LAUNCH_IDLE_SHARE:.0%} of the time in which the"
+    " device is idle.",
     why="Each launch costs the host several microseconds, and an operator of the framework some tens of them. Where"
     " kernels are shorter than that, the device outruns the host and waits for the next launch.",
     gain="The sum of these gaps, part of B03's idle_host_ns and idle_launch_ns.",
@@ -226,7 +239,6 @@ def host_sync(facts: Facts) -> Iterator[Observation]:
     " decode on the device or beforehand.",
     source="Our choice.",
     needs=("timeline",),
-    explains=("uneven-steps",),
 )
 def data_wait(facts: Facts) -> Iterator[Observation]:
     """Idle time inside spans of data loaders."""
@@ -262,7 +274,8 @@ _COPY_BACK = (
     fires=f"Copies from or to pageable host memory take at least {limit.PAGEABLE_SHARE:.0%} of a step.",
     why="The driver copies pageable memory through a pinned buffer of its own: slower, and never beside other work, as"
     " even an asynchronous call then waits.",
-    gain="Device time of these copies, on the device where it is most.",
+    gain="Device time of these copies, on the device where it is most, less what the bus takes for their bytes at its"
+    " peak (PCI Express, where the device's is known).",
     do="Pin the host memory (pin_memory=True in PyTorch's DataLoader) and copy with non_blocking=True.",
     source="Our choice of share; CUDA C++ Best Practices Guide on pinned memory, rule cuda_memcpy_async of Nsight"
     " Systems.",
@@ -275,20 +288,27 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     columns = ("span_id", "bytes", "destination_kind")
     pageable = facts.frames.trace.scan("copies").filter(ends).select(columns).collect()
     rows = (
-        facts.work.lazy().select("span_id", "run_id", "device_id", "ns").join(pageable.lazy(), on="span_id").collect()
+        facts.work.lazy()
+        .select("span_id", "run_id", "device_id", "ns", "duration_ns")
+        .join(pageable.lazy(), on="span_id")
+        .collect()
     )
-    time = facts.longest(rows)
+    time, bus = facts.longest(rows), facts.context.peaks.get("pcie")
     if facts.share(time) < limit.PAGEABLE_SHARE:
         return
+    on_bus = pl.col("bytes").fill_null(0) * NS_PER_S / bus if bus else pl.lit(0.0)
+    saved = pl.col("ns") * (1 - (on_bus / pl.col("duration_ns")).fill_nan(1).clip(0, 1))
+    gain = facts.longest(rows.with_columns(saved.alias("saved_ns")), "saved_ns")
+    pinned = f"; pinned they would take {duration(time - gain)} at least" if bus else ""
     moved = facts.per_step(rows["bytes"])
     to_host = rows.filter(pl.col("destination_kind").cast(pl.String) == _PAGEABLE)["ns"].sum() > rows["ns"].sum() / 2
     is_small = moved * facts.step_count < limit.SMALL_COPY_BYTES * rows.height
     copies = count_of(round(rows.height / facts.step_count, 1), "copy", "copies")
     yield Observation(
         f"Device time of {copies} with pageable memory ({size(moved)}) is {duration(time)},"
-        f" {share(facts.share(time))} {facts.of_the_time}.",
+        f" {share(facts.share(time))} {facts.of_the_time}{pinned}.",
         (Evidence("bytes moved", moved, "byte"), Evidence("device time", time)),
-        time,
+        gain,
         "A10",
         "pageable",
         do=_FEWER_COPIES if is_small else _COPY_BACK if to_host else "",

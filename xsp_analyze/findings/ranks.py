@@ -10,19 +10,21 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.formulas import mean_of, total_of
+from xsp_analyze.frames.device_time import busiest_device, device_time
+from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
-from xsp_analyze.frames.steps import StepBasis, StepFault
+from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.shown import short_name
-from xsp_analyze.text.units import count, duration, share, size
+from xsp_analyze.text.table import short_name
+from xsp_analyze.text.units import IDLE, count, duration, share, size
+from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.findings.facts import Facts
-    from xsp_analyze.trace.step_view import StepView
 
 __all__ = [
     "exposed_communication",
@@ -312,11 +314,29 @@ def uneven_steps(facts: Facts) -> Iterator[Observation]:
         return
     yield Observation(
         f"{'Eight of ten steps' if is_inner else 'Steps'} take between {duration(low)} and {duration(high)}:"
-        f" {share(spread)} of the median.",
+        f" {share(spread)} of the median{_difference_words(facts)}.",
         (Evidence("fast step", low), Evidence("median step", middle), Evidence("slow step", high)),
         gain,
         "A01",
     )
+
+
+def _difference_words(facts: Facts) -> str:
+    """What most of the difference between the slower and the faster half of steps is, on the busiest device."""
+    device = busiest_device(facts.devices)
+    if device is None:
+        return ""
+    every = StepView(facts.frames.of_trace, str(StepMode.EACH), facts.frames.serving_phase).once(device_time).parts
+    same = [pl.col(key).eq_missing(pl.lit(device[key], pl.Int64)) for key in DEVICE]
+    rows = every.filter(same).join(facts.frames.steps, on=["run_id", "step"], how="semi").sort("window_ns")
+    fast, slow = (part.mean() for part in (rows.head(rows.height // 2), rows.tail(rows.height // 2)))
+    causes = {"busy_ns": "the device's own work", **IDLE}
+    more = {column: float((slow[column] - fast[column]).fill_null(0).item()) for column in (*causes, "window_ns")}
+    column = max(causes, key=lambda each: more[each])
+    if more[column] <= more["window_ns"] / 2:
+        return ""
+    low, high = (duration(float(rows[column].quantile(part, "nearest") or 0)) for part in (0.1, 0.9))
+    return f"; most of the difference is {causes[column]}, {low} to {high}"
 
 
 def _lengths(frames: StepView) -> Iterator[tuple[pl.Series, float]]:

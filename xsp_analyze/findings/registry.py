@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from xsp_analyze.faults import attempt
-from xsp_analyze.findings import computing, confidence, idle, ranks, roof, thresholds
+from xsp_analyze.findings import computing, confidence, host_alone, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.needs import holds
@@ -23,6 +23,7 @@ __all__ = ["ANYWHERE", "OF", "RULES", "advice_for", "advise"]
 # What to do where the work is not PyTorch's, or it is not known whose it is.
 
 ANYWHERE: Mapping[str, str] = {
+    "unfused-attention": "Use one fused kernel of attention (FlashAttention, cuDNN's, Composable Kernel's).",
     "unfused-chains": "Fuse them: one kernel that does several steps reads and writes memory once.",
     "launch-bound": "Launch less: fuse small kernels, replay many with one call as a graph, give each more to do.",
     "host-sync": "Find what waits: synchronising calls, copies that block, values read back for the host to decide on."
@@ -44,6 +45,7 @@ ANYWHERE: Mapping[str, str] = {
 """By rule: what to do whatever the framework."""
 OF: Mapping[str, Mapping[str, str]] = {
     "jax": {
+        "unfused-attention": "jax.nn.dot_product_attention(implementation='cudnn'), or a Pallas kernel of attention.",
         "unfused-chains": "Put the chain into one jax.jit, so that XLA fuses it; or write it as one Pallas kernel.",
         "launch-bound": "Put more of the step into one jax.jit; command buffers replay many with one call.",
         "host-sync": "Find what waits: block_until_ready, float() or np.asarray() of an array, printing one.",
@@ -90,6 +92,8 @@ RULES: tuple[Rule, ...] = (
     ranks.straggler,
     ranks.unbalanced_pipeline,
     ranks.small_collectives,
+    host_alone.host_dominant,
+    host_alone.short_operators,
     idle.data_wait,
     computing.recompilation,
     idle.host_sync,
@@ -102,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     idle.pageable_copies,
     idle.copies_in_step,
     computing.fp32_products,
+    computing.unfused_attention,
     computing.unfused_chains,
     roof.below_roof,
     roof.memory_bound,
@@ -111,6 +116,7 @@ RULES: tuple[Rule, ...] = (
     roof.small_grids,
     computing.dominant_kernel,
     computing.dominant_layer,
+    computing.stalled_layer,
     computing.recompute,
     computing.many_optimizer_kernels,
     computing.small_batch,
@@ -119,9 +125,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
-    """What the rules find: what promises most first, unknown gains after it, doubts about the numbers last.
+    """What the rules find: what promises most first, doubts about the numbers last.
 
-    But for doubts that are to be known before any number: these are first.
+    A finding of unknown gain stands where all the time that it is about would be gained, but behind one that says what
+    a good part of this time is lost by. Doubts that are to be known before any number are first.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
@@ -135,9 +142,7 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(
-        kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -(a.gain_ns if a.gain_ns is not None else -1.0))
-    )
+    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_rank_ns(a, kept)))
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:
@@ -167,9 +172,23 @@ def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
     kept: list[Advice] = list(advice)
     for one in advice:
         causes = [a for a in kept if one.rule.id in a.rule.explains and a is not one]
-        is_known = one.gain_ns is None or any(a.rule.on_trust for a in causes)
+        is_known = any(a.rule.on_trust for a in causes)
         if causes and (
-            is_known or sum(a.gain_ns or 0.0 for a in causes) >= thresholds.EXPLAINED * (one.gain_ns or 0.0)
+            is_known or sum(_at_stake(a, 0.0) for a in causes) >= thresholds.EXPLAINED * _at_stake(one, 0.0)
         ):
             kept.remove(one)
     return kept
+
+
+def _rank_ns(one: Advice, kept: Sequence[Advice]) -> float:
+    """What it has at stake; of an unknown gain less, where another finding knows much of it."""
+    stake = _at_stake(one, -1.0)
+    explained = [a.gain_ns for a in kept if a.gain_ns and one.rule.id in a.rule.explains]
+    parts = [gain for gain in explained if gain >= thresholds.MUCH_OF_IT * stake]
+    return min([stake, *parts]) if one.gain_ns is None else stake
+
+
+def _at_stake(one: Advice, unknown: float) -> float:
+    """Its gain (which no step exceeds), or the time that it is about."""
+    at_stake = one.observation.about_ns if one.gain_ns is None else one.gain_ns
+    return unknown if at_stake is None else at_stake

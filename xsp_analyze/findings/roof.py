@@ -11,9 +11,8 @@ from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.kernels.measured_work import MEASURED
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH
-from xsp_analyze.text.names import short_call, spelled_call
-from xsp_analyze.text.shown import clean, short_name
-from xsp_analyze.text.units import count, duration, share
+from xsp_analyze.text.table import clean, short_name
+from xsp_analyze.text.units import count, duration, share, short_call, spelled_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

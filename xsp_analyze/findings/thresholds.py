@@ -34,17 +34,21 @@ __all__ = [
     "FEW_STEPS",
     "FLOOR",
     "FP32_SHARE",
+    "IDLE_REST",
     "IDLE_SHARE",
     "IMBALANCE",
     "LAUNCH_GAP_NS",
     "LAUNCH_IDLE_SHARE",
     "LAUNCH_SHARE",
+    "LITTLE_NS",
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
+    "MUCH_OF_IT",
     "OPTIMIZER_KERNELS",
     "ORPHAN_SHARE",
     "OUTLIER_SHARE",
+    "OUTSIDE_SHARE",
     "OVERHEAD_SHARE",
     "PAGEABLE_SHARE",
     "QUEUED_NS",
@@ -74,6 +78,8 @@ __all__ = [
 
 IDLE_SHARE = 0.2
 """Of a step. Our choice; the rule `gpu_time_util` of Nsight Systems speaks only below half use."""
+IDLE_REST = 0.1
+"""Of a step. Our choice, half of that: findings share idle time out, so no large part of it is left out."""
 
 MANY_KERNELS = 50
 """A step. Our choice: below it, launches cost less than 0.5 ms at some 5 to 10 us each."""
@@ -183,6 +189,9 @@ FLOOR = 0.01
 EXPLAINED = 0.5
 """Of what a finding would gain: where another explains as much, it is not told. Most of it."""
 
+MUCH_OF_IT = 0.25
+"""Of the time that a finding of unknown gain is about: from there on one that knows its gain is told before it."""
+
 AHEAD_STEPS = 0.5
 """Steps that the device is behind the host at the end of the last step. Our choice."""
 
@@ -241,6 +250,12 @@ ATTRIBUTED_SHARE = 0.5
 OVERHEAD_SHARE = 0.1
 """Of a step, added by profiling. Our choice; from there on kernel times are still good, gaps between them are not."""
 
+LITTLE_NS = 1_000_000
+"""Of device work without steps, in less than MANY_KERNELS: of that a verdict is on a program's first moments."""
+
+OUTSIDE_SHARE = 0.05
+"""Of device work, outside of steps. Our choice: what is less changes no ranking."""
+
 START_UP_SHARE = 0.05
 """Of a trace without steps, what is told as start-up. Our choice."""
 FEW_STEPS = 3
@@ -251,3 +266,19 @@ SLOWER_WITHOUT = 0.05
 
 RUN_SPREAD = 0.2
 """Of the median step without a profiler, between quartiles. Our choice: levels then differ by chance."""
+
+
+HOST_SHARE = 0.1
+"""Of the time on the host that operators of one kind take. Our choice."""
+
+MANY_SHORT = 1_000
+"""Operators of a step that do little each. Our choice."""
+
+SHORT_NS = 10_000
+"""Our choice: an operator that does so little on average is mostly its call."""
+
+STALLED_SHARE = 0.4
+"""Of the cycles of a layer's warps, waiting for one thing. Our choice: balanced kernels have several reasons."""
+
+STALLED_DEVICE_SHARE = 0.05
+"""Of device time, of a layer that is told for what its warps wait for. Our choice."""

@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.faults import attempt
+from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
-from xsp_analyze.text.units import duration, share
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import IDLE, count_of, duration, share
+from xsp_model import Kind
+from xsp_model.columns.arrays import nullable_index
+from xsp_model.columns.tree import outermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +44,7 @@ class Bound(StrEnum):
     HOST = "Host-bound"
     LAUNCH = "Launch-bound"
     HOST_ONLY = "Host only"
+    TOO_LITTLE = "Too little work to judge"
     UNKNOWN = "What bounds it cannot be told"
 
 
@@ -48,17 +56,10 @@ class Verdict:
     sentence: str
 
 
+_OF_IDLE_TIME = ("data-wait", "host-sync", "launch-bound", "gpu-idle", "recompilation", "graph-breaks")
 _CLAUSE_END = re.compile(r"[.;] ")
 _SHOWN = 0.01  # of the time: smaller parts are not named
 _MAX_SHARE = 0.95  # from there on a gain tells no number of times
-_CAUSES = {
-    "idle_input_ns": "the host fetches input",
-    "idle_sync_ns": "the host waits for a device",
-    "idle_initialisation_ns": "the host compiles or starts something up",
-    "idle_host_ns": "the host does other work",
-    "idle_launch_ns": "launched work waits to begin",
-    "idle_unknown_ns": "the trace does not tell what the host does",
-}
 
 
 def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
@@ -78,19 +79,59 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     row = busiest_device(facts.devices)
     if row is None:
         return _of_host_alone(facts) if facts.latency_ns else None
+    if little := _little_words(facts, row):
+        return Verdict(Bound.TOO_LITTLE, f"{Bound.TOO_LITTLE}: {little}.{_start_up_words(row)}")
     bound = _largest_part(row)
-    account = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}"
-    return Verdict(bound, f"{account}{_first_words(advice)}")
+    account = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}{_outside_words(frames)}"
+    return Verdict(bound, f"{account}{_first_words(advice, bound)}")
+
+
+def _little_words(facts: Facts, row: Mapping[str, Any]) -> str:
+    """What the device did at all, where that is too little to say what bounds a program; else nothing."""
+    if not facts.has_little_work:
+        return ""
+    kernels, copies = facts.kernel_count, facts.work.height - facts.kernel_count
+    work = [
+        count_of(kernels, "kernel", "kernels"),
+        *([count_of(copies, "copy or fill", "copies and fills")] if copies else []),
+    ]
+    return (
+        f"no step repeats, and the device is busy for {duration(row['busy_ns'])} of"
+        f" {duration(row['window_ns'] - row['start_up_ns'])}, with {_enumeration(work)}"
+    )
+
+
+def _outside_words(frames: StepView) -> str:
+    """How much of the work launched lies outside of the steps that a mean is of, and in which range most of that."""
+    if not frames.is_mean:
+        return ""
+    work = frames.of_trace.all_activities.filter(~pl.col("attribution").cast(pl.String).str.starts_with("orphan"))
+    outside = work.filter(pl.col("step").is_null())
+    part = total_of(outside["duration_ns"]) / max(total_of(work["duration_ns"]), 1.0)
+    if part < limit.OUTSIDE_SHARE:
+        return ""
+    spans = frames.trace.scan("spans").select("parent_id", pl.col("kind").cast(pl.String)).collect()
+    parent = spans["parent_id"].fill_null(-1).to_numpy()
+    around = outermost(parent, (spans["kind"] == str(Kind.RANGE)).to_numpy())[outside["span_id"].to_numpy()]
+    names = outside.select(
+        "duration_ns", column_at(frames.trace, "name", nullable_index(around)).cast(pl.String).alias("range")
+    )
+    first = names.group_by("range").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "range").row(0)
+    within = f", most in {clean(first[0])}" if first[0] is not None else ""
+    return f" {share(part)} of the device work lies outside of steps{within}."
 
 
 def _of_host_alone(facts: Facts) -> Verdict:
-    """What the host's time is made of, by B43."""
+    """What the host's time is made of, by B43; where threads worked side by side, of what they spent in sum."""
     table = facts.table("B43")
-    parts = []
-    if table is not None:
-        by_phase = table.group_by("phase").agg(pl.col("model_share").sum()).sort("model_share", descending=True)
-        parts = [f"{phase} {share(part)}" for phase, part in by_phase.iter_rows() if part >= _SHOWN]
-    made_of = f" Of {_time_words(facts, facts.latency_ns)} on the host: {', '.join(parts)}." if parts else ""
+    made_of = ""
+    if table is not None and (total := total_of(table["duration_ns"])):
+        of = f"{_time_words(facts, facts.latency_ns)} on the host"
+        if total > facts.latency_ns * (1 + _SHOWN):
+            of += f", {duration(total)} in sum over threads"
+        by_phase = table.group_by("phase").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "phase")
+        parts = (f"{phase} {share(time / total)}" for phase, time in by_phase.iter_rows() if time >= _SHOWN * total)
+        made_of = f" Of {of}: {', '.join(parts)}."
     return Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.{made_of}")
 
 
@@ -111,23 +152,28 @@ def _reason_unknown(facts: Facts) -> str:
 
 
 def _largest_part(row: Mapping[str, Any]) -> Bound:
-    """The largest of computing, communicating, copying and waiting; the last by what it waits for."""
+    """The largest of computing, communicating, copying and waiting; the last by what it waits for.
+
+    What the profiler did of its own is none of the run's: where most is that, the rest cannot be told.
+    """
+    profiler_ns = row["idle_profiler_ns"] or 0
     times = {
         Bound.DEVICE: row["compute_ns"],
         Bound.COMMUNICATION: row["exposed_communication_ns"],
         Bound.COPIES: row["exposed_memory_ns"],
-        Bound.HOST: row["waiting_ns"],
+        Bound.HOST: row["waiting_ns"] - profiler_ns,
+        Bound.UNKNOWN: profiler_ns,
     }
     bound = max(times, key=lambda each: times[each])
     if bound is not Bound.HOST:
         return bound
-    half = row["waiting_ns"] / 2
+    half = times[bound] / 2
     causes = {"idle_unknown_ns": Bound.UNKNOWN, "idle_launch_ns": Bound.LAUNCH, "idle_input_ns": Bound.INPUT}
     return next((each for column, each in causes.items() if (row[column] or 0) >= half), Bound.HOST)
 
 
 def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
-    """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (the host does other work 25 %)`."""
+    """`of 12.1 ms a step the device computes for 61 %, and waits for 39 % (host work 25 %)`."""
     window_ns = row["window_ns"] - row["start_up_ns"]
     of = f"{_time_words(facts, window_ns)}{' without start-up' if row['start_up_ns'] else ''}"
     times = {
@@ -143,7 +189,7 @@ def _parts_words(facts: Facts, row: Mapping[str, Any]) -> str:
 
 
 def _causes_words(row: Mapping[str, Any], window_ns: float) -> Iterator[str]:
-    for column, cause in sorted(_CAUSES.items(), key=lambda each: -(row.get(each[0]) or 0)):
+    for column, cause in sorted(IDLE.items(), key=lambda each: -(row.get(each[0]) or 0)):
         time = row.get(column) or 0
         if time >= _SHOWN * window_ns and not (row["start_up_ns"] and column == "idle_initialisation_ns"):
             yield f"{cause} {share(time / window_ns)}"
@@ -159,11 +205,21 @@ def _start_up_words(row: Mapping[str, Any]) -> str:
     return f" Start-up and end take {duration(row['start_up_ns'])} more, once a process."
 
 
-def _first_words(advice: Sequence[Advice]) -> str:
-    """What promises most: its title, the gain, and the first thing to do."""
+def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
+    """What promises most: its title and gain, where that is unknown what it is about, and the first thing to do.
+
+    And that it is of another time than what bounds, where it is.
+    """
     one = next((each for each in advice if not each.rule.on_trust), None)
     if one is None:
         return ""
+    is_of_idle_time = one.rule.id in _OF_IDLE_TIME
+    where = ""
+    if bound is Bound.DEVICE and is_of_idle_time:
+        where = " Most may be gained where it waits, though."
+    elif bound in {Bound.HOST, Bound.LAUNCH, Bound.INPUT} and not is_of_idle_time:
+        where = " Most may be gained elsewhere, though."
     gain = one.gain_share
     faster = f", up to {1 / (1 - gain):.1f} times as fast" if gain and gain < _MAX_SHARE else ""
-    return f" {one.rule.title}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."
+    what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))
+    return f"{where} {what}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."

@@ -26,7 +26,10 @@ from xsp_analyze.frames.kernels.roofline import DEVICE, by_precision, device_pea
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_bases, layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.operators.operator_calls import call_kinds
+from xsp_analyze.frames.operators.operator_work import roofed_calls
+from xsp_analyze.frames.samples import samples_of_devices
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
+from xsp_analyze.needs import holds
 from xsp_analyze.work_models.call import Tensor, call_of
 from xsp_model import Attribution, AttributionBasis, Finding, Kind, LedgerKind, Level, Phase, Severity
 
@@ -373,18 +376,20 @@ _BASES: Mapping[AttributionBasis, str] = {
 }
 
 
-def ledger(frames: StepView, *, on_layers: bool = True) -> pl.DataFrame:
+def ledger(frames: StepView, *, on_layers: bool = True, on_work: bool = True) -> pl.DataFrame:
     """The rows on coverage, then the trace's own; those of the trace that coverage says more exactly give way.
 
-    `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out.
+    `on_layers` false leaves out what concerns tables over layers alone, which takes longest to find out, and `on_work`
+    false what concerns modelled work alone.
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
-    return frames.once(_ledger, on_layers=on_layers)
+    return frames.once(_ledger, on_layers=on_layers, on_work=on_work)
 
 
-def _ledger(frames: StepView, *, on_layers: bool) -> pl.DataFrame:
+def _ledger(frames: StepView, *, on_layers: bool, on_work: bool) -> pl.DataFrame:
     flagged = (asdict(f) for f in flags(frames, on_layers=on_layers) if f.count)
-    rows = [*_omissions(frames), *_doubts(frames, on_layers=on_layers), *flagged]
+    refused = _refused_models(frames) if on_work else ()
+    rows = [*_omissions(frames), *_doubts(frames, on_layers=on_layers), *refused, *flagged]
     number = pl.Float64() if frames.is_mean else pl.Int64()
     schema = {**_SCHEMA, "count": number, "duration_ns": number}
     ours = pl.DataFrame(rows, schema=schema, orient="row")
@@ -432,12 +437,25 @@ def _doubts(frames: StepView, *, on_layers: bool) -> Iterator[_Row]:
     if frames.of_trace.device_work.is_empty():
         return
     rows = frames.once(named_work)
-    if not are_known(frames.of_trace.once(counted_work)):
+    counted = are_known(frames.of_trace.once(counted_work))
+    if not counted and samples_of_devices(frames.of_trace.own_runs.frame("counters")).is_empty():
         yield _row(LedgerKind.NO_COUNTERS, rows["count"].sum(), None)
-    if are_known(frames.of_trace.once(counted_work)):
+    if counted:
         yield from _without_counters(rows.filter(pl.col("kind") == str(Kind.KERNEL)))
     if on_layers and not frames.of_trace.once(layer_calls).is_empty():
         yield from _negative(frames)
+
+
+def _refused_models(frames: StepView) -> Iterator[_Row]:
+    """Of the whole trace the calls whose modelled work is impossible, with the names of those of most device time."""
+    if not holds(frames.of_trace, "operators") or not holds(frames.of_trace, "kernel"):
+        return
+    refused = frames.of_trace.once(roofed_calls).cases.filter("is_refused")
+    if not refused.is_empty():
+        by_name = refused.group_by("name").agg(pl.col("spent_ns").sum()).sort(-pl.col("spent_ns"), "name")
+        row = _row(LedgerKind.WORK_MODEL_REFUSED, refused["times"].sum(), int(refused["spent_ns"].sum()))
+        named = ", ".join(by_name["name"].head(_MAX_NAMED)) + (", ..." if by_name.height > _MAX_NAMED else "")
+        yield {**row, "detail": f"{row['detail']}: {named}"}
 
 
 def _without_counters(kernels: pl.DataFrame) -> Iterator[_Row]:

@@ -69,8 +69,8 @@ def _measures_in(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """MEASURES in ns for each window (lane, begin_ns, end_ns, step) of a device from all its work.
 
     A lane is a device, counted from 0; work is in order of lane and start. Each measure is the length of a union of
-    intervals within the window. `compute` is every kernel (or graph) that is not communication, `memory` copies and
-    memsets. What is exposed runs while nothing earlier in that order does, so that busy = compute + exposed
+    intervals within the window. `compute` is every kernel (or graph) that is not communication, `memory` other copies
+    and memsets. What is exposed runs while nothing earlier in that order does, so that busy = compute + exposed
     communication + exposed memory. `active` is from the first start to the last end of work; `earlier` the part of busy
     in which no work of the window's own step ran; 0 where the window is of no step.
     """
@@ -122,7 +122,7 @@ def _unions(start: Ints, end: Ints, category: Ints) -> dict[str, tuple[Ints, Int
 def _categories(activities: pl.DataFrame) -> Ints:
     """Which of the three each activity is."""
     is_copy = pl.col("kind").cast(pl.String).is_in(_COPIES)
-    category = pl.when(is_copy).then(_MEMORY).when(IS_COMMUNICATION).then(_COMMUNICATION).otherwise(_COMPUTE)
+    category = pl.when(IS_COMMUNICATION).then(_COMMUNICATION).when(is_copy).then(_MEMORY).otherwise(_COMPUTE)
     return activities.select(category.cast(pl.Int64)).to_series().to_numpy()
 
 

@@ -35,9 +35,12 @@ __all__ = [
     "host_waits",
     "innermost_around",
     "is_wait",
+    "kernel_searches",
+    "memory_growth",
     "names_like",
     "outermost_blocks",
     "queues",
+    "tried_kernels",
     "waiting_calls",
 ]
 
@@ -166,8 +169,12 @@ _STARTS_UP = (
     rf"|{COMPILATIONS.removeprefix('(?i)')}"
 )
 """Contexts made and ended and code unloaded (CUDA runtime and driver, HIP), and COMPILATIONS."""
-_ALLOCATES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostRegister|StreamCreate|EventCreate)"
-"""Calls that reserve memory, streams or events: other work of the host, worth its name."""
+_RESERVES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostMalloc|HostRegister)"
+_ALLOCATES = rf"{_RESERVES}|^(?:cuda|cu|hip)(?:StreamCreate|EventCreate)"
+"""Calls that reserve memory, streams or events: other work of the host, worth its name, but for growth of memory."""
+_EVENT_WAIT = r"(?i)^(?:cuda|cu|hip)EventSynchronize"
+_TRIED_CLASSES = ("convolution", "matrix product")
+_MIN_TRIALS = 4  # different kernels, and waits for an event, in one operator: it computes with one to three
 NO_THREAD = -1
 """Stands for the thread where a trace does not tell it."""
 _HOST_LEVELS = (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.RUNTIME)
@@ -331,16 +338,22 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls of the host that explain why a device is idle, the outermost of each thread.
 
     process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES), call (its span) and waited_ns, 0 but of
-    waits (see `waited_ns`). What a process called of the runtime before it launched its first work set it up. A free
-    that had to wait still frees when the work has ended, as one that waited for nothing does: no device is waited for.
+    waits (see `waited_ns`). What a process called of the runtime before it launched its first work set it up, and what
+    it does once later on did too: it searched for the fastest kernel (`kernel_searches`), or its memory grew
+    (`memory_growth`). A free that had to wait still frees when the work has ended, as one that waited for nothing does:
+    no device is waited for.
     """
     trace = view.trace
     work = view.all_activities.lazy().filter(pl.col("run_id") == run)
     first_launches = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
     is_runtime = pl.col("level") == str(Level.RUNTIME)
     before_any_launch = is_runtime & (pl.col("start_ns") < pl.col("first_launch_ns"))
+    once = pl.concat([view.once(kernel_searches, run), view.once(memory_growth, run)])
     cause = (
-        pl.when(before_any_launch & ~_is_named(view, lambda name: name.str.contains(SYNC_CALLS)))
+        pl.when(
+            before_any_launch & ~_is_named(view, lambda name: name.str.contains(SYNC_CALLS))
+            | pl.col("span_id").is_in(once.implode())
+        )
         .then(_INITIALISATION)
         .when((_is_named(view, is_wait) & is_runtime) | _is_pageable(trace))
         .then(_SYNC)
@@ -388,6 +401,51 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         pl.when(may_wait).then("waited_ns").otherwise(0).alias("waited_ns"),
     )
     return outermost_blocks(rows.select(_COLUMNS))
+
+
+def kernel_searches(view: TraceView, run: int) -> pl.Series:
+    """The run's spans in which a library tried several kernels for one product or convolution, each timed by events.
+
+    It does that at the first call with such a shape (cuDNN's and MIOpen's benchmark mode), and never again.
+    """
+    waits = view.trace.scan("spans").filter(
+        pl.col("run_id") == run, _is_named(view, lambda name: name.str.contains(_EVENT_WAIT))
+    )
+    waiting = waits.group_by("parent_id").len().filter(pl.col("len") >= _MIN_TRIALS).collect()["parent_id"].drop_nulls()
+    if waiting.is_empty():
+        return waiting.rename("span_id")
+    tried = pl.col("kernel_class").cast(pl.String).is_in(_TRIED_CLASSES)
+    work = view.all_activities.filter(pl.col("run_id") == run, tried).select("name", "parent_id")
+    own = view.trace.scan("spans").filter(pl.col("parent_id").is_in(waiting.implode()))
+    launches = own.select(pl.col("span_id").alias("parent_id"), pl.col("parent_id").alias("span_id"))
+    kernels = launches.join(work.lazy(), on="parent_id").group_by("span_id").agg(pl.col("name").n_unique())
+    return kernels.filter(pl.col("name") >= _MIN_TRIALS).sort("span_id").collect()["span_id"]
+
+
+def tried_kernels(view: TraceView, run: int) -> pl.DataFrame:
+    """The run's device work that such searches tried, by span_id: all but what they launched after the last wait."""
+    searches = view.once(kernel_searches, run)
+    inside = view.trace.scan("spans").filter(pl.col("parent_id").is_in(searches.implode()))
+    is_wait = _is_named(view, lambda name: name.str.contains(_EVENT_WAIT))
+    last = pl.col("start_ns").filter(is_wait).max().over("parent_id")
+    tried = inside.filter(pl.col("start_ns") < last).select(pl.col("span_id").alias("parent_id")).collect()
+    return view.all_activities.join(tried, on="parent_id", how="semi", maintain_order="left")
+
+
+def memory_growth(view: TraceView, run: int) -> pl.Series:
+    """The run's calls that reserve memory with which a process holds more pieces of it than ever before.
+
+    Those of a loop that frees what it reserves are not, but in its first round.
+    """
+    is_call = pl.col("level") == str(Level.RUNTIME), pl.col("kind") != str(Kind.SYNC)
+    reserves = _is_named(view, lambda name: name.str.contains(_RESERVES) & ~name.str.contains(_ASYNCHRONOUS))
+    frees = _is_named(view, lambda name: name.str.contains(_FREES))
+    calls = view.trace.scan("spans").filter(pl.col("run_id") == run, *is_call, reserves | frees)
+    change = pl.when(reserves).then(1).otherwise(-1).alias("change")
+    rows = calls.select("span_id", "process_id", "start_ns", change).sort("start_ns", "span_id").collect()
+    held = rows.with_columns(pl.col("change").cum_sum().over("process_id").alias("held"))
+    before = pl.col("held").cum_max().shift(fill_value=0).over("process_id").clip(lower_bound=0)
+    return held.filter(pl.col("change") > 0, pl.col("held") > before)["span_id"]
 
 
 def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:

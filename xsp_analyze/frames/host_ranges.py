@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.experts import Stage, stage_of
+from xsp_analyze.frames.host_calls import INPUT_CALLS
 from xsp_model import Kind, Level
 from xsp_model.columns.intervals import intersection, merge
 from xsp_model.columns.tree import innermost
@@ -17,10 +18,20 @@ from xsp_model.columns.tree import innermost
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.columns.arrays import Ints
 
-__all__ = ["LIBRARIES", "RunStages", "has_library", "has_stages", "library_calls", "library_spans", "stages_of_runs"]
+__all__ = [
+    "LIBRARIES",
+    "RunStages",
+    "has_library",
+    "has_stages",
+    "host_self_time",
+    "library_calls",
+    "library_spans",
+    "stages_of_runs",
+]
 
 # Stages of a prediction: named ranges that say pre-process, inference or post-process, and what ran in them.
 
@@ -188,3 +199,35 @@ def library_calls(view: TraceView, whose: str) -> pl.LazyFrame:
 def has_library(view: TraceView, whose: str) -> bool:
     """Whether there is any."""
     return not library_spans(view, whose).select("span_id").head(1).collect().is_empty()
+
+
+def host_self_time(view: StepView) -> pl.DataFrame:
+    """What operators and calls of libraries and the runtime take themselves: name, is_operator, count, self_ns.
+
+    Most first. Of the steps chosen, summed over threads. All that is done to fetch input (INPUT_CALLS) is of that.
+    """
+    spans = view.of_trace.layer_runs.scan("spans").filter(
+        pl.col("level") != str(Level.KERNEL), pl.col("duration_ns").is_not_null(), pl.col("kind") != str(Kind.SYNC)
+    )
+    columns = ("run_id", "step", "span_id", "parent_id", "process_id", "thread_id", "start_ns", "duration_ns")
+    rows = spans.select(*columns, "level", pl.col("name").cast(pl.String)).collect()
+    is_call = pl.col("level").cast(pl.String).is_in([str(Level.OPERATOR), str(Level.LIBRARY), str(Level.RUNTIME)])
+    ends = rows.with_columns(
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+        pl.col("name").str.contains(INPUT_CALLS).alias("is_input"),
+    ).filter(is_call | pl.col("is_input"))
+    ends = ends.sort("start_ns", -pl.col("duration_ns"), "span_id")
+    input_end = pl.when("is_input").then("end_ns").cum_max().shift().forward_fill().over("process_id", "thread_id")
+    kept = ends.filter((pl.col("end_ns") > input_end).fill_null(value=True))
+    inside = kept.filter(~pl.col("is_input")).group_by("parent_id").agg(pl.col("duration_ns").sum().alias("inner_ns"))
+    own = kept.join(inside, left_on="span_id", right_on="parent_id", how="left").with_columns(
+        pl.when("is_input")
+        .then("duration_ns")
+        .otherwise((pl.col("duration_ns") - pl.col("inner_ns").fill_null(0)).clip(lower_bound=0))
+        .alias("self_ns"),
+        pl.lit(1, pl.Int64).alias("count"),
+        (pl.col("level").cast(pl.String) == str(Level.OPERATOR)).alias("is_operator"),
+    )
+    keys, measures = ("name", "is_operator"), ("count", "self_ns")
+    per_step = own.group_by("run_id", "step", *keys).agg(pl.col(measures).sum())
+    return view.combine(per_step, keys, measures).sort(-pl.col("self_ns"), "name")

@@ -11,11 +11,21 @@ import polars as pl
 from xsp_analyze.formulas import ordered_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from xsp_model.columns.arrays import Floats, Ints
 
-__all__ = ["POWER_UNIT", "QUANTITIES", "Energy", "Series", "SystemQuantity", "power_series", "system_series"]
+__all__ = [
+    "POWER_UNIT",
+    "QUANTITIES",
+    "Energy",
+    "Series",
+    "SystemQuantity",
+    "device_series",
+    "power_series",
+    "samples_of_devices",
+    "system_series",
+]
 
 # Energy from samples of power: how much was used between any two times.
 
@@ -25,11 +35,14 @@ _MIN_SAMPLES = 2
 
 
 class Energy:
-    """The energy used up to any time, by the trapezoidal rule over samples of power (times in ns, power in W)."""
+    """The energy used up to any time, by the trapezoidal rule over samples of power (times in ns, power in W).
 
-    def __init__(self, time_ns: Ints, power_w: Floats) -> None:
+    Of other counters (`holds`) what has been added up if a sample's value holds until the next.
+    """
+
+    def __init__(self, time_ns: Ints, power_w: Floats, *, holds: bool = False) -> None:
         self._time = time_ns
-        steps = np.diff(time_ns) * (power_w[1:] + power_w[:-1]) / 2 / _NS_PER_S
+        steps = np.diff(time_ns) * (power_w[:-1] if holds else (power_w[1:] + power_w[:-1]) / 2) / _NS_PER_S
         self._used = np.concatenate(([0.0], np.cumsum(steps)))
 
     def between(self, start_ns: Ints, end_ns: Ints) -> Floats:
@@ -58,6 +71,24 @@ def power_series(counters: pl.DataFrame) -> dict[tuple[int, int | None], Energy]
         if series.height >= _MIN_SAMPLES:
             energies[run, device] = Energy(series["time_ns"].to_numpy(), series["value"].to_numpy())
     return energies
+
+
+def samples_of_devices(counters: pl.DataFrame) -> pl.DataFrame:
+    """The samples of devices, but for memory in use, which has tables of its own."""
+    return counters.filter(pl.col("device_id").is_not_null(), pl.col("unit").cast(pl.String) != "byte")
+
+
+def device_series(counters: pl.DataFrame) -> Iterator[tuple[str, str, dict[tuple[int, int | None], Energy]]]:
+    """Name and unit of each counter sampled on devices, in order of names, with its sums by run and device."""
+    rows = samples_of_devices(counters).with_columns(pl.col("counter", "unit").cast(pl.String))
+    for (counter, unit), of_counter in rows.sort("counter", "unit").group_by("counter", "unit", maintain_order=True):
+        sums: dict[tuple[int, int | None], Energy] = {}
+        for (run, device), of_device in of_counter.group_by("run_id", "device_id", maintain_order=True):
+            series = of_device.group_by("time_ns").agg(ordered_mean(pl.col("value"))).sort("time_ns")
+            if series.height >= _MIN_SAMPLES:
+                sums[run, device] = Energy(series["time_ns"].to_numpy(), series["value"].to_numpy(), holds=True)
+        if sums:
+            yield str(counter), str(unit), sums
 
 
 # What the machine did between two times, by samples of it: processors, memory, network, disks.

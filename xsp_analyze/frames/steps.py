@@ -157,12 +157,21 @@ def _windows(start: Ints, host_end: Ints, own_end: Ints, before: Ints) -> tuple[
     launched = (own_end != _NEVER) & (own_end > before)  # else its range is all that tells of it
     own_end = np.where(launched, own_end, _NEVER)
     period = _follows_on(start, host_end, before) & launched & np.concatenate(([False], launched[:-1]))
+    own = ~_beside_others(start, host_end)
+    launched, period = launched & own, period & own
     begin = np.where(period, before, np.where(launched, np.maximum(start, before), start))
     end = np.where(period, own_end, np.maximum(own_end, host_end))
     begin = np.minimum(begin, end)
     names = {(True, True): StepBasis.DEVICE_PERIOD, (False, True): StepBasis.DEVICE_END}
     bases = [names.get(pair, StepBasis.HOST) for pair in zip(period.tolist(), launched.tolist(), strict=True)]
     return begin, end, bases
+
+
+def _beside_others(start: Ints, host_end: Ints) -> Bools:
+    """Which steps' ranges begin inside the one before, or hold the begin of the next: each is as long as its range."""
+    length = host_end - start
+    shared = np.maximum.accumulate(host_end)[:-1] - start[1:] > np.minimum(length[1:], length[:-1]) * _MAX_GAP_SHARE
+    return np.concatenate(([False], shared)) | np.concatenate((shared, [False]))
 
 
 def _follows_on(start: Ints, host_end: Ints, before: Ints) -> Bools:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xsp_analyze.compare.significance import critical, rank_test, two_sided
-from xsp_model.extras import require
+from xsp_model.errors import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from xsp_analyze.compare import levels
 from xsp_analyze.compare.side import Side
 from xsp_analyze.faults import attempt
 from xsp_analyze.frames.device_time import busiest_device
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_model import XspError
 
 if TYPE_CHECKING:

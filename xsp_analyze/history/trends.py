@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.history.causes import hold
 from xsp_analyze.history.changes import Kind, changes_in, scatter_of
 from xsp_analyze.history.facts import MEASURES, SERIES, labels_in
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, quantity, share
 
 if TYPE_CHECKING:

@@ -1,13 +1,20 @@
-"""What a page is made of: plain data, one function a kind of block; the page's script draws each."""
+"""What pages are made of: blocks, the shell with its scripts and styles, and the colours of classes."""
 
 from __future__ import annotations
 
+import json
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from string import Template
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from xsp_analyze.text.names import cut_to_room
-from xsp_analyze.text.shown import clean, heading, unknown_columns
-from xsp_analyze.text.units import Scale, count, duration, scale_of, scales_of
+from xsp_analyze.classification import KernelClass
+from xsp_analyze.render.json_text import plain
+from xsp_analyze.text.table import clean, heading, unknown_columns
+from xsp_analyze.text.units import IDLE, Scale, count, cut_to_room, duration, scale_of, scales_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +23,10 @@ if TYPE_CHECKING:
     from xsp_analyze.frames.launch_paths import TimeTree
 
 __all__ = [
+    "IDLE_TONES",
+    "TONES",
     "Block",
+    "Packed",
     "Section",
     "address",
     "bars",
@@ -29,17 +39,22 @@ __all__ = [
     "icicle",
     "in_scale",
     "missing",
+    "page_by_script",
+    "page_of_html",
+    "program_and_version",
+    "safe_json",
     "scale_entries",
     "section",
     "shares",
     "table",
     "text",
+    "tone",
 ]
+
+# What a page is made of: plain data, one function a kind of block; the page's script draws each.
 
 
 # A figure as plain data: what a FigureSpec asks of its result, in the units it will be drawn in.
-
-
 def figure_data(result: Result, spec: FigureSpec | None = None) -> Mapping[str, object]:
     """`kind`, `title`, `labels` (one a row) and `series` (values as stored, with the scale to show them in).
 
@@ -273,3 +288,111 @@ def _short(value: float) -> float | int:
     """A mean of nanoseconds without the digits that nobody measures."""
     rounded = round(value, _FRACTION_DIGITS)
     return int(rounded) if rounded == int(rounded) else rounded
+
+
+# What all pages share: head, style, the rule that nothing is loaded, and the ways that a page is made.
+# A page is one HTML file that needs nothing else. Most are drawn by their script from data, so that names are only ever
+# text; a page that is also read where scripts do not run is written as HTML.
+
+_ASSETS = files("xsp_analyze.pages") / "assets"
+_COMPONENTS = ("units.js", "dom.js", "frame.js", "table.js", "charts.js", "page.js")
+_SCRIPTS_RUN = " script-src 'unsafe-inline';"
+_ASKS_ITS_SERVER = " connect-src 'self';"
+_MAX_TITLE = 4_000  # characters; no real name of a kernel is longer
+_HOLDS_TEXT = frozenset({str, dict, list, tuple})
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+"""Characters that could end a script element or a JavaScript line; all can only stand within JSON's strings."""
+
+
+def page_by_script(
+    data: Mapping[str, object], scripts: Sequence[str] = (), styles: Sequence[str] = (), *, served: bool = False
+) -> str:
+    """A page that its script draws from data: `kind`, `title`, `short`, `sections`, `footer`, perhaps `measured`.
+
+    `scripts` and `styles` are the assets that draw what not every page has. A page that is `served` may ask the server
+    that it came from, and nobody else.
+    """
+    script = "\n".join(map(_asset, (*_COMPONENTS, *scripts)))
+    body = Template(_asset("drawn.html")).substitute(data=safe_json(data), script=script)
+    allowed = _SCRIPTS_RUN + (_ASKS_ITS_SERVER if served else "")
+    return _page(f"{data['title']} - XSP", body, allowed, styles)
+
+
+def page_of_html(
+    kind: str, title: str, heading: str, parts: Sequence[tuple[str, str]], main: Sequence[str], footer: str
+) -> str:
+    """A page of HTML that is read without its script, which only follows links and switches colours.
+
+    `heading` and `main` are HTML already; `parts` are the sections of `main`: the id of each and its label.
+    """
+    header = f'<header><p class="kind">{escape(kind)}</p><h1>{heading}</h1></header>'
+    links = "".join(f'<a href="#{escape(identity)}">{escape(label)}</a>' for identity, label in parts)
+    nav = f'<nav aria-label="Parts of this page">{links}</nav>'
+    content = "\n".join(main)
+    shown = f'<div id="page">{header}\n{nav}\n<main>\n{content}\n</main>\n<footer>{escape(footer)}</footer></div>'
+    body = Template(_asset("written.html")).substitute(body=shown, script=_asset("dom.js"))
+    return _page(f"{clean(title)} - XSP", body, _SCRIPTS_RUN)
+
+
+class Packed(str):
+    """Encoded numbers, which are kept whole however long they are."""
+
+    __slots__ = ()
+
+
+def program_and_version() -> str:
+    """The first sentence of a footer: the program and its version."""
+    try:
+        return f"Made by XSP {version('xsp')}."
+    except PackageNotFoundError:  # run from a checkout
+        return "Made by XSP."
+
+
+def safe_json(data: object) -> str:
+    """JSON that can stand within a script element whatever it holds."""
+    text = json.dumps(plain(_fitting(data)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escaped in _UNSAFE.items():
+        text = text.replace(character, escaped)
+    return text
+
+
+def _fitting(value: object) -> object:
+    """The value with texts that a page can hold: names may be of any length, and stand in it many times."""
+    if type(value) is str:
+        if len(value) <= _MAX_TITLE:
+            return value
+        kept = _MAX_TITLE // 2
+        return f"{value[:kept]}\u2026{value[-kept:]}"
+    if isinstance(value, dict):
+        return {key: _fitting(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fitting(item) if type(item) in _HOLDS_TEXT else item for item in value]
+    return value
+
+
+def _page(title: str, body: str, scripts_run: str, styles: Sequence[str] = ()) -> str:
+    style = "\n".join(map(_asset, ("page.css", *styles)))
+    return Template(_asset("page.html")).substitute(title=escape(title), style=style, body=body, scripts=scripts_run)
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+# The colours of a page: one a class of device work and one a cause of idle time, the same wherever it is drawn.
+# A tone is a word; `page.css` has the variable `--c-TONE` for it, the class `c-TONE` for backgrounds and `fc-TONE` for
+# fills, each in light and dark.
+
+IDLE_TONES: Mapping[str, str] = MappingProxyType(
+    {column: column.removesuffix("_ns").replace("_", "-") for column in IDLE}
+)
+"""The tone of each cause."""
+
+
+def tone(kernel_class: KernelClass | str) -> str:
+    """The tone of a class: `matrix product` is `matrix-product`."""
+    return str(kernel_class).replace(" ", "-")
+
+
+TONES = (*map(tone, KernelClass), *IDLE_TONES.values())
+"""All of them, in the order in which a legend lists them."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["TABLES", "experts_of_rank", "write_tables"]
+__all__ = ["RANK_TABLES", "experts_of_rank", "write_tables"]
 
 _SCHEMA = {
     "step": pl.Int64,
@@ -69,7 +69,7 @@ def _groups(frames: StepView) -> pl.DataFrame:
 
 # What one rank leaves for the job: small tables of steps, kernels, collectives and experts, and a line on itself.
 
-TABLES = ("steps", "kernels", "collectives", "experts")
+RANK_TABLES = ("steps", "kernels", "collectives", "experts")
 """Each a file NAME.parquet, with the columns of `_steps`, `_kernels`, `_collectives` and `experts_of_rank`."""
 _MEAN = ("duration_ns", *MEASURES[1:])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from xsp_analyze.render.column_fit import Screen
+from xsp_analyze.render.terminal import Screen
 from xsp_model import XspError
 
 if TYPE_CHECKING:

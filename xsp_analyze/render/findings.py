@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from xsp_analyze.findings.advice import Basis
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import escape_markdown, table_lines
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.table import of_rows
+from xsp_analyze.text.table import clean, of_rows
 from xsp_analyze.text.units import count, duration, plain_spaces, quantity, share
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.terminal import table_lines
 from xsp_analyze.text.table import Table, TextColumn
 from xsp_analyze.text.units import UNKNOWN, count, count_of
-from xsp_model.plain_text import clean
+from xsp_model.errors import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,8 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from xsp_analyze.text.names import cut
-from xsp_analyze.text.shown import clean, ledger_lines, provenance_line, shown_table, unknown_columns
-from xsp_analyze.text.table import on_the_point
-from xsp_analyze.text.units import count
+from xsp_analyze.text.table import clean, ledger_lines, on_the_point, provenance_line, shown_table, unknown_columns
+from xsp_analyze.text.units import count, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.text.names import fit_names
-from xsp_analyze.text.shown import shown_table, unknown_columns
+from xsp_analyze.text.table import shown_table, unknown_columns
+from xsp_analyze.text.units import fit_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.text.shown import shown_table, unknown_columns
+from xsp_analyze.text.table import shown_table, unknown_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_analyze.text.shown import ledger_lines, provenance_line
+from xsp_analyze.text.table import ledger_lines, provenance_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,10 +14,8 @@ from xsp_analyze.core import Column
 from xsp_analyze.render.csv_text import write_csv
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import escape_markdown, table_lines
-from xsp_analyze.text.names import fit_names
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.table import of_rows
-from xsp_analyze.text.units import count, duration, number, scale_of, share
+from xsp_analyze.text.table import clean, of_rows
+from xsp_analyze.text.units import count, duration, fit_names, number, scale_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,10 +12,10 @@ import polars as pl
 
 from xsp_analyze.render.csv_text import flat
 from xsp_analyze.render.origin import origin_line, shared_ledger_lines
-from xsp_analyze.text.shown import clean, heading
+from xsp_analyze.text.table import clean, heading
 from xsp_analyze.text.units import is_share
 from xsp_model import XspError
-from xsp_model.extras import install_advice
+from xsp_model.errors import install_advice
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["double_counting", "first_doubts", "impossible_times", "lost_work", "missing_ranks"]
 
 _KERNEL_LAUNCH = r"(?i)^(?:cuda|cu|hip)(?:Module|Ext|ExtModule|HccModule)?Launch(?:Cooperative)?Kernel"
+_MANY_MISSING = 0.1  # of the work that was recorded
 _NAMED = 3  # ranks that several files say they are
 _CAPTURE = r"(?i)^(?:cuda|cu|hip)StreamBeginCapture"
 
@@ -30,8 +31,13 @@ def first_doubts(view: TraceView) -> list[str]:
 def lost_work(view: TraceView) -> list[str]:
     """Launches without one kernel; else steps and processes that launched kernels, none of which was recorded.
 
-    Not where graphs were captured: what is launched then runs later, or never.
+    Not where graphs were captured: what is launched then runs later, or never. Also dispatches whose numbers are
+    missing, where they are many.
     """
+    ledger = view.trace.frame("ledger").filter(pl.col("kind") == LedgerKind.MISSING_DISPATCHES)
+    missing = int(ledger["count"].sum())
+    if missing and missing >= _MANY_MISSING * view.device_work.height:
+        return [f"{count(missing)} dispatches lack between those that were recorded: pauses may be their work."]
     names = view.span_names.cast(pl.String)
     calls = names.filter(names.str.contains(_KERNEL_LAUNCH))
     if calls.is_empty() or names.str.contains(_CAPTURE).any():

@@ -13,7 +13,7 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.work_models.call import Arguments
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_model import XspError
-from xsp_model.extras import plug_ins
+from xsp_model.errors import plug_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

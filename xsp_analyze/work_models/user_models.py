@@ -37,7 +37,7 @@ from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
 from xsp_analyze.work_models.formulas import FORMULAS
 from xsp_analyze.work_models.registry import Model
 from xsp_model import XspError
-from xsp_model.closest import closest
+from xsp_model.errors import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -312,7 +312,7 @@ AMOUNTS: Mapping[str, str] = {
     "bus": "bus_bytes",
 }
 """The fields of `ModelledWork` that a row may have an expression for, by their names there."""
-_PRECISIONS = {*ELEMENT_BITS, "tf32"}
+_PRECISIONS = {*(kind for kind in ELEMENT_BITS if " " not in kind), "tf32"}
 _SHARED = {"operators", "operands", "class", "source"}
 _OF_FORMULA = {*_SHARED, "formula", "settings"}
 _OF_EXPRESSIONS = {*_SHARED, *AMOUNTS, "shapes", "precision"}

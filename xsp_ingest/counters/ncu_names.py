@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.counters.formula import Formula, same
-from xsp_ingest.counters.units import Unit, base_unit
+from xsp_ingest.counters.formula import Formula, Unit, base_unit, same
 from xsp_model import Finding, LedgerKind
-from xsp_model.counters import COUNTERS, TENSOR_PREFIX
+from xsp_model.vocabulary import COUNTERS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ __all__ = [
     "ncu_table",
     "partial",
     "split",
+    "stall_formulas",
     "tensor_formulas",
     "unit_of",
 ]
@@ -114,6 +114,54 @@ def _is_complete(parts: Sequence[TensorCounter]) -> bool:
 
 
 _ONE_RESULT = ("bf16", "tf32", "fp4")  # these accumulate in FP32 only
+
+
+# What warps wait for: each reason a counter, of cycles between two instructions or of samples.
+
+_STALL_NAMES = tuple(
+    re.compile(form)
+    for form in (
+        r"smsp__average_warps_issue_stalled_(?P<why>\w+)_per_issue_active\.ratio\Z",
+        r"smsp__average_warp_latency_issue_stalled_(?P<why>\w+)\.ratio\Z",
+        r"smsp__pcsamp_warps_issue_stalled_(?P<why>\w+)(?<!_not_issued)\Z",
+    )
+)
+_STALLED_ON: Mapping[str, Sequence[str]] = {
+    "memory_dependency_stall_share": ("long_scoreboard",),
+    "memory_throttle_stall_share": ("lg_throttle", "mio_throttle", "tex_throttle"),
+    "shared_memory_dependency_stall_share": ("short_scoreboard",),
+    "constant_memory_stall_share": ("imc_miss",),
+    "execution_dependency_stall_share": ("wait",),
+    "pipe_busy_stall_share": ("math_pipe_throttle",),
+    "tensor_dependency_stall_share": ("gmma",),
+    "synchronisation_stall_share": ("barrier", "membar", "warpgroup_arrive"),
+    "instruction_fetch_stall_share": ("no_instruction", "no_instructions", "branch_resolving"),
+    "not_selected_stall_share": ("not_selected",),
+    "issue_share": ("selected",),
+}
+_REASONS = {why: metric for metric, reasons in _STALLED_ON.items() for why in reasons}
+_USUAL_REASONS = (
+    "long_scoreboard",
+    "wait",
+    "math_pipe_throttle",
+    "selected",
+)  # without these a share is of who knows what
+
+
+def stall_formulas(names: Iterable[str]) -> dict[str, list[Formula]]:
+    """Each reason's share of all of them, of every set of counters that holds the usual reasons."""
+    present = sorted(set(names))
+    formulas: dict[str, list[Formula]] = {}
+    for form in _STALL_NAMES:
+        name_of = {match["why"]: name for name in present if (match := form.match(name))}
+        if not all(why in name_of for why in _USUAL_REASONS):
+            continue
+        groups: dict[str, dict[str, float]] = {}
+        for why, name in name_of.items():
+            groups.setdefault(_REASONS.get(why, "other_stall_share"), {})[name] = 1
+        for metric, terms in groups.items():
+            formulas.setdefault(metric, []).append(Formula(terms, over=list(name_of.values())))
+    return formulas
 
 
 _VOLTA = ("GV100",)
@@ -218,6 +266,10 @@ NCU: Mapping[str, Sequence[Formula]] = {
         *_share("gpu__compute_memory_throughput"),
         *_share("gpu__compute_memory_access_throughput"),
     ),
+    "tensor_utilization": (
+        *_share("sm__pipe_tensor_cycles_active"),
+        same("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"),
+    ),
     "flop_sp_efficiency": _share("smsp__sass_thread_inst_executed_ops_fadd_fmul_ffma_pred_on"),
     "flop_hp_efficiency": _share("smsp__sass_thread_inst_executed_ops_hadd_hmul_hfma_pred_on"),
     "flop_dp_efficiency": _share("smsp__sass_thread_inst_executed_ops_dadd_dmul_dfma_pred_on"),
@@ -255,7 +307,7 @@ _DRAM_TOTAL = _bytes("dram__bytes")
 def ncu_table(names: Iterable[str]) -> dict[str, Sequence[Formula]]:
     """The table for a file with these counters: also its tensor counts, and DRAM bytes known only together."""
     present = set(names)
-    table: dict[str, Sequence[Formula]] = {**NCU, **tensor_formulas(present)}
+    table: dict[str, Sequence[Formula]] = {**NCU, **tensor_formulas(present), **stall_formulas(present)}
     if not all(any(f.value(present) is not None for f in NCU[f"dram_{way}_bytes"]) for way in ("read", "write")):
         table["dram_bytes"] = _DRAM_TOTAL
     return table

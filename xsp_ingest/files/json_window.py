@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from xsp_ingest.files.content import ContentWindow, Refusals, cut_off
-from xsp_ingest.files.source import open_source
+from xsp_ingest.files.content import ContentWindow, Refusals, cut_off, open_source
 from xsp_model import XspError
 from xsp_model.limits import limits
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from xsp_ingest.files.source import Source
+    from xsp_ingest.files.content import Source
 
 __all__ = [
     "EACH",

@@ -13,7 +13,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
 
 __all__ = ["all_refusals", "refusal"]
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from xsp_ingest.files.stored_columns import decode_texts, strings_by_id, with_sane_times
+from xsp_ingest.files.values import decode_texts, strings_by_id, with_sane_times
 from xsp_ingest.machine.sqlite import CannotRead, Values, read
 from xsp_model import XspError
 from xsp_model.limits import limits
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_ingest.files.stored_columns import Among, Strings
+    from xsp_ingest.files.values import Among, Strings
 
 __all__ = [
     "BYTES",

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost
-from xsp_ingest.link.spans import category_indices, matches, pair_keys
+from xsp_ingest.link.spans import category_indices, innermost, matches, pair_keys
 from xsp_model import Attribution, Finding, Kind, LedgerKind, Level
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import lookup, no_refs, true_indices
+from xsp_model.columns.arrays import gather_rows, lookup, no_refs, pieces, true_indices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,14 +75,14 @@ def correlate(spans: pl.DataFrame, kinds: SpanKinds) -> Launches:
 
 
 def _facts(spans: pl.DataFrame, at: Positions) -> pl.DataFrame:
-    return scratch.gather_rows(spans.select("process_id", "correlation_id", "start_ns"), at)
+    return gather_rows(spans.select("process_id", "correlation_id", "start_ns"), at)
 
 
 def _launches(spans: pl.DataFrame, calls: Positions, work: Positions) -> Ints:
     """For each piece of work the first call with its process and id: the outermost, as spans are in order."""
     ids = spans.select("process_id", "correlation_id")
-    launches = lookup(*pair_keys(scratch.gather_rows(ids, calls), scratch.gather_rows(ids, work)))
-    for piece in scratch.pieces(len(launches)):
+    launches = lookup(*pair_keys(gather_rows(ids, calls), gather_rows(ids, work)))
+    for piece in pieces(len(launches)):
         some = launches[piece]
         some[some >= 0] = calls[some[some >= 0]]
     return launches
@@ -236,7 +234,7 @@ def impossible_work(
     Replays are not looked at: branches of a graph run side by side under one stream's number.
     """
     at = true_indices(kinds.is_level(Level.KERNEL) & ~replayed & spans["stream_id"].is_not_null().to_numpy())
-    rows = scratch.gather_rows(spans.select(*_STREAM, "start_ns", "duration_ns"), at)
+    rows = gather_rows(spans.select(*_STREAM, "start_ns", "duration_ns"), at)
     streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
     stream = rows.select(_STREAM).join(streams, on=_STREAM, how="left", nulls_equal=True, maintain_order="left")
     order = np.argsort(stream["stream"].to_numpy(), kind="stable")
@@ -264,7 +262,7 @@ def impossible_work(
 def _host_extent(spans: pl.DataFrame, kinds: SpanKinds) -> int:
     """From the first start to the last end of what the host did; unlimited where too little is recorded of it."""
     host = true_indices(~kinds.is_level(Level.KERNEL) & ~kinds.is_kind(Kind.SYNC))
-    times = scratch.gather_rows(spans.select("start_ns", "duration_ns"), host)
+    times = gather_rows(spans.select("start_ns", "duration_ns"), host)
     first, last = times.select(
         pl.col("start_ns").min().alias("first"), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("last")
     ).row(0)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost
 from xsp_ingest.link.forest import at_spans
-from xsp_ingest.link.spans import matches
+from xsp_ingest.link.spans import innermost, matches
 from xsp_model import Kind, Level
 from xsp_model.columns.arrays import lookup, nullable_index
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.graph_captures import UNKNOWN
+from xsp_ingest.link.spans import innermost, outermost
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.step_annotations import parse_step_annotation
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link import clock, layer_table
-from xsp_ingest.link.attributions import attribute, replayed_first, spans_of_capture, with_forward_lines
+from xsp_ingest.link import clock, layers
+from xsp_ingest.link.attributions import attribute, pair_replays, replayed_first, spans_of_capture, with_forward_lines
 from xsp_ingest.link.forest import at_spans, grow
-from xsp_ingest.link.graph_replays import pair_replays
 from xsp_ingest.link.layers import choose_source, lay, layer_spans
 from xsp_ingest.link.steps import with_marked_steps
 from xsp_ingest.staging.raw import NOTHING, RunOverrides
-from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder, peaks
+from xsp_model import GRAPH_CAPTURE, Attribution, Finding, LayerSource, Level, Severity, TraceBuilder
 from xsp_model.columns.arrays import nullable_index
+from xsp_model.devices import fill, unknown, with_used
+from xsp_model.errors import readable
 from xsp_model.limits import limits
-from xsp_model.plain_text import readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def link(
         findings += [_of_run(f, run) for f in doubts]
     attributed = attribute(raws, forests, layerings, source, replays)
     kept = {run: spans_of_capture(forests[run]) for run in range(count, len(raws))}
-    calls = layer_table.with_index(
+    calls = layers.with_index(
         [_calls(run, raw, forests, layerings[run], kept.get(run), attributed) for run, raw in enumerate(raws)], source
     )
     height = forests[0].spans.height
@@ -131,9 +131,9 @@ def _calls(
 ) -> pl.DataFrame:
     """The calls of layers; `kept`: of a capture which of its spans are."""
     forest = forests[run]
-    calls = layer_table.with_recorded(layer_table.calls(forest, layering), forest.spans, raw.tables["layers"])
+    calls = layers.with_recorded(layers.calls(forest, layering), forest.spans, raw.tables["layers"])
     if kept is None:
-        return layer_table.with_compiled(calls, attributed[run].rows)
+        return layers.with_compiled(calls, attributed[run].rows)
     return replayed_first(calls.filter(pl.Series(kept[calls["at"].to_numpy()])), run, attributed, forests)
 
 
@@ -202,12 +202,12 @@ def _add_results(builder: TraceBuilder, overrides: RunOverrides) -> None:
 def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, overrides: RunOverrides) -> None:
     """The devices with their peak rates: overridden, from the file, or from the table of devices."""
     used = raw.tables["spans"]["device_id"].drop_nulls().unique()
-    devices = peaks.with_used(raw.tables["devices"], used, overrides.device_name)
-    devices, peak_rows = peaks.fill(devices, raw.tables["peaks"], user_peaks=overrides.peaks)
+    devices = with_used(raw.tables["devices"], used, overrides.device_name)
+    devices, peak_rows = fill(devices, raw.tables["peaks"], user_peaks=overrides.peaks)
     for name, rows in (("devices", devices), ("peaks", peak_rows)):
         builder.add(name, rows.with_columns(run_id=pl.lit(run, pl.Int64)))
     if raw.tables["metrics"].height:  # without counters nothing is held against a peak
-        builder.note(_of_run(finding, run) for finding in peaks.unknown(devices))
+        builder.note(_of_run(finding, run) for finding in unknown(devices))
 
 
 def _reference(references: Positions, first_id: int) -> pl.Series:

@@ -9,9 +9,8 @@ import numpy as np
 
 from xsp_ingest.machine.functions import CompiledFunction
 from xsp_ingest.machine.sweep import dual
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import no_refs
-from xsp_model.columns.order import has_equal_neighbour
+from xsp_model.columns.arrays import no_refs, release
+from xsp_model.columns.tree import has_equal_neighbour
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -106,10 +105,10 @@ def moments_apart(start: Ints) -> Iterator[slice]:
         yield slice(first, stop)
         since += spans
         if since >= _RELEASED:
-            scratch.release()
+            release()
             since = 0
         first = max(stop, 1)
-    scratch.release()
+    release()
 
 
 def _visits(piece: slice, start: Ints, end: Ints, rank: NDArray[np.int8], ties: Sequence[NDArray[Any]]) -> Ints:

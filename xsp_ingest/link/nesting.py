@@ -11,10 +11,8 @@ import numpy as np
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_ingest.link.spans import matches
 from xsp_model import Kind, Level
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import true_indices
-from xsp_model.columns.order import has_equal_neighbour
-from xsp_model.columns.tree import MAX_DEPTH, depths, innermost, jumps
+from xsp_model.columns.arrays import empty, pieces, true_indices
+from xsp_model.columns.tree import MAX_DEPTH, depths, has_equal_neighbour, innermost, jumps
 from xsp_model.limits import limits
 from xsp_model.vocabulary import LEVELS
 
@@ -125,7 +123,7 @@ def _within(ranges: Positions, start: Ints, end: Ints, is_range: Bools, around: 
     begin, until = start[ranges], end[ranges]
     shortcuts: tuple[Positions, Ints] | None = None
     deep = limits().shortcut_min_steps
-    for piece in scratch.pieces(len(ranges)):
+    for piece in pieces(len(ranges)):
         row = np.arange(piece.start, piece.stop)
         up = around[ranges[piece]]
         for steps in count():
@@ -221,8 +219,8 @@ class Threads:
 
     def numbers(self, rows: pl.DataFrame) -> NDArray[np.int32]:
         """For each row the number of its thread."""
-        out: NDArray[np.int32] = scratch.empty(rows.height, np.int32)
-        for piece in scratch.pieces(rows.height):
+        out: NDArray[np.int32] = empty(rows.height, np.int32)
+        for piece in pieces(rows.height):
             part = rows[piece]
             process, has_process = _indices(self.processes, part["process_id"])
             thread, has_thread = _indices(self.threads, part["thread_id"])

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link import layer_table
-from xsp_ingest.link.backward import is_backward
+from xsp_ingest.link import layers
 from xsp_ingest.link.correlate import replayed_work
-from xsp_ingest.link.forest import Forest
+from xsp_ingest.link.forest import Forest, is_backward
 from xsp_ingest.link.layers import choose_source, lay
 from xsp_ingest.link.spans import category_indices, span_kinds
 from xsp_ingest.staging.raw import frame_of
@@ -31,10 +30,10 @@ def relayer(trace: Trace, layer_source: str) -> Trace:
     forest = _forest(trace)
     source = choose_source(forest, layer_source)
     layering = lay(forest, source)
-    table = layer_table.with_recorded(
-        layer_table.calls(forest, layering), trace.frame("spans").select(row="span_id"), _known_layers(trace)
+    table = layers.with_recorded(
+        layers.calls(forest, layering), trace.frame("spans").select(row="span_id"), _known_layers(trace)
     )
-    calls = layer_table.with_index([table], source)[0]
+    calls = layers.with_index([table], source)[0]
     builder = TraceBuilder()
     for name in TABLES:
         if name not in {"runs", "spans", "layers", "attributions"}:

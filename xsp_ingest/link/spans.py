@@ -1,4 +1,4 @@
-"""Questions put to columns of spans: of which kind, which text, which number, which key."""
+"""Questions put to columns of spans (kind, text, number, key), and the wanted spans above each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from xsp_ingest.machine.functions import NUMBER, CompiledFunction
+from xsp_ingest.machine.sweep import dual
 from xsp_model import Kind, Level
-from xsp_model.columns import scratch
-from xsp_model.columns.arrays import lookup
+from xsp_model.columns import tree
+from xsp_model.columns.arrays import empty, full, lookup, no_refs, pieces, release
+from xsp_model.limits import limits
 from xsp_model.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -22,18 +25,75 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
+    "CLIMB",
     "SpanKinds",
     "as_categorical",
     "call_numbers",
     "category_indices",
     "details_of",
+    "innermost",
     "matches",
+    "outermost",
     "pair_keys",
     "span_kinds",
 ]
 
-# What tells spans apart that start and end together: what the source says of them, never where its file has them.
+# The nearest and the farthest wanted span above each span, for as many spans as there are.
 
+CLIMB = CompiledFunction("climb", "_climb", ("int32", "uint8", *(NUMBER,) * 3, "int32", "int32"), (__name__,))
+_CYCLE = "the span tree has a cycle"
+
+
+def innermost(parent: Positions, mask: Bools) -> Positions:
+    """As `tree.innermost`."""
+    return _climb_all(parent, mask, farthest=0) if _is_worth_it(parent) else tree.innermost(parent, mask)
+
+
+def outermost(parent: Positions, mask: Bools) -> Positions:
+    """As `tree.outermost`."""
+    return _climb_all(parent, mask, farthest=1) if _is_worth_it(parent) else tree.outermost(parent, mask)
+
+
+def _is_worth_it(parent: Positions) -> bool:
+    return len(parent) >= limits().climb_min_spans
+
+
+def _climb_all(parent: Positions, mask: Bools, farthest: int) -> Positions:
+    nearest, cycle = no_refs(len(parent)), np.full(1, -1, dtype=parent.dtype)
+    spans = limits().climb_piece_spans
+    for first in range(0, len(parent), spans):
+        _climb.into((nearest, cycle), parent, mask, farthest, first, min(first + spans, len(parent)))
+        release()
+    if cycle[0] >= 0:
+        raise ValueError(_CYCLE)
+    return nearest
+
+
+@dual(CLIMB)
+def _climb(parent: Ints, mask: Ints, farthest: int, first: int, last: int, nearest: Ints, cycle: Ints) -> None:
+    """Upwards from each span as far as an earlier one, whose answer is known: parents mostly come before children."""
+    for i in range(first, last):
+        j = i
+        steps = 0
+        while j >= 0 and j < len(parent):
+            if mask[j] != 0:
+                nearest[i] = j
+                if farthest == 0:
+                    break
+            j = parent[j]
+            if j >= 0 and j < i:
+                if nearest[j] >= 0:
+                    nearest[i] = nearest[j]
+                break
+            steps += 1
+            if steps > len(parent):
+                cycle[0] = i
+                return
+
+
+# Questions put to columns of spans: of which kind, which text, which number, which key.
+
+# What tells spans apart that start and end together: what the source says of them, never where its file has them.
 _DETAILS = ("operators", "ranges", "kernels", "copies", "collectives", "messages", "layers", "compiled_kernels")
 _LAST = (1 << 63) - 1
 
@@ -43,7 +103,7 @@ def call_numbers(spans: pl.DataFrame, operators: pl.DataFrame, ranges: pl.DataFr
 
     `operators` have `at`, their position in `spans`.
     """
-    out = scratch.full(spans.height, _LAST, np.int64)
+    out = full(spans.height, _LAST, np.int64)
     numbered = operators.select("at", pl.coalesce("external_id", "record_function_id").alias("number")).drop_nulls()
     out[numbered["at"].to_numpy()] = numbered["number"].to_numpy()
     of_ranges = ranges.select("row", "range_id").drop_nulls()
@@ -92,7 +152,7 @@ def _answer_by_text(column: pl.Series, answer: Callable[[pl.Series], Any], kind:
     table = np.full(int(physical.max(initial=0)) + 2, fill, dtype=kind)  # its last entry is for null
     table[physical] = np.asarray(answer(distinct.cast(pl.String)), dtype=kind)
     rows, out = column.to_physical(), np.empty(len(column), dtype=kind)
-    for piece in scratch.pieces(len(column)):
+    for piece in pieces(len(column)):
         some = rows[piece]
         out[piece] = table[(some.fill_null(len(table) - 1) if some.null_count() else some).to_numpy()]
     return out
@@ -105,7 +165,6 @@ def as_categorical(indices: NDArray[np.int8], categories: Sequence[str]) -> pl.S
 
 
 # One integer for a pair of them, so that tables are joined by looking a number up.
-
 _MAX_KEY = 1 << 62
 
 
@@ -125,8 +184,8 @@ def pair_keys(have: pl.DataFrame, want: pl.DataFrame) -> tuple[Ints, Ints]:
 
 
 def _numbers(rows: pl.DataFrame, firsts: Ints, distinct: Ints | None, low: int, width: int, none: int) -> Ints:
-    out: Ints = scratch.empty(rows.height, np.int64)
-    for piece in scratch.pieces(rows.height):
+    out: Ints = empty(rows.height, np.int64)
+    for piece in pieces(rows.height):
         out[piece] = _some_numbers(rows[piece], firsts, distinct, low, width, none)
     return out
 
@@ -156,7 +215,6 @@ def _search_sorted(sorted_values: Ints, values: Ints) -> tuple[Ints, np.ndarray[
 
 
 # Of which level and kind spans are, as small numbers to compare.
-
 _KINDS = tuple(Kind)
 _ALL = slice(None)
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.link.climb import innermost, outermost
 from xsp_ingest.link.range_rules import ENGINE_STEP
-from xsp_ingest.link.spans import matches
+from xsp_ingest.link.spans import innermost, matches, outermost
 from xsp_model import Finding, Kind, LedgerKind, Level
-from xsp_model.columns import scratch
+from xsp_model.columns import arrays
 from xsp_model.columns.arrays import true_indices
 from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
@@ -183,10 +182,10 @@ def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl
     holder = innermost(parent, is_top)
     numbers = np.full(spans.height + 1, -1, dtype=np.int32)
     numbers[top] = _numbers(spans[top])
-    step: Positions = scratch.empty(spans.height, np.int32)
-    for piece in scratch.pieces(spans.height):
+    step: Positions = arrays.empty(spans.height, np.int32)
+    for piece in arrays.pieces(spans.height):
         step[piece] = numbers[holder[piece]]  # holder -1 reads the last entry, -1
-    return spans.with_columns(scratch.series("step", step, step >= 0)), parent
+    return spans.with_columns(arrays.series("step", step, step >= 0)), parent
 
 
 def _of_engines(spans: pl.DataFrame, parent: Positions, is_step: Bools) -> Bools:
@@ -240,7 +239,7 @@ def _under_steps(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))
     inside = (
-        scratch.gather_rows(at.select("process_id", "start_ns"), roots)
+        arrays.gather_rows(at.select("process_id", "start_ns"), roots)
         .with_columns(pl.Series("root_at", roots))
         .join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
     )

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsp_ingest.compiled_functions import FUNCTIONS
-from xsp_ingest.machine import native, shipped
+from xsp_ingest.machine import native
 from xsp_ingest.machine.functions import source_file
-from xsp_ingest.machine.shipped import LIBRARY
+from xsp_ingest.machine.native import FOLDER, LIBRARY, MANIFEST, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,29 +57,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write() -> int:
-    shipped.FOLDER.mkdir(exist_ok=True)
-    for old in shipped.FOLDER.iterdir():
+    FOLDER.mkdir(exist_ok=True)
+    for old in FOLDER.iterdir():
         old.unlink()
     entries = {}
     for function in FUNCTIONS:
         content = _make_apart(function)
-        shipped.file_of(function).write_bytes(content)
+        file_of(function).write_bytes(content)
         entries[function.name] = _entry(function, content)
         print(f"{function.name}: {len(content)} bytes")  # noqa: T201 (a script that says what it does)
     content = _link()
-    (shipped.FOLDER / LIBRARY).write_bytes(content)
+    (FOLDER / LIBRARY).write_bytes(content)
     print(f"{LIBRARY}: {len(content)} bytes")  # noqa: T201
     linked = {"made_by": _linkers(), "sha256": hashlib.sha256(content).hexdigest()}
     manifest = {"made_by": _makers(), "library": linked, "functions": entries}
-    (shipped.FOLDER / shipped.MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    (shipped.FOLDER / BILL).write_text(bill(manifest), encoding="utf-8")
+    (FOLDER / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    (FOLDER / BILL).write_text(bill(manifest), encoding="utf-8")
     return 0
 
 
 def _check() -> int:
-    manifest = json.loads((shipped.FOLDER / shipped.MANIFEST).read_bytes())
-    listed = {shipped.MANIFEST, LIBRARY, BILL, *(shipped.file_of(each).name for each in FUNCTIONS)}
-    stale = [f"{path.name}: of no function" for path in shipped.FOLDER.iterdir() if path.name not in listed]
+    manifest = json.loads((FOLDER / MANIFEST).read_bytes())
+    listed = {MANIFEST, LIBRARY, BILL, *(file_of(each).name for each in FUNCTIONS)}
+    stale = [f"{path.name}: of no function" for path in FOLDER.iterdir() if path.name not in listed]
     same_makers = manifest["made_by"] == _makers()
     reasons = {
         each.name: _staleness(each, manifest["functions"].get(each.name), by_bytes=same_makers) for each in FUNCTIONS
@@ -87,7 +87,7 @@ def _check() -> int:
     stale += [f"{name}: {reason}" for name, reason in reasons.items() if reason]
     if reason := _library_staleness(manifest["library"]):
         stale.append(f"{LIBRARY}: {reason}")
-    if not stale and (shipped.FOLDER / BILL).read_text(encoding="utf-8") != bill(manifest):
+    if not stale and (FOLDER / BILL).read_text(encoding="utf-8") != bill(manifest):
         stale.append(f"{BILL}: not of these files")
     how = "bytes" if same_makers else f"stamps, as {manifest['made_by']} made it"
     print("\n".join(stale) or f"{len(FUNCTIONS)} compiled functions are of their sources (by {how})")  # noqa: T201
@@ -96,9 +96,9 @@ def _check() -> int:
 
 def _staleness(function: CompiledFunction, entry: dict[str, Any] | None, *, by_bytes: bool) -> str | None:
     """Why the function's file is not of its sources; None where it is."""
-    if entry is None or not shipped.file_of(function).is_file():
+    if entry is None or not file_of(function).is_file():
         return "not shipped"
-    content = shipped.file_of(function).read_bytes()
+    content = file_of(function).read_bytes()
     if entry["crc32"] != zlib.crc32(content):
         return "not the file that the manifest names"
     if entry["stamp"] != function.stamp():
@@ -115,7 +115,7 @@ def _staleness(function: CompiledFunction, entry: dict[str, Any] | None, *, by_b
 
 def _library_staleness(entry: dict[str, Any]) -> str | None:
     """Why the library is not of the bitcode; None where it is, or where nothing here could make it the same."""
-    path = shipped.FOLDER / LIBRARY
+    path = FOLDER / LIBRARY
     if not path.is_file():
         return "not shipped"
     content = path.read_bytes()
@@ -126,7 +126,7 @@ def _library_staleness(entry: dict[str, Any]) -> str | None:
 
 
 def _link() -> bytes:
-    files = [shipped.file_of(each).read_bytes() for each in FUNCTIONS]
+    files = [file_of(each).read_bytes() for each in FUNCTIONS]
     return _link_library(zlib.decompress(each).partition(b"\n")[2] for each in files)
 
 
@@ -227,7 +227,7 @@ def _components(functions: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _component(name: str, facts: Mapping[str, str]) -> dict[str, Any]:
-    hashes = [{"alg": "SHA-256", "content": _digest(shipped.FOLDER / name)}]
+    hashes = [{"alg": "SHA-256", "content": _digest(FOLDER / name)}]
     return {"type": "file", "name": name, "hashes": hashes, "properties": _properties(facts)}
 
 

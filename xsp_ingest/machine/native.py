@@ -1,17 +1,18 @@
-"""Machine code of our functions, called without numba, which takes 0.3 s and 80 MB to start.
-
-It is taken of the library that comes along (0.1 ms); where that is for another system or of other sources, made by
-llvmlite of bitcode and kept on disk.
-"""
+"""Machine code of our functions, called without numba: as it comes with the package, or made by LLVM."""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import os
+import platform
 import re
+import sys
 import tempfile
+import zlib
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_ingest.machine import shipped
-from xsp_ingest.machine.shipped import library_address
 from xsp_model.output_files import is_own, make_private
 
 if TYPE_CHECKING:
@@ -30,7 +29,122 @@ if TYPE_CHECKING:
 
     from xsp_ingest.machine.functions import CompiledFunction
 
-__all__ = ["Native", "bitcode", "can_compile", "is_at_hand", "is_ready", "machine_code", "native"]
+__all__ = [
+    "FOLDER",
+    "LIBRARY",
+    "MANIFEST",
+    "Native",
+    "bitcode",
+    "can_compile",
+    "file_of",
+    "is_at_hand",
+    "is_for_this_system",
+    "is_ready",
+    "is_shipped",
+    "library_address",
+    "library_digest",
+    "machine_code",
+    "native",
+    "read",
+    "stamp_of",
+    "symbol_of",
+]
+
+# Our compiled functions as they come with the package: LLVM bitcode, and a library linked of it.
+#
+# The library is for Linux on x86-64, whose loader takes it without LLVM. It is made for any such processor: on what
+# these functions do, code for a newer one is no faster (ADR 0019). It calls nothing, not even the C library. Elsewhere
+# LLVM makes machine code of the bitcode in a third of a second (`native`); numba takes more than ten to compile the
+# sources. `python -m xsp_ingest.machine.build` makes the files anew from the sources, and MANIFEST.json, which says of
+# which sources each is.
+
+FOLDER = Path(__file__).parent / "bitcode"
+MANIFEST = "MANIFEST.json"
+LIBRARY = "linux_x86_64.so"
+
+
+def file_of(function: CompiledFunction) -> Path:
+    """Where the function's bitcode is: compressed, its symbol in the first line."""
+    return FOLDER / f"{function.name}.bc"
+
+
+def is_shipped(function: CompiledFunction) -> bool:
+    """Whether code of the function's present sources came along."""
+    return _entry(FOLDER, function.name).get("stamp") == stamp_of(function) and file_of(function).is_file()
+
+
+def read(function: CompiledFunction) -> tuple[str, bytes] | None:
+    """The symbol and the bitcode, where they came along undamaged and are of the present sources."""
+    if not is_shipped(function):
+        return None
+    with suppress(OSError, zlib.error, ValueError):
+        content = file_of(function).read_bytes()
+        if zlib.crc32(content) == _entry(FOLDER, function.name).get("crc32"):
+            symbol, _, code = zlib.decompress(content).partition(b"\n")
+            return symbol.decode(), code
+    return None
+
+
+def symbol_of(function: CompiledFunction) -> str:
+    """What the function is called within what is shipped."""
+    return str(_entry(FOLDER, function.name).get("symbol"))
+
+
+def library_digest(folder: Path) -> str | None:
+    """SHA-256 of the library that the manifest names."""
+    library = _manifest(folder).get("library")
+    return library["sha256"] if isinstance(library, dict) else None
+
+
+def stamp_of(function: CompiledFunction) -> str:
+    """The function's stamp; as the manifest has it where no byte of its sources has changed since."""
+    entry = _entry(FOLDER, function.name)
+    if entry.get("texts") == function.texts_digest():
+        return str(entry["stamp"])
+    return function.stamp()
+
+
+@cache
+def _entry(folder: Path, name: str) -> dict[str, Any]:
+    entry: dict[str, Any] = _manifest(folder).get("functions", {}).get(name, {})
+    return entry
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+        return manifest
+    return {}
+
+
+def library_address(function: CompiledFunction) -> int | None:
+    """Where the function is, loaded; None where there is no library for this system or it is not of these sources."""
+    if not is_for_this_system() or not is_shipped(function):
+        return None
+    library = _loaded_library(FOLDER)
+    try:
+        return ctypes.cast(library[symbol_of(function)], ctypes.c_void_p).value if library else None
+    except AttributeError:
+        return None
+
+
+def is_for_this_system() -> bool:
+    """Whether the library that comes along is for this system and processor."""
+    return sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 1 << 32
+
+
+@cache
+def _loaded_library(folder: Path) -> ctypes.CDLL | None:
+    """None where it is not the file that the manifest names, or may not be loaded from there."""
+    with suppress(OSError):
+        content = (folder / LIBRARY).read_bytes()
+        if hashlib.sha256(content).hexdigest() == library_digest(folder):
+            return ctypes.CDLL(str(folder / LIBRARY))
+    return None
+
+
+# Machine code called without numba, which takes 0.3 s and 80 MB to start. It is taken of the library that comes along
+# (0.1 ms); where that is for another system or of other sources, made by llvmlite of bitcode and kept on disk.
 
 _BYTE_CODE = "__pycache__"
 _DIGEST_BYTES = 32
@@ -65,7 +179,7 @@ def is_ready(function: CompiledFunction) -> bool:
 
 def is_at_hand(function: CompiledFunction) -> bool:
     """Whether that is there, or made of shipped bitcode in a fraction of a second; to compile it takes seconds."""
-    return (_has_llvm() and shipped.is_shipped(function)) or is_ready(function)
+    return (_has_llvm() and is_shipped(function)) or is_ready(function)
 
 
 def can_compile() -> bool:
@@ -114,7 +228,7 @@ def _engine(code: bytes) -> Any:  # noqa: ANN401 (it has no types)
 
 def _of_shipped(function: CompiledFunction) -> tuple[str, bytes] | None:
     """The symbol and the object file from bitcode that came along; None where there is none that this LLVM reads."""
-    if (code := shipped.read(function)) is not None:
+    if (code := read(function)) is not None:
         with suppress(RuntimeError):
             return code[0], machine_code(code[1])
     return None
@@ -183,7 +297,7 @@ class _Kept:
     def __init__(self, function: CompiledFunction) -> None:
         llvm = _llvm()
         machine = (llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-        made_of = repr((shipped.stamp_of(function), version("llvmlite"), machine))
+        made_of = repr((stamp_of(function), version("llvmlite"), machine))
         self._file = f"{function.name}.{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.native"
 
     def read(self) -> tuple[str, bytes] | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import full
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Sweep:
         columns = [_as_numbers(each) if isinstance(each, np.ndarray) else each for each in inputs]
         rows = next(len(each) for each in columns if isinstance(each, np.ndarray))
         lengths = [rows] * outputs if isinstance(outputs, int) else outputs
-        results = tuple(scratch.full(length, fill, dtype) for length in lengths)
+        results = tuple(full(length, fill, dtype) for length in lengths)
         return self._run(columns, results, rows)
 
     def into(self, results: Sequence[Column], *inputs: Column | int) -> None:

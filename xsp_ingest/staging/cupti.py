@@ -1,27 +1,31 @@
-"""CUPTI's records as rows of a trace: work of the device, the devices, what the host did."""
+"""CUPTI's activity records: one table a kind, and as rows of a trace what device and host did."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.link.demangle import demangle_column
 from xsp_ingest.link.range_rules import NVTX, classify, is_backward, module_ranges, plain_name
-from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
+from xsp_ingest.staging.cuda_names import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS, demangle_column
 from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
-from xsp_model.peaks import fp32_lanes
+from xsp_model.devices import fp32_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.staging.cupti_fields import Records
 
 __all__ = [
+    "END",
+    "KINDS",
+    "KNOWN_UNUSED",
+    "TYPES",
     "Host",
+    "Records",
     "activities",
     "calls",
     "copies",
@@ -32,7 +36,6 @@ __all__ = [
     "operators",
     "waits",
 ]
-
 
 # Work of the device: kernels, copies, fills, whole graph replays; and waits for it.
 
@@ -138,7 +141,6 @@ def _label(column: str, labels: Mapping[int, str]) -> pl.Expr:
 
 
 # The devices of a dump and the peak rates that follow from what CUPTI says of them.
-
 _FLOP_PER_LANE = 2  # a fused multiply-add a cycle
 _HZ_PER_KHZ = 1_000
 _MAX = 1 << 40  # kHz, kB/s: beyond, a value is none
@@ -177,7 +179,6 @@ def devices(records: Records) -> pl.DataFrame:
 
 
 # What the host did: calls into CUDA, marked ranges, operators of the framework.
-
 _MARK, _STARTS, _ENDS = 1, 2, 4  # bits of CUpti_ActivityFlag for markers
 _LEVELS = {
     "application": (Level.APPLICATION, Kind.RANGE),
@@ -277,3 +278,85 @@ def markers(records: Records, options: Options) -> tuple[dict[str, pl.DataFrame]
     facts = pairs.select("row", pl.col("id").alias("range_id"), "text", "domain", elsewhere.alias("end_thread_id"))
     tables = {"spans": spans, "ranges": facts, "layers": layers}
     return {table: frame_of(table, rows) for table, rows in tables.items()}, [*findings, *unread]
+
+
+# The fields of each kind of record, and what each of them may hold.
+
+_TIMES = ("start", "end")
+_WHERE = ("deviceId", "contextId", "streamId")
+_GRAPH = ("graphId", "graphNodeId")
+_SIZED_FIELDS = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
+_SHARED = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
+_KERNEL = (*_TIMES, *_WHERE, "correlationId", "processId", "name", *_SIZED_FIELDS, *_SHARED, *_GRAPH)
+_MEMCPY = (*_TIMES, *_WHERE, "correlationId", "processId", "bytes", "copyKind", "srcKind", "dstKind", *_GRAPH)
+_CALL = (*_TIMES, "processId", "threadId", "correlationId", "cbid", "name")
+END = "END"
+"""The record that closes a dump of JSON lines."""
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "KERNEL": _KERNEL,
+    "CONCURRENT_KERNEL": _KERNEL,
+    "MEMCPY": _MEMCPY,
+    "MEMCPY2": _MEMCPY,
+    "MEMSET": (*_TIMES, *_WHERE, "correlationId", "processId", "bytes", "memoryKind", *_GRAPH),
+    "GRAPH_TRACE": (*_TIMES, *_WHERE, "correlationId", "processId", "graphId"),
+    "RUNTIME": _CALL,
+    "DRIVER": _CALL,
+    "SYNCHRONIZATION": (*_TIMES, "contextId", "streamId", "correlationId", "processId", "type"),
+    "EXTERNAL_CORRELATION": ("externalKind", "externalId", "correlationId", "processId"),
+    "FRAMEWORK_OPERATOR": (
+        *_TIMES,
+        *("processId", "threadId", "externalKind", "externalId", "name", "level"),
+        *("sequenceNumber", "inputShapes", "inputTypes"),
+    ),
+    "MARKER": ("timestamp", "id", "flags", "processId", "threadId", "name", "domain"),
+    "OVERHEAD": (*_TIMES, "overheadKind"),
+    "DEVICE": (
+        *("id", "name", "computeCapabilityMajor", "computeCapabilityMinor", "numMultiprocessors"),
+        *("coreClockRate", "globalMemoryBandwidth", "globalMemorySize"),
+    ),
+    END: ("records", "dropped"),
+}
+"""What is read: kinds by CUPTI's name (CUPTI_ACTIVITY_KIND_ without its prefix) and two of the format's own."""
+KNOWN_UNUSED = frozenset(
+    {
+        *("CONTEXT", "NAME", "STREAM", "MARKER_DATA", "ENVIRONMENT", "FUNCTION", "MODULE", "DEVICE_ATTRIBUTE"),
+        *("UNIFIED_MEMORY_COUNTER", "CUDA_EVENT", "NVLINK", "PCIE", "MEMORY", "MEMORY2", "MEMORY_POOL", "JIT"),
+        *("INTERNAL_LAUNCH_API", "DEVICE_GRAPH_TRACE", "GRAPH_HOST_NODE", "HOST_LAUNCH", "GREEN_CONTEXT"),
+        *("OPENACC_DATA", "OPENACC_LAUNCH", "OPENACC_OTHER", "OPENMP", "PC_SAMPLING", "MEM_DECOMPRESS", "CDP_KERNEL"),
+    }
+)
+"""Kinds of CUPTI that say nothing that XSP asks for; a dump may hold them."""
+_TEXTS = frozenset({"name", "domain", "level", "inputShapes", "inputTypes"})
+TYPES: Mapping[str, pl.DataType] = {
+    "kind": pl.String(),
+    **{
+        field: pl.String() if field in _TEXTS else pl.Int64()
+        for field in dict.fromkeys(field for fields in KINDS.values() for field in fields)
+    },
+}
+"""Every field that is read, with its type: integers, and texts."""
+
+
+# CUPTI's activity records, one table a kind.
+
+
+@dataclass
+class Records:
+    """A file's records by kind, each with its index in the file as `row`; and what was odd."""
+
+    process_id: int | None
+    """The process that was profiled, for records that do not say theirs."""
+    kinds: dict[str, pl.DataFrame] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def process(self) -> pl.Expr:
+        """The process a record is of: its own, else the file's; as `processId`."""
+        return pl.col("processId").fill_null(pl.lit(self.process_id, pl.Int64))
+
+    def of(self, *kinds: str) -> pl.DataFrame:
+        """The records of these kinds (which have the same fields), in the order of the file."""
+        tables = [self.kinds[kind] for kind in kinds if kind in self.kinds]
+        if not tables:
+            return pl.DataFrame(schema={"row": pl.Int64, **{name: TYPES[name] for name in KINDS[kinds[0]]}})
+        return pl.concat(tables).sort("row") if len(tables) > 1 else tables[0]

@@ -1,4 +1,4 @@
-"""Rows of the staging tables: start and duration of records, with what is odd about them counted."""
+"""Rows of the staging tables: start and duration of records, and what is odd about them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_model import Finding, LedgerKind
 from xsp_model.columns.intervals import LATEST_NS
@@ -13,7 +14,9 @@ from xsp_model.columns.intervals import LATEST_NS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_DURATION_NS", "Rows", "beside", "with_times"]
+    from xsp_ingest.ingester import Options
+
+__all__ = ["MAX_DURATION_NS", "RANGE_COLUMNS", "Rows", "beside", "tables_of_ranges", "with_times"]
 
 MAX_DURATION_NS = 24 * 3600 * 10**9
 """A day: no capture is longer, nor anything in one."""
@@ -95,3 +98,34 @@ class Rows:
             name: frame_of(name, pl.DataFrame(columns, schema=dict(RAW_TABLES[name])))
             for name, columns in self._columns.items()
         }
+
+
+# Ranges of tools of which little is known: what they are by their names.
+
+RANGE_COLUMNS: Mapping[str, pl.DataType] = {
+    "name": pl.String(),
+    "domain": pl.String(),  # a category or a scope
+    "style": pl.String(),
+    "start_ns": pl.Int64(),
+    "duration_ns": pl.Int64(),
+    "process_id": pl.Int64(),
+    "thread_id": pl.Int64(),
+    "end_thread_id": pl.Int64(),
+}
+
+
+def tables_of_ranges(ranges: pl.DataFrame, options: Options) -> Mapping[str, pl.DataFrame]:
+    """The staging tables of these ranges, whose columns are RANGE_COLUMNS; `row` is the position."""
+    named = ranges.with_row_index("row").with_columns(
+        pl.col("row").cast(pl.Int64),
+        pl.when(pl.col("name") != "").then("name").otherwise(pl.lit("[unnamed]")).alias("name"),
+        pl.col("name").alias("text"),
+        pl.lit(value=False).alias("numbered"),
+    )
+    kinds = classify(named, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    placed = named.hstack(kinds)
+    tables = {
+        "spans": frame_of("spans", placed),
+        "ranges": frame_of("ranges", placed.with_columns(pl.col("row").alias("range_id"))),
+    }
+    return tables | {name: frame_of(name) for name in RAW_TABLES if name not in tables}

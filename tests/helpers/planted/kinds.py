@@ -51,6 +51,11 @@ def _fp32(tensor_ns: int) -> Strength:
     return Strength(f"{8 * tensor_ns / 1e6:g} ms of products", plan, replace(plan, on_tensor_cores=True))
 
 
+def _copied(megabytes: int) -> Strength:
+    plan = Plan(pageable_bytes=megabytes * 1_000_000)
+    return Strength(f"{megabytes} MB", plan, replace(plan, is_pinned=True))
+
+
 def _norms(half_ns: int) -> Strength:
     plan = Plan(norm_ns=half_ns)
     return Strength(f"{2 * half_ns / 1e6:g} ms of layers", plan, replace(plan, in_half=True))
@@ -89,7 +94,7 @@ KINDS: Sequence[Kind] = (
     Kind("synchronisation", "host-sync",
          [Strength(f"{n} values read", Plan(values_read=n)) for n in (2, 6, 12)], 1),
     Kind("pageable copies", "pageable-copies",
-         [Strength(f"{mb} MB", Plan(pageable_bytes=mb * 1_000_000)) for mb in (1, 6, 30)], 1),
+         [_copied(megabytes) for megabytes in (1, 6, 15)], 1),
     Kind("a straggler", "straggler", [_slower(share) for share in (0.01, 0.08, 0.3)], 1),
     Kind("many small collectives", "small-collectives", [_calls(number) for number in (96, 384, 768)], 1),
     Kind("unfused elementwise chains", "unfused-chains",

@@ -58,7 +58,8 @@ def _begin(plan: Plan, queue: DeviceQueue, step: int) -> None:
     queue.copy(_BATCH_BYTES, 20_000, pageable=False, stream_id=COPIES)
     queue.after(COMPUTE, COPIES)
     if plan.pageable_bytes:
-        queue.copy(plan.pageable_bytes, plan.pageable_bytes // 6, pageable=True)  # 6 GB/s
+        bytes_a_ns = 31.5 if plan.is_pinned else 6  # the peak of PCI Express 4.0, and what pageable memory reaches
+        queue.copy(plan.pageable_bytes, int(plan.pageable_bytes / bytes_a_ns), pageable=not plan.is_pinned)
     if step == 0 and plan.first_step_ns:
         queue.call("cuLibraryLoadData", plan.first_step_ns)
     if step % 2 and plan.compiled_ns:

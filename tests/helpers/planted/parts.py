@@ -27,6 +27,7 @@ class Plan:
     product_ns: int = 300_000
     input_ns: int = 40_000  # until the next batch is there
     pageable_bytes: int = 0  # more of the batch that is copied from pageable memory
+    is_pinned: bool = False  # but from pinned memory, at the peak of the bus
     small_kernels: int = 0  # at the begin of a step, launched one by one, not as one
     values_read: int = 0  # by the host within a step
     chain: int = 1  # elementwise kernels after a product, not one

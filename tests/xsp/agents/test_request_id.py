@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from xsp.agents.request_id import id_in
+from xsp.agents.server import id_in
 
 _DEEP = "[" * 3_000 + "]" * 3_000
 

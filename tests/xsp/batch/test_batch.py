@@ -19,8 +19,7 @@ import pytest
 from tests.helpers.batches import bytes_below, trace_of
 from xsp.batch.discover import discover
 from xsp.batch.pool import run_here
-from xsp.batch.unit import Kind, Outcome, Settings, Status, Unit
-from xsp.batch.version import own_version
+from xsp.batch.unit import Kind, Outcome, Settings, Status, Unit, own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
 from xsp.reading import LayerSource, Reading

@@ -20,8 +20,7 @@ from tests.helpers.batches import bytes_below, trace_of
 from tests.helpers.run_sets import merged, write_run
 from xsp.batch import cluster
 from xsp.batch.discover import discover
-from xsp.batch.unit import Outcome, Settings, Status, Unit
-from xsp.batch.version import own_version
+from xsp.batch.unit import Outcome, Settings, Status, Unit, own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
 from xsp_ingest.convert import convert

@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.generate import grow
 from tests.helpers.batches import trace_of
-from xsp import opening
-from xsp.batch import fork_server, pool, work
+from xsp import opening, processes
+from xsp.batch import pool, work
 from xsp.batch.pool import run_here
 from xsp.batch.unit import Settings, Status, Unit
 from xsp_model.limits import override_limits
@@ -138,13 +138,13 @@ def test_a_worker_that_cannot_begin_is_a_failed_unit(tmp_path: Path, monkeypatch
 def test_where_no_process_can_begin_each_unit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.json").write_bytes(trace_of(100).to_bytes())
     resource_tracker.ensure_running()
-    fork_server.end()
+    processes.end()
     monkeypatch.setattr("multiprocessing.spawn._python_exe", b"/bin/false")
     try:
         units = [Unit("one", (str(tmp_path / "one.json"),))]
         [outcome] = run_here(units, Settings(str(tmp_path / "out")), jobs=1, limit_bytes=1 << 34)
     finally:
-        fork_server.end()
+        processes.end()
     assert outcome.status is Status.FAILED
     assert "no worker could be started" in outcome.reason
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp.batch import locations, web
+from xsp.batch import locations
+from xsp.batch.locations import check_below
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -139,5 +140,5 @@ def test_what_is_not_there_is_said_to_be_absent() -> None:
 @pytest.mark.parametrize("name", ["bucket/f/../../x", "bucket/other/x", "bucket/f/a/..", "bucket/fx"])
 def test_names_of_a_bucket_stay_below_the_folder(name: str) -> None:
     with pytest.raises(XspError, match="names a file outside of itself"):
-        web.check_below([name], "bucket/f")
-    web.check_below(["bucket/f/x", "bucket/f/a..b", "bucket/f"], "bucket/f/")
+        check_below([name], "bucket/f")
+    check_below(["bucket/f/x", "bucket/f/a..b", "bucket/f"], "bucket/f/")

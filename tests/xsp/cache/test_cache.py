@@ -403,7 +403,7 @@ def test_a_size_that_is_none_is_an_error(tmp_path: Path, raw: Path, monkeypatch:
 def test_answers_are_the_same_from_what_was_kept(
     tmp_path: Path, raw: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xsp.cli.reading_options.Cache", lambda folder: Cache(folder, 0))
+    monkeypatch.setattr("xsp.cli.options.Cache", lambda folder: Cache(folder, 0))
     options = ["analyze", str(raw), "-f", "json", "--cache-dir", str(tmp_path / "cache")]
     answers = []
     for _ in range(2):
@@ -414,7 +414,7 @@ def test_answers_are_the_same_from_what_was_kept(
 
 
 def test_the_option_keeps_nothing(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsp.cli.reading_options.Cache", lambda folder: Cache(folder, 0))
+    monkeypatch.setattr("xsp.cli.options.Cache", lambda folder: Cache(folder, 0))
     assert main(["info", str(raw), "--cache-dir", str(tmp_path / "cache"), "--no-cache"]) == 0
     assert _kept(tmp_path) == []
 

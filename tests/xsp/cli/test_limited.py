@@ -82,7 +82,8 @@ def test_what_a_limit_leaves_no_room_for_ends_in_one_sentence(tmp_path: Path, ki
     ],
 )
 def test_how_the_watched_process_ends_is_told(last_act: str, status: int, sentence: str) -> None:
-    code = f"import os, sys\nfrom xsp.cli import limited\ns = limited.watch()\nif s is None: {last_act}\nsys.exit(s)"
+    start = "import os, sys\nfrom xsp.cli.main import run_watched\ns = run_watched()"
+    code = f"{start}\nif s is None: {last_act}\nsys.exit(s)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == status
     assert done.stderr.startswith(sentence)

@@ -17,7 +17,7 @@ from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.render.frame import as_csv, as_json, as_table
-from xsp_analyze.schema import describe_tables
+from xsp_analyze.sql import describe_tables
 from xsp_model import XspError
 from xsp_model.schema import TABLES
 

@@ -12,9 +12,7 @@ import pytest
 
 from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
-from xsp_analyze.sql import query
-from xsp_analyze.sql.query import check_query
-from xsp_analyze.sql.query_limits import QueryLimits, within
+from xsp_analyze.sql import QueryLimits, check_query, query, within
 from xsp_model import Trace, XspError, bundle
 from xsp_model.limits import limits, override_limits
 

@@ -15,8 +15,8 @@ from xsp.cli.app import command_named
 from xsp.cli.main import main
 from xsp.cli.table import COMMANDS
 from xsp.reading import options
-from xsp_model import extras
-from xsp_model.extras import install_advice
+from xsp_model import errors
+from xsp_model.errors import install_advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def test_advice_to_install_names_what_is_on_an_index_and_keeps_its_brackets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     small_trace(tmp_path)
-    monkeypatch.setattr(extras, "requires", lambda _: requirements)
+    monkeypatch.setattr(errors, "requires", lambda _: requirements)
     assert install_advice("cluster") == advice
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert (

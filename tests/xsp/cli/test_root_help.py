@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer import rich_utils
 
-from xsp.cli import root_help
+from xsp.cli import main
 from xsp.cli.app import run
 from xsp.cli.table import COMMANDS
 
@@ -42,7 +42,7 @@ def _typer_s(
 def test_it_is_what_typer_prints(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs, ours = _typer_s(columns, capsys, monkeypatch), root_help.root_help(columns, color=False) + "\n"
+    theirs, ours = _typer_s(columns, capsys, monkeypatch), main.root_help(columns, color=False) + "\n"
     assert _tokens(ours) == _tokens(theirs)
     if typer.__version__ == _LOOKS_LIKE:
         assert ours == theirs
@@ -54,7 +54,7 @@ def _tokens(text: str) -> list[str]:
 
 @pytest.mark.skipif(typer.__version__ != _LOOKS_LIKE, reason="another version of typer")
 def test_it_has_typer_s_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = root_help.root_help(100, color=True) + "\n"
+    ours = main.root_help(100, color=True) + "\n"
     assert list(_cells(ours)) == list(_cells(_typer_s(100, capsys, monkeypatch, color=True)))
 
 
@@ -76,7 +76,7 @@ def test_the_table_says_of_a_command_what_its_own_help_begins_with() -> None:
 
 @pytest.mark.parametrize("arguments", [["--help", "x"], ["analyze", "--help"], ["--version"], ["-hh"]])
 def test_what_is_not_for_the_help_alone_is_left_to_typer(arguments: list[str]) -> None:
-    assert root_help.text(arguments) is None
+    assert main.help_text(arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_what_is_not_for_the_help_alone_is_left_to_typer(arguments: list[str]) -
 def test_what_changes_the_look_is_left_to_typer(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv(name, value)
-    assert root_help.text(["--help"]) is None
+    assert main.help_text(["--help"]) is None

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.pseudo_terminal import shown_on_terminal
 from tests.helpers.report_trace import small_trace
 from xsp.cli.main import main
-from xsp.cli.table_files import check_tables_writable
+from xsp.cli.output import check_tables_writable
 from xsp_model import XspError
 
 if TYPE_CHECKING:

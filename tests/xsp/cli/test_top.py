@@ -16,7 +16,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp.cli.main import main
 from xsp_analyze.pages.report.summary import in_one_line, summary_sentences
 from xsp_analyze.render.top import Entry, Ranking, bar, ranking_lines
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import bundle
@@ -95,6 +95,23 @@ def test_calls_of_one_name_are_added_up(tmp_path: Path, capsys: pytest.CaptureFi
     ]  # fmt: skip
 
 
+def test_variants_of_a_template_are_one_row_and_sums_over_devices_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kineto = KinetoTrace()
+    for device in range(2):
+        for tile in range(3):
+            at = (100 * tile + 10 * device) * US
+            kineto.launch(f"void tiled<{tile}>(int)", at, at + 5 * US, 20 * US, device_id=device)
+    kineto.write(tmp_path / "few.json")
+    assert main(["top", str(tmp_path / "few.json"), "--no-cache", "-f", "md"]) == 0
+    text = capsys.readouterr().out
+    assert "of device time, summed over 2 devices, over the whole trace" in text
+    assert main(["top", str(tmp_path / "few.json"), "--no-cache", "-f", "json"]) == 0
+    kernels = json.loads(capsys.readouterr().out)["rankings"][-1]["rows"]
+    assert [(row["name"], row["count"], row["time_ns"]) for row in kernels] == [("3 variants of tiled", 6, 120_000)]
+
+
 def _rows(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[dict[str, object]], float | None]:
     """The first ranking of `xsp top`: what it is, its rows, and what is outside of them."""
     assert main(["top", str(path), "--no-cache", "-f", "json"]) == 0
@@ -131,6 +148,19 @@ def test_ranges_of_other_names_are_equal_in_blocks_alone(tmp_path: Path, capsys:
     assert [(row["name"], row["time_ns"]) for row in rows] == [
         ("4 x layers of layers.{0..3} (layers.{0..3})", 120_000), ("2 x stage 7", 120_000), ("stage 8", 40_000),
     ]  # fmt: skip
+
+
+def test_collectives_on_the_host_are_ranked_where_nothing_else_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gloo's receive lies in its send: 280 us, of which 200 are the receive's."""
+    kineto = KinetoTrace()
+    kineto.step(1, 0, 1000 * US)
+    kineto.annotation("gloo:send", 10 * US, 280 * US)
+    kineto.annotation("gloo:recv", 20 * US, 200 * US)
+    identity, rows, _ = _rows(kineto.write(tmp_path / "gloo.json"), capsys)
+    assert identity == "operators_by_self_time"
+    assert [(row["name"], row["time_ns"]) for row in rows] == [("gloo:recv", 200_000), ("gloo:send", 80_000)]
 
 
 def test_on_the_host_operators_are_ranked_by_the_time_of_their_own(

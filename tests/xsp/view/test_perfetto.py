@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.report_trace import small_trace
 from tests.helpers.waiting import HANG_S
-from xsp.view.serving import server_of
+from xsp.view.server import server_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

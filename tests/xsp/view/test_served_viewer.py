@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.report_trace import small_trace
-from xsp.view.serving import server_of
+from xsp.view.server import server_of
 
 if TYPE_CHECKING:
     from pathlib import Path

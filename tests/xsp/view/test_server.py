@@ -23,8 +23,7 @@ from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.viewer_columns import unpacked_rows
 from tests.helpers.waiting import HANG_S
 from xsp.view.questions import TraceAnswers
-from xsp.view.server import PrivateServer
-from xsp.view.serving import server_of
+from xsp.view.server import PrivateServer, server_of
 from xsp_model import TraceBuilder, XspError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""B14: joules by the trapezoidal rule, for steps and layers."""
+"""B14: joules by the trapezoidal rule, for steps and layers. B44: means by time of what was sampled on devices."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.frames import coverage
 from xsp_analyze.frames.samples import Energy
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
@@ -52,6 +53,33 @@ def test_what_samples_do_not_cover_is_said() -> None:
 def test_without_power_it_says_how_to_record_it() -> None:
     with pytest.raises(XspError, match=r"needs samples of power"):
         run(find("B14"), StepView.of(_powered((0, 100.0)).build()))
+
+
+def test_sampled_counters_are_means_by_time_of_steps_phases_and_layers() -> None:
+    # A sample holds until the next: 0.2 for the first second, then 0.6. Without a step the model is all of the trace:
+    # 1.75 s to the end of the last work, (0.2 + 0.75 * 0.6) / 1.75. Kernels run from 0.5 to 0.75 and 1.5 to 1.75 s.
+    hand = _powered()
+    shared = {"run_id": 0, "device_id": 0, "counter": "SMs Active", "unit": "share"}
+    samples = ((0, 0.2), (_SECOND, 0.6), (1_625_000_000, 0.6))
+    hand.extra["counters"] = [{**shared, "time_ns": time, "value": value} for time, value in samples]
+    hand.extra["counters"].append({**shared, "counter": "allocated_bytes", "unit": "byte", "time_ns": 5, "value": 7.0})
+    table = run(find("B44"), StepView.of(hand.build(), "all")).table
+    columns = ["counter", "scope", "device_id", "layer_name", "mean_value", "time_ns", "covered_share"]
+    covered, mean = 0.375 / 0.5, (0.25 * 0.2 + 0.125 * 0.6) / 0.375
+    model = (0.2 + 0.625 * 0.6) / 1.625
+    assert table.select(columns).rows() == [
+        ("SMs Active", "model", 0, None, pytest.approx(model), 2 * _SECOND, pytest.approx(1.625 / 2)),
+        ("SMs Active", "phase", 0, None, pytest.approx(mean), _SECOND // 2, pytest.approx(covered)),
+        ("SMs Active", "layer", 0, "Linear_0", pytest.approx(mean), _SECOND // 2, pytest.approx(covered)),
+    ]
+    first = run(find("B44"), StepView.of(hand.build(), "1")).table
+    assert first.filter(scope="layer")["mean_value"].to_list() == [pytest.approx(0.2)]
+    assert "no_counters" not in coverage.ledger(StepView.of(hand.build()))["kind"].to_list()
+
+
+def test_without_samples_of_a_device_it_says_how_to_record_them() -> None:
+    with pytest.raises(XspError, match=r"needs samples of counters of a device"):
+        run(find("B44"), StepView.of(_powered().build()))
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 1000)), min_size=2), st.lists(st.integers(0, 10**9)))

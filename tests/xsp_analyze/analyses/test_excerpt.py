@@ -13,8 +13,7 @@ from tests.helpers.synth_nsys import SCHEMAS, THREAD, NsightFile, global_id
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
-from xsp_ingest.convert import convert
-from xsp_ingest.excerpt import excerpt
+from xsp_ingest.convert import convert, excerpt
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 

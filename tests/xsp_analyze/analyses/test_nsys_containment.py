@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsp_analyze.analyses.nsys.nests import containing, lanes, plain_nest, tightest
 from xsp_analyze.analyses.nsys.projection import Calls, envelopes
+from xsp_analyze.analyses.nsys.sources import containing, lanes, plain_nest, tightest
 
 if TYPE_CHECKING:
     from random import Random

@@ -100,6 +100,84 @@ def test_the_work_list_counts_only_calls_that_launched_something() -> None:
     assert rows(recomputed(), "B23", "count", "modelled_count", "modelled_flop") == [(2, 2, 24e6)]
 
 
+def timed(*calls: tuple[str, str, str, int, int]) -> Trace:
+    """Calls one after the other: operator, shapes, kernel, its duration, and the step. 1 TFLOP/s and 100 GB/s."""
+    hand = Hand()
+    hand.run(0)
+    for number in sorted({step for *_, step in calls}):
+        hand.step(number, 1_000_000 * number, 900_000)
+    hand.extra["operators"] = []
+    for position, (name, shapes, kernel, duration, step) in enumerate(calls):
+        start = 1_000_000 * step + 1_000 * position
+        call = hand.span("operator", "operator", name, start, 900, thread_id=1, step=step)
+        kinds = str(["float"] * shapes.count("[")).replace("'", '"')
+        hand.extra["operators"].append({"span_id": call, "input_shapes": f"[{shapes}]", "input_dtypes": kinds})
+        hand.work(kernel, start + 100_000 + 50_000 * position, duration, launch=start + 50, parent=call, step=step)
+    hand.extra["devices"].append({"run_id": 0, "device_id": 0, "fp32_flop_per_s": 1e12, "dram_byte_per_s": 1e11})
+    return hand.build()
+
+
+_PRODUCT = ("aten::mm", "[100, 200], [200, 300]")  # 12 Mflop: 12 us
+
+
+def test_a_product_quicker_than_its_peak_is_refused_and_named() -> None:
+    trace = timed((*_PRODUCT, "gemm", 5_000, 1), ("aten::relu", "[1000, 50]", "relu", 16_000, 1))
+    columns = ("operator", "roof_share", "gain_ns", "modelled_flop", "modelled_count", "above_roof")
+    assert rows(trace, "B23", *columns) == [
+        ("aten::relu", about(0.25), about(12_000.0), 0.0, 1, None),
+        ("aten::mm", None, None, None, 0, None),
+    ]
+    ledger = run(find("B23"), StepView.of(trace, "all")).ledger.filter(pl.col("kind") == "work_model_refused")
+    assert ledger.select("count", "duration_ns").rows() == [(1, 5_000)]
+    assert ledger["detail"][0].endswith(": aten::mm")
+    assert run(find("A10"), StepView.of(trace, "all")).ledger.filter(pl.col("kind") == "work_model_refused").is_empty()
+
+
+def test_a_call_that_caches_helped_says_so_and_stands_in_no_sum() -> None:
+    # 400,000 bytes take 4 us by memory; of twice as many the second row takes 16.
+    trace = timed(("aten::relu", "[1000, 50]", "relu", 2_000, 1), ("aten::relu", "[1000, 100]", "relu", 16_000, 1))
+    assert rows(trace, "B23", "roof_share", "above_roof", "gain_ns") == [
+        (about(0.5), None, about(8_000.0)),
+        (about(2.0), "caches", None),
+    ]
+    assert rows(trace, "B11", "roof_share", "above_roof", "roof_ns") == [(about(0.5), None, about(8_000.0))]
+
+
+def test_an_algorithm_with_fewer_flop_says_so_and_counts_no_utilisation() -> None:
+    trace = timed((*_PRODUCT, "volta_scudnn_winograd_128x128", 8_000, 1), (*_PRODUCT, "gemm", 24_000, 1))
+    [row] = rows(trace, "B24", "mfu", "model_flop", "counted_share", steps="1")
+    assert row == (about(12_000 / 900_000), 24e6, about(24 / 32))
+    alone = timed((*_PRODUCT, "volta_scudnn_winograd_128x128", 8_000, 1))
+    assert rows(alone, "B23", "roof_share", "above_roof", "gain_ns") == [(1.5, "fewer flop", None)]
+
+
+def test_a_little_above_the_roof_is_a_matter_of_rates() -> None:
+    assert rows(timed((*_PRODUCT, "gemm", 11_800, 1)), "B23", "above_roof", "gain_ns") == [("rates", None)]
+
+
+def test_time_and_work_of_a_mean_step_are_of_the_same_calls() -> None:
+    # Of six steps one has the wide product and takes long, one takes 24 us, the others 16: nothing is trimmed.
+    wide = ("aten::mm", "[100, 200], [200, 3000]", "gemm", 400_000, 3)
+    others = [(*_PRODUCT, "gemm", 24_000 if step == 6 else 16_000, step) for step in (1, 2, 4, 5, 6)]
+    trace = timed(wide, *others)
+    columns = ("shapes", "count", "device_sum_ns", "modelled_flop", "roof_share")
+    assert rows(trace, "B23", *columns, steps="mean") == [
+        ("100x200, 200x3000", about(1 / 6), about(400_000 / 6), about(120e6 / 6), about(0.3)),
+        ("100x200, 200x300", about(5 / 6), about(88_000 / 6), about(60e6 / 6), about(60 / 88)),
+    ]
+
+
+def test_what_waits_for_others_has_nothing_to_gain(tmp_path: Path) -> None:
+    made = KinetoTrace()
+    made.operator("record_param_comms", 0, 10_000, shapes=[[64]])
+    made.launch("ncclDevKernel_AllReduce", 1_000, 20_000, 5_000)
+    made.operator("aten::relu", 50_000, 10_000, shapes=[[64]])
+    made.launch("relu", 51_000, 60_000, 5_000)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    assert rows(trace, "B23", "operator") == [("aten::relu",)]
+    assert ("record_param_comms", None) in rows(trace, "B11", "operator", "gain_ns")
+
+
 def test_what_a_view_launched_itself_is_not_known(tmp_path: Path) -> None:
     made = KinetoTrace()
     made.operator("aten::contiguous", 0, 90_000, shapes=[[64, 64]])

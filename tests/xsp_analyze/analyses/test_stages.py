@@ -22,7 +22,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.classification.experts import Stage, stage_entries, stage_of
 from xsp_analyze.core import run
 from xsp_analyze.pages.report.serving import stages as section_of
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -93,6 +93,19 @@ def test_a_copy_is_one_whoever_launched_it() -> None:
     assert classify("memset", "Memset (Device)", "aten::convolution").kernel_class == KernelClass.MEMSET
 
 
+def test_copies_between_devices_that_a_collective_launched_are_communication() -> None:
+    gather = classify("memcpy", "Memcpy PtoP (Device -> Device)", "c10d::_allgather_base_")
+    assert (gather.kernel_class, gather.collective) == (KernelClass.COMMUNICATION, "all_gather")
+    assert classify("memcpy", "Memcpy DtoD", "c10d::_allgather_base_").kernel_class == KernelClass.COPY
+    assert classify("memcpy", "Memcpy PtoP (Device -> Device)", "aten::copy_").kernel_class == KernelClass.COPY
+
+
+def test_a_rotary_embedding_is_elementwise() -> None:
+    assert classify("kernel", "rope_norm<true, float>", None).kernel_class == KernelClass.ELEMENTWISE
+    assert classify("kernel", "some_kernel", "_C::rotary_embedding").kernel_class == KernelClass.ELEMENTWISE
+    assert classify("kernel", "set_property_kernel", None).kernel_class == KernelClass.OTHER
+
+
 def test_a_library_of_lambdas_is_no_lamb() -> None:
     copy = "void unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIterator&)::{lambda()#2}>"
     assert classify("kernel", copy).kernel_class == KernelClass.COPY

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from xsp_analyze.classification.classify import operator_type
-from xsp_analyze.classification.entries import (
+from xsp_analyze.classification.classify import (
     Entry,
     KernelClass,
     Matcher,
     Pattern,
     kernel_entries,
     operator_entries,
+    operator_type,
     precision_entries,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsp_analyze.classification import KernelClass, by_name, learn
-from xsp_analyze.classification.entries import kernel_entries
+from xsp_analyze.classification.classify import kernel_entries
 from xsp_analyze.classification.experts import (
     ExpertEntry,
     ExpertPart,

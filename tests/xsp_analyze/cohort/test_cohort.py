@@ -20,7 +20,7 @@ from xsp_analyze.cohort.facts import Mix, Utilisation, facts_of, from_json, oper
 from xsp_analyze.cohort.quality import read_prices
 from xsp_analyze.cohort.tables import cosines, leaf_order, linkage
 from xsp_analyze.frames.model_time import LoadTest
-from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.pages.cohort import render
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

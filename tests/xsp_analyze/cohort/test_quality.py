@@ -13,7 +13,7 @@ from xsp_analyze.cohort.cohort import Member, group_by_system
 from xsp_analyze.cohort.facts import facts_of, from_json
 from xsp_analyze.cohort.quality import Measure, Prices, Target, read_target, time_to
 from xsp_analyze.cohort.tables import accuracies, models, outputs, tables
-from xsp_analyze.pages.cohort.page import render
+from xsp_analyze.pages.cohort import render
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from xsp_analyze.compare.side import family, pair_layers
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities, kernel_executions
 from xsp_analyze.frames.layers.layer_time import layer_latencies
 from xsp_analyze.frames.model_time import latency_of_model
-from xsp_analyze.merge.alignment import align
+from xsp_analyze.merge.matching import align
 from xsp_analyze.trace.step_view import StepView
 
 

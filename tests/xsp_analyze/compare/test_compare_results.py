@@ -10,9 +10,8 @@ import pytest
 from tests.helpers.recorded_results import recorded_tensor, run_of
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.frames.outputs import Basis, InputMatch
-from xsp_analyze.pages.compare.files import render
+from xsp_analyze.pages.compare.files import markdown, render, terminal
 from xsp_analyze.pages.compare.page import page
-from xsp_analyze.pages.compare.text import markdown, terminal
 from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:

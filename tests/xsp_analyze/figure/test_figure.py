@@ -22,7 +22,7 @@ from xsp_analyze.figure.draw import joint_blocks
 from xsp_analyze.figure.look import settings
 from xsp_analyze.figure.panels import layout
 from xsp_analyze.pages.report.figures import figure as blocks_of
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -13,7 +13,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.figure import Over, draw_several
 from xsp_analyze.figure.draw import blocks_of_several
 from xsp_analyze.figure.panels import panel
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_model import XspError
 
 if TYPE_CHECKING:

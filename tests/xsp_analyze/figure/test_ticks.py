@@ -15,7 +15,7 @@ from xsp_analyze.catalog import all_analyses
 from xsp_analyze.figure.draw import blocks_of_several, figure_of_panels
 from xsp_analyze.figure.look import settings
 from xsp_analyze.pages.report.figures import figure as blocks_of
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -57,6 +57,18 @@ def _kernels(*works: tuple[str, int, int], **columns: Any) -> Any:  # noqa: ANN4
     return fill
 
 
+def _on_host(*operators: tuple[str, int]) -> Any:  # noqa: ANN401
+    """Fills a step with operators one after the other: name and duration."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        at = start
+        for name, duration in operators:
+            hand.span("operator", "operator", name, at, duration, parent_id=step, step=number, thread_id=1)
+            at += duration
+
+    return fill
+
+
 def _cut_last(launches: int) -> Any:  # noqa: ANN401
     """Fills steps with the three kernels of `_BUSY`, the last with so many of them."""
 
@@ -262,6 +274,24 @@ def _compiled(step: int) -> Any:  # noqa: ANN401
     return fill
 
 
+def _attention(operator: str) -> Any:  # noqa: ANN401
+    """Products that this operator launches, with a mask and softmax between, and softmax once more before a sort."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        at = start + 50
+        for name, duration in (
+            ("sm80_xmma_gemm_bf16_tn", 2_000), ("void at::native::elementwise_kernel<4, add>", 100),
+            ("softmax_warp_forward", 1_000), ("sm80_xmma_gemm_bf16_nn", 1_500), ("softmax_warp_forward", 900),
+            ("void cub::DeviceRadixSortKernel", 2_000), ("sm80_xmma_gemm_bf16_nn", 2_000),
+        ):  # fmt: skip
+            columns: dict[str, Any] = {"parent_id": step, "step": number, "thread_id": 1}
+            caller = hand.span("operator", "operator", operator, at - 30, 20, **columns) if "gemm" in name else step
+            hand.work(name, at, duration, launch=at - 20, parent=caller, step=number, thread_id=1)
+            at += duration
+
+    return fill
+
+
 def _regions(*, is_break: bool) -> Any:  # noqa: ANN401
     """Compiled code runs to 2,000, the device too; it goes on at 3,000, with 100 ns of work launched between.
 
@@ -349,6 +379,18 @@ def _in_layer(attribution: str) -> Any:  # noqa: ANN401
     return fill
 
 
+def _waiting(part: float) -> Any:  # noqa: ANN401
+    """A layer whose warps wait for memory in that part of their cycles."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        layer = hand.module("Linear_0", start + 5, 9_000, 0, parent_id=step, step=number)
+        span = hand.work("a", start + 20, 8_000, launch=start + 10, parent=layer, step=number, layer=layer)
+        hand.metric(span, "memory_dependency_stall_share", part)
+        hand.metric(span, "other_stall_share", 1 - part if part > 0.5 else part / 2)
+
+    return fill
+
+
 def _sweep(*latencies: tuple[int, int]) -> Trace:
     """A run a batch size: batch size and duration of its steps."""
     hand = Hand()
@@ -407,14 +449,14 @@ _CHAIN = ((_THREE[0], 20, 1_000), (_THREE[1], 1_020, 3_000), (_THREE[2], 4_020, 
 _INTERRUPTED = ((_THREE[0], 20, 1_000), ("gemm", 1_020, 3_000), (_THREE[2], 4_020, 500), ("gemm", 5_000, 4_900))
 
 
-def _cold(first_ns: int) -> Trace:
-    """Without steps: a context is made until the first kernel begins at `first_ns`; two more until 10,000 ns."""
+def _cold(first_us: int) -> Trace:
+    """Without steps: a context is made until the first kernel begins at `first_us`; two more until 10,000 us."""
     hand = Hand()
     hand.run(0)
-    hand.span("runtime", "call", "cudaFree", 0, first_ns - 100, thread_id=1)
-    hand.work("a", first_ns, 1_000, launch=first_ns - 50, thread_id=1)
-    hand.work("b", 4_000, 3_000, launch=3_900, thread_id=1)
-    hand.work("c", 8_000, 2_000, launch=7_900, thread_id=1)
+    hand.span("runtime", "call", "cudaFree", 0, (first_us - 100) * 1_000, thread_id=1)
+    hand.work("a", first_us * 1_000, 1_000_000, launch=(first_us - 50) * 1_000, thread_id=1)
+    hand.work("b", 4_000_000, 3_000_000, launch=3_900_000, thread_id=1)
+    hand.work("c", 8_000_000, 2_000_000, launch=7_900_000, thread_id=1)
     return hand.build()
 
 
@@ -466,6 +508,16 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _trace(_kernels(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 300), ("a", 320, 9_000))),
         600,
     ),
+    "host-dominant": (
+        lambda: _trace(_on_host(("aten::mm", 700), ("aten::addmm", 300))),
+        lambda: _trace(_on_host(("aten::mm", 700), ("aten::sort", 300))),
+        1_000,
+    ),
+    "short-operators": (
+        lambda: _trace(_on_host(*((f"aten::op{i}", 2) for i in range(1_000)))),
+        lambda: _trace(_on_host(*((f"aten::op{i}", 2) for i in range(999)))),
+        2_000,
+    ),
     "copies-in-step": (lambda: _trace(_copies("Pinned", 600)), lambda: _trace(_copies("Pinned", 400)), 600),
     "pageable-copies": (lambda: _trace(_copies("Pageable", 0)), lambda: _trace(_copies("Pinned", 0)), 1_000),
     "dominant-kernel": (
@@ -474,6 +526,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         None,
     ),
     "dominant-layer": (lambda: _trace(_layers(3_000, 2_900)), lambda: _trace(_layers(*(1_000,) * 5)), None),
+    # 60 % of the cycles of the layer's warps; or 39 %
+    "stalled-layer": (lambda: _trace(_waiting(0.6)), lambda: _trace(_waiting(0.39)), None),
     "device-only": (_kernels_alone, lambda: _trace(_kernels(*_BUSY)), None),
     # 15,000 ns, then 10,000, which is where latency settles; 10,900 are less than 10 % more
     "ramp-up": (
@@ -523,6 +577,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         1_500,
     ),
     # 1,000 + 3,000 + 500 less the longest
+    # 2,000 + 100 + 1,000 + 1,500, less the longest; the kernels of layers and of a lone softmax are none
+    "unfused-attention": (lambda: _trace(_attention("aten::bmm")), lambda: _trace(_attention("aten::addmm")), 2_600),
     "unfused-chains": (lambda: _trace(_kernels(*_CHAIN)), lambda: _trace(_kernels(*_INTERRUPTED)), 1_500),
     # 320 blocks fit at once: 400 are 1.25 waves, which take the time of 2
     "tail-waste": (lambda: _grid(400, 40_000), lambda: _grid(640, 40_000), 40_000 * 0.75 / 2),
@@ -600,9 +656,38 @@ def test_findings_depend_on_neither_the_order_of_rows_nor_the_time_of_day(identi
     }
 
 
-def test_what_promises_most_comes_first_the_unknown_after_it_and_doubts_last() -> None:
+def test_variants_of_one_template_are_one_kernel() -> None:
+    """Three tiles of one product take most of device time, none of them 25; PyTorch's launchers are what they run."""
+    tiles = [(f"void mul_mat<(type){n}, 64>(void const*)", n * 2_000, 1_900) for n in range(3)]
+    other = [
+        (f"void at::native::elementwise_kernel<4, at::native::{functor}>(int)", 6_000 + n * 1_000, 900)
+        for n, functor in enumerate(["CUDAFunctor_add<float>", "MulFunctor<float>", "DivFunctor<float>", "CosFunctor"])
+    ]
+    one = _fired(_trace(_kernels(*tiles, *other)))["dominant-kernel"]
+    assert one.observation.sentence.startswith(
+        "3 variants of mul_mat (GEMV) take 61.3\N{NARROW NO-BREAK SPACE}% of device"
+    )
+    assert one.observation.about_ns == pytest.approx(5_700)
+
+
+def test_a_small_gain_does_not_hide_the_kernel_that_takes_most() -> None:
+    """Its last wave wastes 13 % of the step; the kernel is 90 % of it."""
+    trace = Launched()
+    trace.kernel("a", 90_000, (80 * 8 * 5 + 80, 1, 1))
+    trace.kernel("b", 10_000, (80 * 8, 1, 1))
+    assert [one.rule.id for one in advise(StepView.of(trace.build()))][:2] == ["dominant-kernel", "tail-waste"]
+
+
+def test_what_most_of_a_kernel_is_lost_by_stands_before_the_kernel() -> None:
+    assert [one.rule.id for one in advise(StepView.of(_grid(50, 40_000)))][:2] == [
+        "small-grids",
+        "dominant-kernel",
+    ]
+
+
+def test_what_promises_most_comes_first_the_unknown_by_what_it_is_about_and_doubts_last() -> None:
     advice = advise(StepView.of(_trace(_sync(400), lengths=(_STEP, _STEP))))
-    assert [one.rule.id for one in advice] == ["host-sync", "dominant-kernel", "unattributed", "few-steps"]
+    assert [one.rule.id for one in advice] == ["dominant-kernel", "host-sync", "unattributed", "few-steps"]
 
 
 def test_the_causes_of_idle_time_add_up_to_it() -> None:
@@ -612,8 +697,8 @@ def test_the_causes_of_idle_time_add_up_to_it() -> None:
     assert [(one.label, one.value) for one in evidence] == [
         ("latency", 10_000),
         ("idle", 8_000),
-        ("idle while the host did other work", 7_980),
-        ("idle between launch call and start", 20),
+        ("idle: host work", 7_980),
+        ("idle: launch", 20),
     ]
 
 
@@ -746,7 +831,7 @@ def test_one_collective_that_takes_most_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "advised"),
     [
-        ("ampere_sgemm_128x64_tn", "narrower type"),
+        ("turing_h1688gemm_128x128_ldg8_stages_32x1_nn", "narrower type"),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW", "fuse it"),
         ("softmax_warp_forward", "scaled_dot_product_attention"),
         ("triton_poi_fused_add_0", "generated code"),
@@ -787,6 +872,31 @@ def test_doubts_stand_under_a_heading_of_their_own() -> None:
     assert text.index("host-sync") < text.index("How far to trust the numbers:") < text.index("few-steps")
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "fires"),
+    [
+        ("maxwell_sgemm_128x64_tn", "8.6", True),
+        ("ampere_sgemm_128x64_tn", None, True),
+        ("maxwell_sgemm_128x64_tn", None, False),
+        ("maxwell_sgemm_128x64_tn", "6.1", False),
+    ],
+)
+def test_products_in_fp32_on_a_device_of_unknown_rates_are_told_with_what_is_missing(
+    name: str, capability: str | None, *, fires: bool
+) -> None:
+    def finish(hand: Hand) -> None:
+        device = {"run_id": 0, "device_id": 0, "name": "A device", "compute_capability": capability}
+        hand.extra["devices"].append(device)
+
+    work = _kernels((name, 20, 6_000), ("a", 6_020, 3_000))
+    one = _fired(_trace(work, finish=finish)).get("fp32-products")
+    assert (one is not None) is fires
+    if one is not None:
+        assert one.gain_ns is None
+        assert one.observation.about_ns == pytest.approx(3_000)
+        assert "else --device FILE.toml" in one.observation.sentence
+
+
 def test_a_finding_says_what_its_gain_is_estimated_from() -> None:
     advice = advise(StepView.of(_CASES["fp32-products"][0]()))
     assert "Estimated from times in the trace and peak rates of the device." in as_text(advice)
@@ -800,6 +910,50 @@ def test_graph_breaks_name_the_operators_between_but_not_those_within_them() -> 
     assert {one.label: one.value for one in observation.evidence} == pytest.approx(
         {"aten::item": 500, "idle meanwhile": 900, "device time of what is launched there": 100}
     )
+
+
+def test_idle_time_in_graph_breaks_is_in_the_gain_of_no_other_finding() -> None:
+    """The device is idle for 4,000 ns of each step, all of it in a break in which nothing is launched."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        columns: dict[str, Any] = {"thread_id": 1, "step": number}
+        outer = hand.span("operator", "operator", "Torch-Compiled Region: 0/0", start, 6_100, parent_id=step, **columns)
+        name = "Torch-Compiled Region: 1/0"
+        inner = hand.span("operator", "operator", name, start + 5_980, 115, parent_id=outer, **columns)
+        for kernel, at, duration, parent, first in (("a", 10, 1_990, outer, 1), ("b", 6_000, 4_000, inner, 5_990)):
+            call = f"## Call CompiledFxGraph {kernel} ##"
+            graph = hand.span("application", "range", call, start + first, 100, parent_id=parent, **columns)
+            launch = start + first + 1
+            hand.work(kernel, start + at, duration, launch=launch, parent=graph, step=number, thread_id=1)
+
+    fired = _fired(_trace(fill))
+    assert fired["graph-breaks"].gain_ns == pytest.approx(4_000, abs=20)
+    assert "gpu-idle" not in fired
+
+
+def test_code_loaded_in_a_trace_without_steps_promises_no_start_up() -> None:
+    """7,990 of 10,050 ns are between the two kernels, in a call that loads a module: start-up, in no gain."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 100, 1_000, launch=50, thread_id=1)
+    hand.span("runtime", "call", "cuModuleLoadData", 1_100, 7_990, thread_id=1)
+    hand.work("b", 9_100, 1_000, launch=9_095, thread_id=1)
+    one = _fired(hand.build())["recompilation"]
+    assert one.gain_ns is None
+    assert "79.5\N{NARROW NO-BREAK SPACE}% of the time." in one.observation.sentence
+
+
+def test_pageable_copies_gain_no_more_than_the_bus_allows() -> None:
+    """4,096 bytes take 256 ns at 16 GB/s; the copy takes 1,000."""
+
+    def finish(hand: Hand) -> None:
+        hand.extra["devices"].append({"run_id": 0, "device_id": 0, "name": "A device", "peak_source": "its data sheet"})
+        rate = {"quantity": "pcie", "value": 16e9, "unit": "byte/s", "source": "its data sheet"}
+        hand.extra["peaks"] = [{"run_id": 0, "device_id": 0, **rate}]
+
+    one = _fired(_trace(_copies("Pageable", 0), finish=finish))["pageable-copies"]
+    assert one.gain_ns == pytest.approx(744)
+    assert "pinned they would take 256" in one.observation.sentence
 
 
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
@@ -901,32 +1055,30 @@ def test_excess_traffic_names_the_operator_and_its_layer() -> None:
 
 
 def test_start_up_is_in_no_gain_and_no_share() -> None:
-    # 10,000 ns of which 900 are before the first kernel. The device is idle in [1900, 4000) and [7000, 8000): 3,100 of
-    # the 9,100 ns that are left.
+    # 10,000 us of which 900 are before the first kernel. The device is idle in [1900, 4000) and [7000, 8000): 3,100 of
+    # the 9,100 us that are left.
     advice = _fired(_cold(900))
     idle = advice["gpu-idle"]
-    assert idle.gain_ns == 3_100
+    assert idle.gain_ns == 3_100_000
     assert idle.gain_share == pytest.approx(3_100 / 9_100)
-    assert "(3.10\u202f\u00b5s of 9.10\u202f\u00b5s without start-up)" in idle.observation.sentence
+    assert "(3.10\u202fms of 9.10\u202fms without start-up)" in idle.observation.sentence
     assert advice["start-up"].observation.sentence.startswith(
-        "900\u202fns of 10.0\u202f\u00b5s are start-up and end, once a process"
+        "900\u202f\u00b5s of 10.0\u202fms are start-up and end, once a process"
     )
 
 
 def test_what_is_set_up_before_the_first_kernel_and_done_after_the_last_work_is_in_no_gain() -> None:
-    """10,000 ns: a memset at 2,000, kernels in [4,000, 5,000) and [5,500, 6,000), then the host alone until the end."""
+    """10,000 us: a memset at 2,000, kernels in [4,000, 5,000) and [5,500, 6,000), then the host alone until the end."""
     hand = Hand()
     hand.run(0)
-    hand.span("operator", "operator", "read", 0, 2_000, thread_id=1)
-    hand.work("[CUDA memset]", 2_000, 100, kind="memset", launch=1_990, thread_id=1)
-    hand.work("a", 4_000, 1_000, launch=3_900, thread_id=1)
-    hand.work("b", 5_500, 500, launch=5_490, thread_id=1)
-    hand.span("operator", "operator", "write", 6_000, 4_000, thread_id=1)
+    hand.span("operator", "operator", "read", 0, 2_000_000, thread_id=1)
+    hand.work("[CUDA memset]", 2_000_000, 100_000, kind="memset", launch=1_990_000, thread_id=1)
+    hand.work("a", 4_000_000, 1_000_000, launch=3_900_000, thread_id=1)
+    hand.work("b", 5_500_000, 500_000, launch=5_490_000, thread_id=1)
+    hand.span("operator", "operator", "write", 6_000_000, 4_000_000, thread_id=1)
     advice = _fired(hand.build())
-    assert advice["gpu-idle"].gain_ns == 500
-    assert advice["start-up"].observation.sentence.startswith(
-        "7.90\u202f\u00b5s of 10.0\u202f\u00b5s are start-up and end"
-    )
+    assert advice["gpu-idle"].gain_ns == 500_000
+    assert advice["start-up"].observation.sentence.startswith("7.90\u202fms of 10.0\u202fms are start-up and end")
 
 
 def test_shares_of_a_trace_taken_whole_say_that_they_are_without_start_up() -> None:
@@ -957,6 +1109,19 @@ def test_a_device_that_is_idle_for_several_reasons_has_a_finding_for_each_and_on
         "60.0\u202f% of the time (6.00\u202f\u00b5s of 10.0\u202f\u00b5s), 40.0\u202f% beside"
         in fired["gpu-idle"].observation.sentence
     )
+
+
+def test_steps_that_input_makes_uneven_are_told_beside_it() -> None:
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        fetching = 1_000 + 4_000 * (number % 2)
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        hand.span("operator", "operator", name, start, fetching, parent_id=step, step=number)
+        hand.work("a", start + fetching, 9_000, launch=start + fetching - 10, parent=step, step=number)
+
+    fired = _fired(_trace(fill, lengths=[10_000, 14_000] * 3))
+    assert {"data-wait", "uneven-steps"} <= set(fired)
+    sentence = fired["uneven-steps"].observation.sentence
+    assert sentence.endswith("; most of the difference is input, 1.00\u202f\u00b5s to 5.00\u202f\u00b5s.")
 
 
 def test_one_short_step_among_many_is_not_uneven() -> None:

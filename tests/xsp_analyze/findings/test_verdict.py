@@ -8,11 +8,13 @@ import pytest
 
 from tests.helpers.hand import Hand
 from xsp_analyze.findings import Bound, advise, verdict
+from xsp_analyze.findings.facts import Facts
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from xsp_analyze.findings import Verdict
@@ -53,8 +55,8 @@ _COPY = ("Memcpy HtoD (Pageable -> Device)", "memcpy", 300_000)
         ([(*_GEMM, 800_000)], 0, Bound.DEVICE, "computes for 80.0 % and waits for 20.0 %"),
         ([(*_GEMM, 300_000), (*_REDUCE, 400_000)], 0, Bound.COMMUNICATION, "communicates alone for 40.0 %"),
         ([(*_GEMM, 200_000), (*_COPY, 600_000)], 0, Bound.COPIES, "copies alone for 60.0 %"),
-        ([(*_GEMM, 200_000)], 0, Bound.HOST, "waits for 80.0 % (the host does other work 80.0 %"),
-        ([("sgemm", "kernel", 700_000, 200_000)], 690_000, Bound.INPUT, "(the host fetches input 69.0 %"),
+        ([(*_GEMM, 200_000)], 0, Bound.HOST, "waits for 80.0 % (host work 80.0 %"),
+        ([("sgemm", "kernel", 700_000, 200_000)], 690_000, Bound.INPUT, "(input 69.0 %"),
     ],
 )
 def test_the_largest_part_bounds_the_run(
@@ -87,20 +89,170 @@ def test_a_trace_of_the_host_alone_says_so() -> None:
     assert one.bound is Bound.HOST_ONLY
 
 
+def test_threads_side_by_side_take_no_more_than_all_their_time() -> None:
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    step = hand.step(0, 0, _STEP)
+    for thread in (1, 2):
+        hand.module("Net_0", 100, 600_000, 0, thread_id=thread, parent_id=step, step=0)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, [])
+    assert one is not None
+    assert one.sentence.replace("\u202f", " ").endswith(
+        "Of 1.00 ms a step on the host, 1.20 ms in sum over threads: forward 100 %."
+    )
+
+
+def test_what_the_profiler_did_of_its_own_bounds_no_run() -> None:
+    """Of each step of 1 ms the device is busy for 300 us; the profiler fetches buffers for 600 of the rest."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.span("library", "call", "Activity Buffer Request", begin + 310_000, 600_000, thread_id=1, step=number)
+        hand.work("sgemm", begin + 1_000, 300_000, launch=begin + 500, parent=step, step=number, thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    assert one.bound is Bound.UNKNOWN
+    assert "(profiler 60.0 %" in one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
 def test_start_up_stands_apart() -> None:
-    """A context is made until 9,000 us; then the device is busy for 800 of 1,000 us."""
+    """A context is made until 9,000 us; then the device is busy for 1,600 of 2,000 us."""
     hand = Hand()
     hand.run(0)
     hand.span("runtime", "call", "cudaFree", 0, 8_999_000, thread_id=1)
-    hand.work("sgemm", 9_000_000, 400_000, launch=8_999_500, thread_id=1)
-    hand.work("sgemm", 9_600_000, 400_000, launch=9_599_500, thread_id=1)
+    hand.work("sgemm", 9_000_000, 800_000, launch=8_999_500, thread_id=1)
+    hand.work("sgemm", 10_200_000, 800_000, launch=10_199_500, thread_id=1)
     frames = StepView.of(hand.build())
     one = verdict(frames, advise(frames))
     assert one is not None
     assert one.bound is Bound.DEVICE
     sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
-    assert "of 1.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
+    assert "of 2.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
     assert "Start-up and end take 9.00 ms more, once a process." in sentence
+
+
+@pytest.mark.parametrize(("kernels", "bound"), [(3, Bound.TOO_LITTLE), (60, Bound.DEVICE)])
+def test_a_few_kernels_without_steps_are_too_little_to_judge(kernels: int, bound: Bound) -> None:
+    hand = Hand()
+    hand.run(0)
+    for number in range(kernels):
+        hand.work(f"k{number}", number * 1_100, 1_000, launch=number * 1_100 - 50, thread_id=1)
+    hand.work("copy", kernels * 1_100, 1_000, launch=kernels * 1_100 - 50, kind="memcpy", thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    assert one.bound is bound
+    little = "no step repeats, and the device is busy for 4.00 µs of 4.30 µs, with 3 kernels and 1 copy or fill."
+    sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert (sentence == f"{bound}: {little}") is (bound is Bound.TOO_LITTLE)
+
+
+def test_of_next_to_nothing_no_idle_time_is_to_be_gained() -> None:
+    """A kernel of 100 us, 10 ms of the host's, and another kernel."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 1_000, 100_000, launch=500, thread_id=1)
+    hand.work("b", 10_100_000, 100_000, launch=10_099_000, thread_id=1)
+    assert "gpu-idle" not in {one.rule.id for one in advise(StepView.of(hand.build()))}
+
+
+def test_where_a_gain_is_unknown_the_verdict_names_what_takes_most() -> None:
+    one = _verdict_of(*((f"void tiled<{tile}>(int)", "kernel", 5_000 + tile * 200_000, 190_000) for tile in range(5)))
+    sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert " 5 variants of tiled take 100 % of device time; they" not in sentence
+    assert " 5 variants of tiled take 100 % of device time: See " in sentence
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        ("cudaHostAlloc", "Reserve memory once and use it again"),
+        ("cudaFuncSetAttribute", "See why the host spends so long in cudaFuncSetAttribute. "),
+    ],
+)
+def test_idle_time_is_advised_on_by_the_call_that_explains_most_of_it(call: str, advice: str) -> None:
+    """Of each 1 ms the device works for 200 us; the host is in that call for 700."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.span("runtime", "call", call, begin + 1_000, 700_000, parent_id=step, step=number, thread_id=1)
+        hand.work("a", begin + 750_000, 200_000, launch=begin + 740_000, parent=step, step=number, thread_id=1)
+    one = next(one for one in advise(StepView.of(hand.build())) if one.rule.id == "gpu-idle")
+    assert one.do.startswith(advice)
+
+
+def test_work_outside_of_steps_is_told_with_its_range() -> None:
+    """Three steps of 800 us of work, and 400 us in a range after them, within another that is no more than a part."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.work("sgemm", begin + 1_000, 800_000, launch=begin + 500, parent=step, step=number, thread_id=1)
+    outer = hand.span("application", "range", "validate", 3 * _STEP, _STEP, thread_id=1)
+    inner = hand.span("application", "range", "batch", 3 * _STEP + 10, 900_000, thread_id=1, parent_id=outer)
+    hand.work("sgemm", 3 * _STEP + 1_000, 400_000, launch=3 * _STEP + 500, parent=inner, thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    clause = " 14.3 % of the device work lies outside of steps, most in validate."
+    assert clause in one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def test_advice_on_the_smaller_part_of_time_says_so() -> None:
+    """The device computes for 55 %, the rest waits for input: that can be had; what it computes is of no rule."""
+    work = [(f"k{number % 5}", "kernel", 450_000 + number * 100_000, 100_000) for number in range(5)]
+    one = _verdict_of(*work, loader_ns=440_000)
+    assert one.bound is Bound.DEVICE
+    assert " Most may be gained where it waits, though. The device waits for input, up to" in one.sentence
+
+
+def _cold_run(*, names: Sequence[str]) -> Verdict:
+    """Work of 4 ms, a convolution that tries these kernels of 5 ms each for 30 ms, and work of 4 ms of 5."""
+    hand = Hand()
+    hand.run(0, framework="pytorch")
+    hand.work("sgemm", 0, 4_000_000, launch=-500, thread_id=1)
+    search = hand.span("operator", "operator", "aten::cudnn_convolution", 4_000_000, 30_000_000, thread_id=1)
+    for number, name in enumerate(names):
+        at = 5_000_000 + number * 7_000_000
+        hand.work(name, at, 5_000_000, launch=at - 500, parent=search, thread_id=1)
+        wait = {"parent_id": search, "thread_id": 1}
+        hand.span("runtime", "call", "cudaEventSynchronize", at + 1_000, 5_000_000, **wait)
+    hand.work("sgemm", 35_000_000, 4_000_000, launch=34_999_500, thread_id=1)
+    frames = StepView.of(hand.build())
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    return one
+
+
+def test_a_search_for_the_fastest_kernel_is_start_up() -> None:
+    names = [f"{kind}_convolve_sgemm" for kind in ("implicit", "explicit", "cudnn", "winograd")]
+    sentence = _cold_run(names=names).sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "without start-up the device computes for 88.9 % and waits for 11.1 %" in sentence
+    assert "Start-up and end take 30.0 ms more, once a process." in sentence
+    timed_by_the_program = _cold_run(names=names[:1] * 4).sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "of 39.0 ms without start-up the device computes for 71.8 %" in timed_by_the_program
+
+
+def test_memory_that_is_reserved_first_is_start_up_and_in_a_loop_it_is_not() -> None:
+    """Rounds of 400 us of allocation and 500 us of work, then a free: what is reserved later takes its place."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("sgemm", 0, 500_000, launch=-500, thread_id=1)
+    for begin in range(1_000_000, 4_000_000, 1_000_000):
+        hand.span("runtime", "call", "cudaMalloc", begin - 450_000, 400_000, thread_id=1)
+        hand.work("sgemm", begin, 500_000, launch=begin - 500, thread_id=1)
+        hand.span("runtime", "call", "cudaFree", begin + 505_000, 1_000, thread_id=1)
+    frames = StepView.of(hand.build())
+    start_up, other = Facts(frames).devices.select("start_up_ns", "idle_host_ns").row(0)
+    assert start_up == pytest.approx(400_000, abs=10_000)
+    assert other == pytest.approx(1_100_000, abs=10_000)
 
 
 def test_a_trace_in_which_nothing_ran_has_no_verdict() -> None:

@@ -12,7 +12,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.pages.report.step_bar import step_bar
 from xsp_analyze.pages.report.summary import summary_sentences
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_analyze.text.units import duration
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert

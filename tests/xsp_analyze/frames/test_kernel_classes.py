@@ -112,6 +112,8 @@ def test_products_are_told_with_their_precision_not_what_is_beside_them() -> Non
         _ADD,
     ]
     assert sorted(product_names(pl.Series([*fp32, *others]), "fp32")) == sorted(fp32)
+    with_transforms = product_names(pl.Series([*fp32, *others]), "fp32", transforms=True)
+    assert sorted(with_transforms) == sorted([*fp32, others[2]])
 
 
 def test_b17_sums_a_mean_step_by_class() -> None:

@@ -55,6 +55,12 @@ def test_work_whose_launch_was_lost_within_the_trace_counts_from_its_start() -> 
     assert windows == [(0, 50, "device_end"), (15, 65, "device_period")]
 
 
+def test_a_step_beside_others_is_as_long_as_its_range() -> None:
+    # Requests that overlap: the second is copied in while the first computes.
+    windows = _windows([(0, 60), (40, 110)], [(None, 0, 0, 60), (None, 1, 40, 50), (None, 1, 60, 110)])
+    assert windows == [(0, 60, "host"), (40, 110, "host")]
+
+
 def test_a_pause_between_steps_is_of_neither() -> None:
     # The first range and its work end at 100 and 95; the next range begins at 200.
     windows = _windows([(0, 100), (200, 300)], [(5, 0, 10, 95), (205, 1, 210, 310)])

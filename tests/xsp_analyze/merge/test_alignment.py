@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsp_analyze.classification.labels import base_name, normal_name
-from xsp_analyze.merge.alignment import align
+from xsp_analyze.merge.matching import align
 
 _SEQUENCES = st.lists(st.integers(0, 3), max_size=14)
 

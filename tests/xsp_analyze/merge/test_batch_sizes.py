@@ -31,10 +31,10 @@ from xsp_analyze.figure.draw import draw
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.pages.report.overview import batches
 from xsp_analyze.pages.report.page import render_answers
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.run_set import read_run_set
 from xsp_model import XspError, bundle
 
 if TYPE_CHECKING:

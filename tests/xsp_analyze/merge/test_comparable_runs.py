@@ -11,10 +11,10 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.merge.merge import merge
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import failed_runs, read_run_set, read_single
+from xsp_ingest.run_set import failed_runs, read_run_set, read_single
 from xsp_model import XspError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run_set
+from xsp_ingest.run_set import read_run_set
 from xsp_model import bundle
 
 if TYPE_CHECKING:

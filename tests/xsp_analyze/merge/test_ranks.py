@@ -16,7 +16,7 @@ from xsp.reading import Reading
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
-from xsp_ingest.run_set.run_set import is_run_set, rank_sets
+from xsp_ingest.run_set import is_run_set, rank_sets
 from xsp_model import bundle
 
 if TYPE_CHECKING:

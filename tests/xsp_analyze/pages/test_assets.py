@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from xsp_analyze.pages.blocks import Packed, page_by_script, safe_json
 from xsp_analyze.pages.report import page as report
-from xsp_analyze.pages.shell import Packed, page_by_script, safe_json
 
 _BOUND = re.compile(r"^(?:async )?(?:function\*?|const|let|class) +(\w+|\{[^}]*\}|\[[^\]]*\])", re.MULTILINE)
 _DRAWS = re.compile(r"Object\.assign\(DRAW, \{(.*?)\}\)", re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.helpers.cohort_members import member
 from xsp_analyze.cohort.cohort import group_by_system
 from xsp_analyze.cohort.facts import Speed
-from xsp_analyze.pages.cohort.page import multiples
+from xsp_analyze.pages.cohort import multiples
 
 _MS = 1e6
 

@@ -15,8 +15,8 @@ from tests.helpers.cohort_members import member
 from tests.helpers.rank_traces import rank_trace, write_rank
 from xsp_analyze.cohort.cohort import group_by_system
 from xsp_analyze.cohort.facts import Mix
-from xsp_analyze.pages.cohort.page import render
-from xsp_analyze.pages.ranks.page import render as render_job
+from xsp_analyze.pages.cohort import render
+from xsp_analyze.pages.ranks import render as render_job
 from xsp_analyze.ranks.job import open_job
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from rich.cells import cell_len
 from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import Comparison, compare
 from xsp_analyze.compare.rules import Compared, check, parse
-from xsp_analyze.pages.compare import text
-from xsp_analyze.pages.compare.files import render, render_junit
+from xsp_analyze.pages.compare.files import markdown, render, render_junit, terminal
 
 _NOISE = Noise(kernel=0.01, step=0.005)
 _RULES = ("model.latency > +3%", 'layer["*Linear_3"].latency > +10%', 'kernel["n<e&w"].time > +10%')
@@ -64,13 +63,13 @@ def test_json_parts_of_the_difference_add_up(document: dict[str, object]) -> Non
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_the_terminal_s_lines_fit_it(comparison: Comparison, width: int) -> None:
-    shown = text.terminal(comparison, [check(parse(_RULES[0]), comparison)], width=width)
+    shown = terminal(comparison, [check(parse(_RULES[0]), comparison)], width=width)
     assert max(cell_len(line) for line in shown.splitlines()) <= width
     assert "latency of a step " in shown
 
 
 def test_the_terminal_says_first_what_was_compared_and_names_the_cause(comparison: Comparison) -> None:
-    lines = text.terminal(comparison, rows=3).splitlines()
+    lines = terminal(comparison, rows=3).splitlines()
     assert lines[0].startswith("before: old.json (net, batch 8, pytorch 2.11.0, a device, 10 steps)")
     assert lines[2] == "Model, system and settings are the same, as far as the files tell."
     layer = next(line for line in lines if line.startswith("Net_0.Linear_11 "))
@@ -79,15 +78,15 @@ def test_the_terminal_says_first_what_was_compared_and_names_the_cause(compariso
 
 
 def test_names_from_files_cannot_move_the_cursor_or_break_a_table(comparison: Comparison) -> None:
-    for shown in (text.terminal(comparison, rows=None), text.markdown(comparison, rows=None)):
+    for shown in (terminal(comparison, rows=None), markdown(comparison, rows=None)):
         assert "\x1b" not in shown
-    table = [line for line in text.markdown(comparison, rows=None).splitlines() if "evil" in line and line[0] == "|"]
+    table = [line for line in markdown(comparison, rows=None).splitlines() if "evil" in line and line[0] == "|"]
     assert table
     assert not any("<b>" in line or "evil|" in line for line in table)
 
 
 def test_markdown_says_the_verdict_first(comparison: Comparison) -> None:
-    shown = text.markdown(comparison, [check(parse(rule), comparison) for rule in _RULES])
+    shown = markdown(comparison, [check(parse(rule), comparison) for rule in _RULES])
     assert shown.startswith("### 1 of 3 performance rules broken: latency +")
     assert "- **FAILED** model.latency" in shown
     assert shown.count("<details>") == shown.count("</details>") == 6
@@ -109,12 +108,12 @@ def test_junit_is_read_by_a_parser_and_counts_what_failed(comparison: Comparison
 
 def test_one_step_is_said_to_show_no_noise() -> None:
     comparison = compare([view(Work(steps=1), 1)], [view(Work(steps=1, slower={3: 1.5}), 1)])
-    assert "No intervals: a side has 1 step" in text.terminal(comparison)
-    assert "significant" not in text.terminal(comparison)
+    assert "No intervals: a side has 1 step" in terminal(comparison)
+    assert "significant" not in terminal(comparison)
 
 
 def test_other_work_is_said_to_be_other_work_before_any_number() -> None:
     comparison = compare([view(Work(), 1)], [view(Work(batch=16), 1)])
-    lines = text.terminal(comparison).splitlines()
+    lines = terminal(comparison).splitlines()
     assert lines[2].startswith("NOT COMPARABLE: different batch size: 8 before, 16 after.")
     assert render_junit([Compared("net", comparison)]).count(b"<failure") == 1

@@ -24,9 +24,9 @@ from xsp.cli.main import main
 from xsp_analyze.cohort.cohort import group_by_system
 from xsp_analyze.compare.comparison import compare
 from xsp_analyze.compare.rules import check, parse
-from xsp_analyze.pages.cohort.page import render as cohort_page
+from xsp_analyze.pages.cohort import render as cohort_page
 from xsp_analyze.pages.compare.page import page as compare_page
-from xsp_analyze.pages.ranks.page import render as ranks_page
+from xsp_analyze.pages.ranks import render as ranks_page
 from xsp_analyze.pages.report.page import render as report_page
 from xsp_analyze.ranks.job import open_job
 from xsp_ingest.convert import convert

@@ -14,10 +14,10 @@ from tests.helpers.report_trace import US, small_trace
 from tests.helpers.serving_trace import serving_trace
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import all_analyses
+from xsp_analyze.pages.blocks import TONES
 from xsp_analyze.pages.report.attribution import split_sections
 from xsp_analyze.pages.report.first_screen import first_screen
-from xsp_analyze.pages.tones import TONES
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_model import LedgerKind, TraceBuilder

@@ -11,7 +11,7 @@ from tests.helpers.decoder_trace import decoder
 from tests.helpers.report_trace import small_trace
 from xsp_analyze.pages.report.detail import blocks_of_layers
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.pages.report.summary import summary_sentences
 from xsp_analyze.render.terminal import render
-from xsp_analyze.service.answers import Answers
-from xsp_analyze.service.contents import summarise
+from xsp_analyze.service import Answers, summarise
 from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:

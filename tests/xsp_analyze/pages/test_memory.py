@@ -11,7 +11,7 @@ from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.hand import Hand
 from xsp_analyze.pages.report.memory import memory
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -15,12 +15,12 @@ import pytest
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.profile_trace import profile
 from tests.helpers.rank_traces import grouped_traces, rank_trace, write_rank, write_ranks
-from xsp_analyze.pages.ranks.page import render as render_job
-from xsp_analyze.pages.ranks.rank_blocks import bandwidth, heat_map
+from xsp_analyze.pages.ranks import bandwidth, heat_map
+from xsp_analyze.pages.ranks import render as render_job
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.pages.report.ranks import ranks
 from xsp_analyze.ranks.job import open_job
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.frames.launch_paths import TimeTree, time_tree
+from xsp_analyze.pages.blocks import safe_json
 from xsp_analyze.pages.report.figures import module_rows, prune
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.shell import safe_json
-from xsp_analyze.service.contents import summarise
+from xsp_analyze.service import summarise
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 

@@ -8,7 +8,7 @@ from tests.helpers.hand import Hand
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.pages.report.figures import figure
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 
 _TILES = ("SN_LDSB0", "SN_LDSB1")
 

@@ -123,6 +123,12 @@ def test_of_an_unnamed_device_there_are_points_and_how_to_name_it(unnamed: dict[
     assert any(line.startswith("How far operators are") and "--gpu NAME" in line for line in unnamed["short"])
 
 
+def test_of_a_named_device_without_known_peaks_its_rates_are_asked_for_not_its_name() -> None:
+    named = _data(render(shaped(peak=None, bandwidth=None)))
+    (line,) = (line for line in named["short"] if line.startswith("How far operators are"))
+    assert line.endswith("as peak rates of Card are not known: give them with --device FILE.toml.")
+
+
 def test_what_counters_measured_is_called_neither_modelled_nor_at_the_roof_of_operators() -> None:
     data = _data(render(mixed().build()))
     assert [b["title"] for b in _figures(data)] == ["Layers under the roof", "Kernels under the roof"]

@@ -18,9 +18,8 @@ import pytest
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.profile_trace import profile
 from tests.helpers.report_trace import small_trace
-from xsp_analyze.pages.blocks import section
+from xsp_analyze.pages.blocks import page_by_script, section
 from xsp_analyze.pages.report.page import render
-from xsp_analyze.pages.shell import page_by_script
 from xsp_analyze.render.csv_text import write_csv
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -6,7 +6,8 @@ import re
 from importlib.resources import files
 
 from xsp_analyze.catalog import find
-from xsp_analyze.pages.tones import IDLE, TONES
+from xsp_analyze.pages.blocks import TONES
+from xsp_analyze.text.units import IDLE
 
 
 def test_every_tone_has_a_colour_of_its_own() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.browser import Browser, Page, opened
 from tests.helpers.viewer_block import END, two_ranks
-from xsp_analyze.pages.shell import page_by_script
+from xsp_analyze.pages.blocks import page_by_script
 from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from tests.helpers.rank_traces import collective_args, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.pages.ranks.page import findings, render
-from xsp_analyze.ranks.job import open_job
-from xsp_analyze.ranks.tables import experts_by_block, experts_by_rank, tables
+from xsp_analyze.pages.ranks import findings, render
+from xsp_analyze.ranks.job import experts_by_block, experts_by_rank, open_job, tables
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -14,10 +14,9 @@ from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace, write_
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
-from xsp_analyze.pages.ranks.page import findings, render
+from xsp_analyze.pages.ranks import findings, render
 from xsp_analyze.ranks.facts import write_tables
-from xsp_analyze.ranks.job import open_job
-from xsp_analyze.ranks.tables import tables
+from xsp_analyze.ranks.job import open_job, tables
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsp_analyze.classification.labels import distinct_labels
-from xsp_analyze.text.names import cut_to_room, number_alike, tell_apart
+from xsp_analyze.text.units import cut_to_room, number_alike, tell_apart
 
 
 def test_only_labels_that_are_alike_get_what_differs() -> None:

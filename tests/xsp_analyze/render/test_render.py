@@ -17,8 +17,7 @@ from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import Analysis, Column, FigureSpec, Result, Role
 from xsp_analyze.render import FORMATS, Screen, render, render_one, terminal
 from xsp_analyze.render.parquet import METADATA_KEY
-from xsp_analyze.text.names import fit_names
-from xsp_analyze.text.units import Scale, duration, number, scales_of, share, size
+from xsp_analyze.text.units import Scale, duration, fit_names, number, scales_of, share, size
 from xsp_model import Finding, LedgerKind, XspError
 from xsp_model.ledger import to_frame
 

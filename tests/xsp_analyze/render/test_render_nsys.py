@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import NsightFile
-from xsp_analyze.analyses.nsys.statistics import deviation
+from xsp_analyze.analyses.nsys.sources import deviation
 from xsp_analyze.catalog import analyses_in, find
 from xsp_analyze.core import run
 from xsp_analyze.needs import holds

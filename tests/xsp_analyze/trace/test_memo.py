@@ -11,7 +11,7 @@ from xsp_analyze import catalog
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.findings.registry import RULES
 from xsp_analyze.needs import CONDITIONS, is_need
-from xsp_analyze.service.answers import Answers
+from xsp_analyze.service import Answers
 from xsp_analyze.trace.memo import Memo, once_property
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError

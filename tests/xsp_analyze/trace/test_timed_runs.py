@@ -15,7 +15,7 @@ from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.export.registry import Exporter, find
 from xsp_analyze.frames.coverage import provenance
-from xsp_analyze.service.contents import summarise
+from xsp_analyze.service import summarise
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.trace.timed_runs import capture_runs, timed_runs
 from xsp_ingest.convert import convert

@@ -26,8 +26,20 @@ def test_each_token_goes_through_its_experts(name: str) -> None:
     assert counted is not None
     assert counted.flop == 2 * 92 * (64 * 96 + 48 * 64) == 2 * 46 * 2 * 3 * 64 * 48
     one_expert = 2 * (96 * 64 + 64 * 48)
-    assert counted.read_bytes == 2 * 46 * 64 + 2 * one_expert + 4 * 92  # at least two experts, as if all took the same
+    assert counted.read_bytes == 2 * 46 * 64 + 8 * one_expert + 4 * 92  # 46 tokens leave out none of eight
     assert counted.written_bytes == 2 * 46 * 64
+
+
+def test_weights_are_those_of_the_experts_that_tokens_are_expected_to_hit() -> None:
+    # 32 tokens, 4 of 32 experts each: all but (28 / 32) ** 32 of them, 31.55. Two tokens: 4 + 4 less 4 * 4 / 32 shared.
+    each = 2 * (96 * 64 + 64 * 48)
+    for tokens, experts in ((32, 31.5539), (2, 7.5)):
+        shapes = [[tokens, 64], [32, 96, 64], [32, 64, 48], [tokens, 4], [tokens, 4]]
+        counted = work("vllm::inplace_fused_experts", shapes, _TYPES)
+        assert counted is not None
+        assert counted.read_bytes is not None
+        weights = counted.read_bytes - 2 * tokens * 64 - 4 * tokens * 4
+        assert weights / each == pytest.approx(experts, rel=1e-5)
 
 
 def test_an_activation_without_gate_has_half_the_first_product() -> None:
@@ -42,7 +54,7 @@ def test_weights_of_four_bits_lie_two_in_a_byte() -> None:
     counted = work("vllm::inplace_fused_experts", shapes, [BF16, "unsigned char", "unsigned char", "float", "int"])
     assert counted is not None
     assert counted.flop == 2 * 92 * (64 * 96 + 48 * 64)
-    assert counted.read_bytes == 2 * 46 * 64 + 2 * (96 * 32 + 64 * 24) + 4 * 92
+    assert counted.read_bytes == 2 * 46 * 64 + 8 * (96 * 32 + 64 * 24) + 4 * 92
     assert counted.precision is None
 
 
@@ -101,7 +113,7 @@ def test_the_experts_of_a_block_are_told_by_the_operators_inside() -> None:
     counted = moe_forward(_TOPK, rows, up, down)
     assert counted is not None
     assert counted.flop == 2 * 92 * (64 * 96 + 48 * 64)
-    assert counted.read_bytes == 2 * (46 * 64 + 46 * 8) + 2 * (32 * 96 + 24 * 64)
+    assert counted.read_bytes == 2 * (46 * 64 + 46 * 8) + 8 * (32 * 96 + 24 * 64)
     assert (counted.written_bytes, counted.vector_flop) == (2 * 46 * 64, 46 * 8 + 92 * 64)
     assert moe_forward(_TOPK, down, rows, up) == counted
 

@@ -32,6 +32,25 @@ def test_no_more_of_an_operand_counts_than_the_grid_can_touch() -> None:
     assert (counted.read_bytes, counted.written_bytes) == (4 * 8 + 32 * 4, 32 * 4)
 
 
+def test_only_the_last_scalars_are_sizes_of_the_grid() -> None:
+    # A lookup's mask in a vLLM step, by hand: bounds of the vocabulary stand before 888, the one size.
+    shapes = [[888], [888], [888], [], [], [], [], [], []]
+    types = ["int", "long int", "bool", *["Scalar"] * 6]
+    counted = work("triton_poi_fused_add_0", shapes, types, ["", "", "", "0", "25136", "201088", "201088", "0", "888"])
+    assert counted is not None
+    assert (counted.vector_flop, counted.read_bytes, counted.written_bytes) == (888, 888 * (4 + 8), 888)
+    bounded = ["", "", "", "7", "25136", "201088", "201088", "9", "888"]
+    assert work("triton_poi_fused_add_0", shapes, types, bounded) == counted
+
+
+def test_no_more_operations_count_than_the_largest_operand_has_elements() -> None:
+    counted = work(
+        "triton_red_fused_0", [[16, 8], [4], [], []], ["float", "float", "Scalar", "Scalar"], ["", "", "4", "999"]
+    )
+    assert counted is not None
+    assert counted.vector_flop == 16 * 8
+
+
 def test_an_expanded_operand_counts_as_it_is_stored() -> None:
     shapes, types, strides = [[64, 8], [64, 8], []], ["float", "float", "Scalar"], [[0, 1], [8, 1], []]
     counted = work("triton_poi_fused_add_0", shapes, types, ["", "", "512"], strides)

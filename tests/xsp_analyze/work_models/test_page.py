@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xsp_analyze.work_models.page import MADE, page
+from xsp_analyze.work_models.__main__ import MADE, page
 from xsp_analyze.work_models.registry import families
 
 _PAGE = Path(__file__).resolve().parents[3] / "docs" / "work-models.md"

@@ -11,11 +11,10 @@ import polars as pl
 import pytest
 
 from xsp_ingest.counters import ncu_names
-from xsp_ingest.counters.formula import Formula, Measured, canonical, same
+from xsp_ingest.counters.formula import Formula, Measured, base_unit, canonical, same
 from xsp_ingest.counters.ncu_names import CHIPS, NCU, PACKED, counter_of, flop_terms, ncu_table, unit_of
-from xsp_ingest.counters.nvprof_names import NVPROF
-from xsp_ingest.counters.units import base_unit
-from xsp_model.counters import COUNTERS, FLOP_COUNTS
+from xsp_ingest.formats.nvprof_metrics.rows import NVPROF
+from xsp_model.vocabulary import COUNTERS, FLOP_COUNTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -251,3 +250,37 @@ def test_every_tensor_counter_of_the_chip_is_understood(chip: str, real_dir: Pat
     )
     assert ncu_names.partial(names) == {}, "all counters of the chip together tell all work"
     assert all(not ncu_names.split(term).op for (f,) in formulas.values() for term in f.terms)  # type: ignore[union-attr]
+
+
+def _stalls(form: str, **values: float) -> dict[str, float]:
+    return {form.format(why): value for why, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio",
+        "smsp__average_warp_latency_issue_stalled_{}.ratio",
+        "smsp__pcsamp_warps_issue_stalled_{}",
+    ],
+)
+def test_stall_reasons_are_shares_of_all_of_them(form: str) -> None:
+    counted = _stalls(
+        form, long_scoreboard=12, wait=4, math_pipe_throttle=1, selected=2, lg_throttle=0.5, mio_throttle=0.5, drain=0
+    ) | {"smsp__pcsamp_warps_issue_stalled_wait_not_issued": 100.0}
+    wide = pl.DataFrame({"row": [0], **{name: [float(value)] for name, value in counted.items()}})
+    rows = canonical(Measured(wide, dict.fromkeys(counted, "inst"), "ncu"), ncu_table(counted))
+    shares = {m: v for m, v in rows.select("metric", "value").iter_rows() if m.endswith(("stall_share", "issue_share"))}
+    assert shares == {
+        "memory_dependency_stall_share": 0.6,
+        "execution_dependency_stall_share": 0.2,
+        "pipe_busy_stall_share": 0.05,
+        "issue_share": 0.1,
+        "memory_throttle_stall_share": 0.05,
+        "other_stall_share": 0.0,
+    }
+
+
+def test_a_few_stall_reasons_alone_give_no_share() -> None:
+    counted = _stalls("smsp__average_warps_issue_stalled_{}_per_issue_active.ratio", long_scoreboard=12, wait=4)
+    assert not [metric for metric in ncu_table(counted) if metric.endswith("stall_share")]

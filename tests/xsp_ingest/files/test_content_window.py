@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.files.content import ContentWindow, Refusals, cut_off
-from xsp_ingest.files.source import open_source
+from xsp_ingest.files.content import ContentWindow, Refusals, cut_off, open_source
 from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:

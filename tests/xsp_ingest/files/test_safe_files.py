@@ -17,7 +17,7 @@ import pytest
 
 from xsp_ingest.convert import convert
 from xsp_ingest.files import safe_files
-from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
+from xsp_ingest.formats.torch_profiler import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 from xsp_model.limits import override_limits

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.files import same_content
+from xsp_ingest import distinct
+from xsp_ingest.distinct import first_alike
 from xsp_ingest.files.safe_files import sha256
-from xsp_ingest.files.same_content import first_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def test_of_many_copies_each_is_read_once_and_of_links_none(trace: Path, monkeyp
         read.append(path)
         return sha256(path)
 
-    monkeypatch.setattr(same_content, "sha256", digest)
+    monkeypatch.setattr(distinct, "sha256", digest)
     copies = [trace.with_name(f"copy-{number}") for number in range(50)]
     links = [trace.with_name(f"link-{number}") for number in range(50)]
     for copy in copies:
@@ -100,8 +100,8 @@ def test_of_many_copies_each_is_read_once_and_of_links_none(trace: Path, monkeyp
 
 
 def test_files_that_begin_differently_are_not_read_on(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same_content, "sha256", None)
-    monkeypatch.setattr(same_content, "pieces", None)
+    monkeypatch.setattr(distinct, "sha256", None)
+    monkeypatch.setattr(distinct, "pieces", None)
     other, packed = trace.with_name("other.json"), trace.with_name("packed.json.gz")
     other.write_bytes(b"[" + _CONTENT)
     packed.write_bytes(gzip.compress(b" " + _CONTENT))

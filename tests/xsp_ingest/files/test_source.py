@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.files.content import cut_off, pieces
+from xsp_ingest.files.content import cut_off, open_source, pieces
 from xsp_ingest.files.json_window import Targets, walk
-from xsp_ingest.files.source import open_source
 from xsp_model import XspError
 from xsp_model.limits import override_limits
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.exported import with_texts
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
 
@@ -96,3 +96,38 @@ def test_the_ledger_says_that_the_tool_is_not_known(tmp_path: Path) -> None:
 def test_categories_of_pytorchs_make_a_trace_pytorchs(events: list[dict[str, Any]], reads: str, tmp_path: Path) -> None:
     (claimant,) = claimants_of(Probe(_write(tmp_path, *events)), all_ingesters())
     assert claimant.name == reads
+
+
+def _of_autograd(
+    number: int, name: str, host: tuple[float, float], device: tuple[float, float]
+) -> list[dict[str, Any]]:
+    """An operator and its time on device 0, as torch.autograd.profiler wrote them up to torch 1.7: start, duration."""
+    on_host, on_device = {"tid": 1, "pid": "CPU functions"}, {"tid": 0, "pid": "CUDA functions"}
+    arrow = {"name": name, "id": number, "cat": "cpu_to_cuda"}
+    return [
+        {"name": name, "ph": "X", "ts": host[0], "dur": host[1], **on_host, "args": {}},
+        {**arrow, "ph": "s", "ts": host[0], **on_host},
+        {**arrow, "ph": "f", "ts": device[0], **on_device},
+        {"name": name, "ph": "X", "ts": device[0], "dur": device[1], **on_device, "args": {}},
+    ]
+
+
+def test_the_lane_of_cuda_functions_is_a_device(tmp_path: Path) -> None:
+    """A convolution in another operator, with a short one in it; 90 us of work, not the 292 that rows add up to."""
+    path = tmp_path / "trace.json"
+    events = [
+        *_of_autograd(0, "aten::conv2d", (0, 30), (100, 100)),
+        *_of_autograd(1, "aten::cudnn_convolution", (5, 20), (105, 90)),
+        *_of_autograd(2, "aten::contiguous", (7, 2), (110, 2)),
+    ]
+    path.write_text(json.dumps(events), encoding="utf-8")
+    trace = convert([path], Options())
+    spans = with_texts(trace.frame("spans"))
+    work = spans.filter(spans["level"] == "kernel").select("name", "device_id", "duration_ns", "parent_id")
+    names = dict(spans.select("span_id", "name").rows())
+    assert [(*row[:3], names[row[3]]) for row in work.rows()] == [
+        ("aten::cudnn_convolution", 0, 90_000, "aten::cudnn_convolution")
+    ]
+    ledger = dict(trace.frame("ledger").select("kind", "count").rows())
+    assert ledger["events_left_out"] == 2
+    assert "unknown_tool" not in ledger

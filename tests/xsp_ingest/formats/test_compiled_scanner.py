@@ -23,8 +23,8 @@ from tests.helpers.kineto_documents import (
     assert_same,
     event_list,
 )
-from xsp_ingest.files import source
-from xsp_ingest.files.source import content_bytes
+from xsp_ingest.files import content
+from xsp_ingest.files.content import content_bytes
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
 from xsp_ingest.formats.torch_profiler.compiled.columns import Ready
@@ -357,7 +357,7 @@ class TestGzip:
 
     @pytest.mark.slow
     def test_without_the_faster_library(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(source, "_isal", lambda: None)
+        monkeypatch.setattr(content, "_isal", lambda: None)
         _compare(file, gzip.compress(event_list(*[EVENT] * 40000)))
 
     def test_blocks(self, file: Path) -> None:

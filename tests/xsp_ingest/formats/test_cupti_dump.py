@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.synth_cupti import OS_THREAD, PROCESS, THREAD, CuptiDump
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.cupti_dump import CUPTI_DUMP
 from xsp_ingest.ingester import Options
 from xsp_model import XspError, integrity

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.format_page import about, page
-from xsp_ingest.registry import all_ingesters
+from xsp_ingest.registry import about, all_ingesters, page
 
 if TYPE_CHECKING:
     from xsp_ingest.ingester import Ingester

@@ -18,9 +18,8 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.torch_profiler import scan_plain
+from xsp_ingest.formats.torch_profiler import scan_plain, streamed
 from xsp_ingest.formats.torch_profiler.compiled import scanner
-from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
 from xsp_ingest.ingester import Options
 from xsp_model.limits import override_limits
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert, relayer
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.files.values import finite, integer
 from xsp_ingest.formats.jaeger import JAEGER
 from xsp_ingest.formats.jaeger.document import JaegerSpan, Reference, lists_as_json, parents, sizes

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.loadgen import LOADGEN
 from xsp_ingest.formats.loadgen.run import Outcome, percentiles, read_queries
 from xsp_ingest.formats.loadgen.statements import read_detail, read_summary
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
-from xsp_ingest.run_set.run_set import read_single
+from xsp_ingest.run_set import read_single
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.ncu_text import DETAILS_HEAD, RAW_HEAD, count_of, details, line, metrics, raw_page, read_text
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.ncu.csv import NCU_CSV
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -143,6 +143,41 @@ def test_columns_with_units_in_brackets_as_the_user_interface_exports(tmp_path: 
     assert raw.tables["spans"]["duration_ns"].to_list() == [12_500]
     assert metrics(raw)["compute_utilization"] == pytest.approx(0.3)
     assert raw.tables["kernels"]["registers_per_thread"].to_list() == [64]
+
+
+def test_headings_with_totals_as_the_user_interface_exports(tmp_path: Path) -> None:
+    page = (
+        '"ID","Function Name","Duration""(2.068e+06)","Compute Throughput""(41.50)","Memory Throughput [%] (12.25)"\n'
+        '"0","gemm","12.50","30.00","8.00"\n"1","relu","2.25","11.50","4.25"\n'
+    )
+    raw = read_text(page, tmp_path)
+    assert raw.tables["spans"]["duration_ns"].to_list() == [12_500, 2_250]
+    assert metrics(raw)["compute_utilization"] == pytest.approx(0.3)
+    assert metrics(raw, 1)["memory_utilization"] == pytest.approx(0.0425)
+
+
+_PUSHED = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+_STARTED = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+
+
+def test_kernels_belong_to_the_ranges_that_the_page_says(tmp_path: Path) -> None:
+    nothing = "none:none:none:none:none:none"
+    around = [f'"<default domain>:{name}:{nothing}"' for name in ("step 0", "model", "layer:1")]
+    cells = [f"11  {'  '.join(around)} ", f"11  {'  '.join(around[:2])} ", ""]
+    head = ("ID", "Process ID", "Kernel Name", _PUSHED, _STARTED, "gpu__time_duration.sum")
+    rows = [line(n, 11, "gemm", cell, "", 100) for n, cell in enumerate(cells)]
+    page = "\n".join((line(*head), line("", "", "", "", "", "nsecond"), *rows)) + "\n"
+    raw = read_text(page, tmp_path)
+    spans = raw.tables["spans"].with_columns(pl.col("name").cast(pl.String))
+    assert spans.select("name", "start_ns", "duration_ns", "issued_by_row").rows() == [
+        ("gemm", 0, 100, 5),
+        ("gemm", 100, 100, 4),
+        ("gemm", 200, 100, None),
+        ("step 0", 0, 200, None),
+        ("model", 0, 200, None),
+        ("layer:1", 0, 100, None),
+    ]
+    assert count_of(raw, "nvtx_state_left_out") == 1
 
 
 _GERMAN = {_READ: ("byte", ("27.595.520",)), _OCCUPANCY: ("%", ("66,61",)), _TIME: ("ns", ("1.024",))}

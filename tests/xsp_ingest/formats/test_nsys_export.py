@@ -16,7 +16,7 @@ from pyarrow import ipc
 
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nsys.export import NSYS_EXPORT
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError

@@ -15,7 +15,7 @@ from tests.helpers.nsys_tool import nsys
 from tests.helpers.synth_nsys import NsightFile
 from xsp.cli.main import main
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nsys.report import NSYS_REPORT
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

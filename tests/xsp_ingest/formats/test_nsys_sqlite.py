@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.synth_nsys import PROCESS, SCHEMAS, THREAD, NsightFile
 from xsp_ingest.files import sqlite
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Match, Options
 from xsp_ingest.staging.raw import RAW_TABLES

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 

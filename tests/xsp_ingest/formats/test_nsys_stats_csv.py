@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.nsys_tool import nsys
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nsys.stats_csv import NSYS_STATS_CSV
 from xsp_ingest.ingester import Options
 from xsp_model import XspError

@@ -14,7 +14,7 @@ from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.run_set import read_run
+from xsp_ingest.run_set import read_run
 from xsp_model import Trace, XspError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_nvprof import PROCESS, THREAD, NvprofFile
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nvprof import NVPROF
 from xsp_ingest.formats.nvprof.database import DRIVER_CALLS, RUNTIME_CALLS
 from xsp_ingest.formats.nvprof.tables import header_of

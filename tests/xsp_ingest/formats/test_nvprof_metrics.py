@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.ncu_text import count_of, metrics
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nvprof_metrics import NVPROF_METRICS
 from xsp_ingest.formats.nvprof_metrics.rows import value_of
 from xsp_ingest.ingester import Options, claimants_of

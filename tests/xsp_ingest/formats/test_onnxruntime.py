@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.onnxruntime import ONNXRUNTIME
 from xsp_ingest.ingester import Options
 from xsp_model import Trace, XspError, integrity

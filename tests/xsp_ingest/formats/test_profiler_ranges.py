@@ -9,8 +9,12 @@ import pytest
 
 from tests.helpers.linked import ledger_counts
 from tests.helpers.synth import KinetoTrace
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +56,26 @@ def test_without_kernels_the_counters_go_to_the_launches_in_order(tmp_path: Path
     sources = set(converted.frame("metrics")["source"].cast(pl.String))
     assert sources == {"CUPTI in Kineto", "CUPTI in Kineto, derived"}
     assert ledger_counts(converted)["profiler_ranges_tied"] == 2
+
+
+def test_counters_on_launches_answer_for_kernels_and_layers(tmp_path: Path) -> None:
+    trace = KinetoTrace()
+    trace.operator("aten::mm", 0, 4_000)
+    trace.operator("aten::add", 5_000, 4_000)
+    for number, start in enumerate((1000, 2000, 6000)):
+        trace.runtime("cudaLaunchKernel", start, 500, correlation=number + 1)
+        _range(trace, "__missing__", 8000 + start, _counters(10 * (number + 1)))
+    view = StepView.of(_converted(trace, tmp_path))
+    kernels = run(find("A08"), view).table.select("layer_name", "kernel_name", "count", "duration_ns", "flop_count")
+    assert kernels.rows() == [
+        ("aten::mm", "cudaLaunchKernel", 1, None, 23.0),
+        ("aten::mm", "cudaLaunchKernel", 1, None, 43.0),
+        ("aten::add", "cudaLaunchKernel", 1, None, 63.0),
+    ]
+    layers = run(find("A12"), view).table.select("layer_name", "flop_count", "work_basis").rows()
+    assert layers == [("aten::mm", 66.0, "measured"), ("aten::add", 63.0, "measured")]
+    with pytest.raises(XspError, match="needs the level kernel"):
+        run(find("B03"), view)
 
 
 def test_with_kernels_the_counters_go_to_them_in_the_order_of_their_launches(tmp_path: Path) -> None:

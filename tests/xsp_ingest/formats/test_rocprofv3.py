@@ -9,15 +9,17 @@ import polars as pl
 import pytest
 
 from tests.helpers.synth_rocprof import PROCESS, RocprofRun
+from xsp_analyze.text.doubts import lost_work
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
 from xsp_model import XspError, integrity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from xsp_model import Trace
@@ -74,6 +76,23 @@ def test_registers_are_those_of_both_kinds(tmp_path: Path) -> None:
     for files in ({"r.json": text}, tables):
         kernels = _trace(tmp_path / str(len(files)), files).frame("kernels")
         assert kernels["registers_per_thread"].to_list() == [40]
+
+
+@pytest.mark.parametrize(("left_out", "missing", "doubts"), [((), 0, 0), ((5,), 1, 0), ((5, 6, 7), 3, 1)])
+def test_numbers_of_dispatches_that_lack_are_counted(
+    tmp_path: Path, left_out: Sequence[int], missing: int, doubts: int
+) -> None:
+    run = RocprofRun()
+    for number in range(1, 13):
+        run.launch(number * 10_000, "add", number, (number * 10_000 + 6_000, number * 10_000 + 9_000))
+    tables = dict(run.tables())
+    (name,) = (each for each in tables if each.endswith("kernel_trace.csv"))
+    rows = tables[name].splitlines(keepends=True)
+    tables[name] = b"".join(row for number, row in enumerate(rows) if number not in left_out)
+    trace = _trace(tmp_path / "a", tables)
+    ledger = dict(trace.frame("ledger").select("kind", "count").rows())
+    assert ledger.get("missing_dispatches", 0) == missing
+    assert len(lost_work(TraceView(trace))) == doubts
 
 
 def test_csv_files_are_one_run_and_say_what_the_json_says(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.helpers.synth_pftrace import Perfetto, pftrace
 from tests.helpers.synth_rocpd import GUID, rocpd
 from tests.helpers.synth_rocprof import PROCESS, RocprofRun
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.rocprofv3 import ROCPROFV3
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters

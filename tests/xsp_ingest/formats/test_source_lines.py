@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from tests.helpers.exported import written
 from tests.helpers.kineto_documents import SETTINGS
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.torch_profiler import scan_plain
+from xsp_ingest.formats.torch_profiler import TORCH_PROFILER, scan_plain
+from xsp_ingest.formats.torch_profiler.annotations import lines_of_stack, user_line
 from xsp_ingest.formats.torch_profiler.compiled import scanner as compiled
-from xsp_ingest.formats.torch_profiler.ingester import TORCH_PROFILER
 from xsp_ingest.formats.torch_profiler.shape import shape
-from xsp_ingest.formats.torch_profiler.source_lines import lines_of_stack, user_line
-from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
+from xsp_ingest.formats.torch_profiler.streamed import documents
 from xsp_ingest.ingester import Options
 from xsp_model import LedgerKind
 from xsp_model.limits import override_limits
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _Event = dict[str, Any]
 _SCANNERS: dict[str, Callable[[Path], Iterable[Document]]] = {
     "plain": lambda path: [scan_plain.scan(path)],
-    "streamed": lambda path: streamed.documents(path, 8),
+    "streamed": lambda path: documents(path, 8),
     "compiled": lambda path: compiled.documents(path, 8),
 }
 

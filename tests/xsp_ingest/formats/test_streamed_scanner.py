@@ -22,8 +22,8 @@ from tests.helpers.kineto_documents import (
 )
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.events import Document
-from xsp_ingest.formats.torch_profiler.refusal import CannotScan
-from xsp_ingest.formats.torch_profiler.streamed import scanner
+from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
+from xsp_ingest.formats.torch_profiler.streamed import documents
 from xsp_model import XspError
 from xsp_model.limits import override_limits
 
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 def _scan(path: Path, max_rows: int = 1 << 17) -> Document:
     """The documents as one."""
     events, details, frames, rows = [], [], [], 0
-    for document in scanner.documents(path, max_rows):
+    for document in documents(path, max_rows):
         events.append(document.events.clone())
         details.append(document.details.with_columns(pl.col("event") + rows))
         frames.append(document.frames)
@@ -131,7 +131,7 @@ def test_pieces_of_any_size(file: Path, size: int, block: int) -> None:
 def test_documents_of_a_few_rows(file: Path) -> None:
     file.write_bytes(event_list(*[EVENT, OPERATOR] * 500))
     with override_limits(streamed_piece_bytes=4000):
-        assert len(list(scanner.documents(file, 100))) > 5
+        assert len(list(documents(file, 100))) > 5
         assert_same(_scan(file, 100), scan_plain.scan(file))
 
 

@@ -103,7 +103,13 @@ def test_each_inference_is_a_step_with_exact_times(tmp_path: Path) -> None:
         "compute": (151_230, 998_770, "inference"),
         "device-to-host copy": (1_160_000, 30_001, "inference"),
     }
-    assert trace.frame("runs")["level_captured"].to_list() == ["M"]
+    assert trace.frame("runs")["level_captured"].to_list() == ["MLG"]
+    work = {name: (span["level"], span["kind"], span["step"]) for name, span in spans.items() if span["device_id"] == 0}
+    assert work == {
+        "host-to-device copy": ("kernel", "memcpy", 0),
+        "compute": ("kernel", "kernel", 0),
+        "device-to-host copy": ("kernel", "memcpy", 0),
+    }
 
 
 def test_inferences_that_overlap_are_steps_of_their_own(tmp_path: Path) -> None:

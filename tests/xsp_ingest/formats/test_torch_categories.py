@@ -15,7 +15,7 @@ from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner as compiled
 from xsp_ingest.formats.torch_profiler.shape import shape
-from xsp_ingest.formats.torch_profiler.streamed import scanner as streamed
+from xsp_ingest.formats.torch_profiler.streamed import documents
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_every_scanner_counts_the_same_arrows(tmp_path: Path) -> None:
     counts = {"ac2g": 10}
     assert dict(scan_plain.scan(path).unread_flows) == counts
     assert [dict(d.unread_flows) for d in compiled.documents(path, 1 << 10)][-1] == counts
-    assert [dict(d.unread_flows) for d in streamed.documents(path, 1 << 10)][-1] == counts
+    assert [dict(d.unread_flows) for d in documents(path, 1 << 10)][-1] == counts
 
 
 def test_what_is_read_and_the_window_s_own_marks_are_not_counted(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_counters_of_another_category_are_counted(tmp_path: Path) -> None:
 
 def test_a_file_in_pieces_counts_as_one(tmp_path: Path) -> None:
     path = counting().write(tmp_path / "trace.json")
-    raw = shape(streamed.documents(path, 2), path, Options())
+    raw = shape(documents(path, 2), path, Options())
     assert raw.tables["counters"].height == len(SAMPLES)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.linked import converted, ledger_counts
 from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
-from xsp_ingest.files.source import content_bytes
+from xsp_ingest.files.content import content_bytes
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
 from xsp_model.limits import limits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.modelled_work import modelled_work
+from xsp_analyze.analyses.rooflines import modelled_work
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert

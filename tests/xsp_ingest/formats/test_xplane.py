@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
-from xsp_ingest.files.probe import Probe
+from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.xplane import XPLANE
 from xsp_ingest.ingester import Options
 from xsp_model import XspError
@@ -303,6 +303,19 @@ def test_copies_and_fills_have_kinds_and_bytes(tmp_path: Path) -> None:
     assert trace.frame("spans").select("kind").to_series().to_list() == ["memcpy", "memset"]
     copies = trace.frame("copies").select("bytes", "copy_kind", "source_kind", "destination_kind").rows()
     assert copies == [(4096, "Host-to-Device", "Pageable", "Device"), (64, None, None, "Device")]
+
+
+def test_what_may_run_on_a_stream_does_not_say_what_an_event_is(tmp_path: Path) -> None:
+    profile = Profile()
+    gpu = profile.plane("/device:GPU:0")
+    mixed, copies = gpu.line(7, "Stream #7(MemcpyD2H,Compute,Memset)"), gpu.line(8, "Stream #8(MemcpyD2H,Memset)")
+    gpu.event(mixed, "loop_add_fusion", 0, 10, hlo_op="loop_add_fusion")
+    gpu.event(mixed, "custom", 20, 10)
+    gpu.event(mixed, "MemcpyD2H", 40, 10)
+    gpu.event(copies, "unnamed", 60, 10)
+    spans = _converted(profile, tmp_path).frame("spans")
+    kinds = spans.filter(pl.col("level") == "kernel").sort("start_ns")["kind"].to_list()
+    assert kinds == ["kernel", "kernel", "memcpy", "memcpy"]
 
 
 def test_events_that_are_not_kept_are_counted(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.helpers.synth_hlo import (
 )
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xplane.programs import program_instructions
+from xsp_ingest.formats.xplane.instructions import program_instructions
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:

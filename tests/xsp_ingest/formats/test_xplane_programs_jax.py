@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.frameworks import python_with
 from tests.helpers.synth_hlo import length_delimited
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xplane.programs import program_instructions
+from xsp_ingest.formats.xplane.instructions import program_instructions
 from xsp_ingest.ingester import Options
 
 if TYPE_CHECKING:

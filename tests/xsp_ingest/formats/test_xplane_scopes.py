@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.helpers.linked import ledger_counts
 from tests.helpers.synth_xplane import Profile
 from xsp_ingest.convert import convert
-from xsp_ingest.formats.xplane.scopes import chain_of
+from xsp_ingest.formats.xplane.operators import chain_of
 from xsp_ingest.ingester import LayerScope, Options
-from xsp_ingest.run_set.run_set import read_run
+from xsp_ingest.run_set import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from xsp_ingest.link.demangle import demangle, demangle_column
+from xsp_ingest.staging.cuda_names import demangle, demangle_column
 
 if TYPE_CHECKING:
     from pathlib import Path

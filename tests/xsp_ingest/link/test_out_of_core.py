@@ -20,7 +20,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
 from xsp_ingest.link import link
 from xsp_model import XspError, bundle, integrity
-from xsp_model.columns import scratch
+from xsp_model.columns import arrays
 from xsp_model.limits import override_limits
 from xsp_model.schema import TABLES
 
@@ -120,16 +120,16 @@ def test_a_full_disk_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(os, "posix_fallocate", no_space)
     with override_limits(mapped_column_min_bytes=0), pytest.raises(XspError, match="no room is left"):
-        scratch.empty(10, np.int64)
+        arrays.empty(10, np.int64)
 
 
 @override_limits(mapped_column_min_bytes=100)
 def test_a_column_grows_from_memory_into_a_file() -> None:
-    column = scratch.Growing(np.int64)
+    column = arrays.Growing(np.int64)
     for first in range(0, 100, 7):
         column.add(np.arange(first, min(first + 7, 100)))
     values = column.column()
-    scratch.release()
+    arrays.release()
     assert values.tolist() == list(range(100))
 
 
@@ -138,4 +138,4 @@ def test_rows_gathered_on_disk_keep_nulls_and_words() -> None:
     rows = np.array([2, 1, 1, 0])
     expected = frame[rows]
     with override_limits(mapped_column_min_bytes=0):
-        assert scratch.gather_rows(frame, rows).equals(expected)
+        assert arrays.gather_rows(frame, rows).equals(expected)

@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from xsp_ingest.link import climb
 from xsp_ingest.link.nest import Moments, nest
 from xsp_ingest.link.nesting import Threads, nest_with_ranges
-from xsp_ingest.link.spans import pair_keys
+from xsp_ingest.link.spans import innermost, outermost, pair_keys
 from xsp_model.columns import tree
 from xsp_model.limits import override_limits
 
@@ -44,14 +43,14 @@ def test_climbing_agrees_with_the_plain_walk(seed: int) -> None:
         if len(above) and random.random() < 0.9:
             parent[i] = random.choice(above[-20:])
     mask = random.random(count) < 0.2
-    assert climb.innermost(parent, mask).tolist() == tree.innermost(parent, mask).tolist()
-    assert climb.outermost(parent, mask).tolist() == tree.outermost(parent, mask).tolist()
+    assert innermost(parent, mask).tolist() == tree.innermost(parent, mask).tolist()
+    assert outermost(parent, mask).tolist() == tree.outermost(parent, mask).tolist()
 
 
 @pytest.mark.usefixtures("engine_in_use")
 def test_a_circle_is_an_error() -> None:
     with pytest.raises(ValueError, match="cycle"):
-        climb.innermost(np.array([1, 0], dtype=np.int32), np.array([False, False]))
+        innermost(np.array([1, 0], dtype=np.int32), np.array([False, False]))
 
 
 def _expected(

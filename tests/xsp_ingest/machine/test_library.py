@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from xsp_ingest.compiled_functions import FUNCTIONS
-from xsp_ingest.link.climb import CLIMB, _climb
-from xsp_ingest.machine import native, shipped
+from xsp_ingest.link.spans import CLIMB, _climb
+from xsp_ingest.machine import native
+from xsp_ingest.machine import native as shipped
 from xsp_ingest.machine.build import BILL
-from xsp_ingest.machine.shipped import LIBRARY, is_for_this_system, library_address
+from xsp_ingest.machine.native import LIBRARY, is_for_this_system, library_address
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,9 @@ import pytest
 
 from tests.helpers.toy_function import toy
 from xsp_ingest.compiled_functions import FUNCTIONS
-from xsp_ingest.machine import build, functions, native, shipped
-from xsp_ingest.machine.shipped import LIBRARY
+from xsp_ingest.machine import build, functions, native
+from xsp_ingest.machine import native as shipped
+from xsp_ingest.machine.native import LIBRARY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,10 +29,10 @@ _SCAN = """
 import sys
 from pathlib import Path
 from xsp_ingest.formats.torch_profiler.compiled import columns, scanner
-from xsp_ingest.machine import native, shipped
+from xsp_ingest.machine import native
 from xsp_model.limits import override_limits
 native._folders = lambda: iter(())
-shipped.is_for_this_system = lambda: False
+native.is_for_this_system = lambda: False
 assert columns.readiness() is columns.Ready.FINISH
 with override_limits(compiled_finish_min_bytes=0):
     assert scanner.scan(Path(sys.argv[1])).events["name"].to_list() == ["a"]

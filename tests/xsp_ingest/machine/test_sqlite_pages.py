@@ -22,7 +22,7 @@ from fuzz.sqlite_pages import stacked, varint
 from tests.helpers import checked_machine
 from tests.helpers.examples import examples
 from xsp_ingest.files.sqlite import BYTES, INTEGER, NUMBER, Database, read_pages, select_list, table_names
-from xsp_ingest.files.stored_columns import Among
+from xsp_ingest.files.values import Among
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.machine.sqlite import CannotRead, Values, read, reader

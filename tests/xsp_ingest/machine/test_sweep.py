@@ -10,7 +10,8 @@ from numba.core.errors import NumbaError
 
 from fuzz.guarded import guarded_memory
 from tests.helpers.toy_function import toy
-from xsp_ingest.link import climb, nest
+from xsp_ingest.link import nest
+from xsp_ingest.link.spans import innermost, outermost
 from xsp_ingest.machine import native, sweep
 from xsp_model.limits import override_limits
 
@@ -134,8 +135,8 @@ def _guarded_and_compiled() -> Iterator[None]:
 def test_a_climb_ends_where_a_parent_is_beyond_the_spans() -> None:
     parent = np.array([-1, 1 << 30, 0], dtype=np.int32)
     mask = np.array([True, False, False])
-    assert climb.innermost(parent, mask).tolist() == [0, -1, 0]
-    assert climb.outermost(parent, mask).tolist() == [0, -1, 0]
+    assert innermost(parent, mask).tolist() == [0, -1, 0]
+    assert outermost(parent, mask).tolist() == [0, -1, 0]
 
 
 @pytest.mark.usefixtures("_guarded_and_compiled")

@@ -16,8 +16,7 @@ from tests.helpers.batches import trace_of
 from tests.helpers.run_sets import merged, write_run
 from tests.helpers.synth import KinetoTrace
 from xsp_ingest.ingester import Options
-from xsp_ingest.run_set.description import json_schema
-from xsp_ingest.run_set.run_set import failed_runs, is_run_set, read_run, read_run_set, read_sets, read_single
+from xsp_ingest.run_set import failed_runs, is_run_set, json_schema, read_run, read_run_set, read_sets, read_single
 from xsp_model import XspError, bundle
 
 _BASIC: dict[str, Any] = {"batch_size": 1, "device": {"name": "GPU"}}

@@ -8,12 +8,12 @@ import sys
 import polars as pl
 import pytest
 
-from xsp_ingest.staging.stage import Stage
+from xsp_ingest.staging.raw import Stage
 from xsp_model.limits import override_limits
 
 _ALONE = """
 import polars as pl
-from xsp_ingest.staging.stage import Stage
+from xsp_ingest.staging.raw import Stage
 stage = Stage({"word": pl.Categorical()})
 for words in (["a", "b"], ["c", None], ["a", "d"]):
     stage.add(pl.DataFrame({"word": pl.Series(words, dtype=pl.Categorical)}))

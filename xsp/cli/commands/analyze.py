@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase
-from xsp.cli.complete import analysis_ids
-from xsp.cli.output import in_color, note, print_bytes
+from xsp.cli.options import IN_PART, CsvRaw, Inputs, ServingPhase, analysis_ids, reads_input
+from xsp.cli.output import check_tables_writable, in_color, note, print_bytes, write_tables
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import IN_PART, reads_input
-from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
 

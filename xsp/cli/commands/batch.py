@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xsp.cli.endings import ended_politely
+from xsp.cli.options import reads_input
 from xsp.cli.output import check_output, note, print_text
-from xsp.cli.reading_options import reads_input
+from xsp.cli.progress import ended_politely
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
@@ -121,10 +121,9 @@ def batch(
     """
     from xsp.batch import summary  # noqa: PLC0415 (--help must not wait for polars)
     from xsp.batch.discover import discover  # noqa: PLC0415
-    from xsp.batch.fork_server import begin, end  # noqa: PLC0415
     from xsp.batch.pages import note_faults  # noqa: PLC0415
-    from xsp.batch.unit import Settings  # noqa: PLC0415
-    from xsp.batch.version import own_version  # noqa: PLC0415
+    from xsp.batch.unit import Settings, own_version  # noqa: PLC0415
+    from xsp.processes import begin, end  # noqa: PLC0415
 
     reading = replace(reading, device=_sound(reading.device), work_models=_sound_models(reading.work_models))
     _check_gpu(reading.gpu)
@@ -201,7 +200,7 @@ def _check_exclusive(scheduler: str | None, jobs: int | None, memory: str | None
 
 
 def _jobs(jobs: int | None) -> int:
-    from xsp.batch.fork_server import cores  # noqa: PLC0415
+    from xsp.processes import cores  # noqa: PLC0415
 
     return jobs or cores()
 
@@ -352,9 +351,9 @@ def _print(document: dict[str, Any], spent: dict[str, Any], output_format: str, 
     if output_format == BatchFormats.JSON:
         print_text(json.dumps({**document, "costs": spent}, indent=1, ensure_ascii=False, allow_nan=False))
         return
-    from xsp.batch.summary_text import lines  # noqa: PLC0415
+    from xsp.batch.summary import summary_lines  # noqa: PLC0415
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     from xsp.batch.locations import join_path  # noqa: PLC0415
 
-    print_text("\n".join((*lines(document, spent, width), f"open {join_path(output, 'index.html')}")))
+    print_text("\n".join((*summary_lines(document, spent, width), f"open {join_path(output, 'index.html')}")))

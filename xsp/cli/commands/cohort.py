@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw
 from xsp.cli.commands.analyze import Formats
-from xsp.cli.output import check_output, in_color, note, print_bytes, write_file
+from xsp.cli.options import CsvRaw, reads_input
+from xsp.cli.output import check_output, check_tables_writable, in_color, note, print_bytes, write_file, write_tables
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
-from xsp.cli.table_files import check_tables_writable, write_tables
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -105,7 +103,7 @@ def cohort(
             systems = group_by_system(_members(inputs, reading, cache, beside, progress))
         if output is not None and output_format is None:
             from xsp_analyze.pages import blocks  # noqa: PLC0415
-            from xsp_analyze.pages.cohort.page import render  # noqa: PLC0415
+            from xsp_analyze.pages.cohort import render  # noqa: PLC0415
 
             unknown = blocks.faults_section(list(map(str, faults)))
             page = render(systems, title=_title(inputs), prices=price_list, target=aimed, before=unknown)
@@ -120,7 +118,7 @@ def cohort(
 
 
 def _title(inputs: Sequence[str]) -> str:
-    from xsp_model.plain_text import readable  # noqa: PLC0415 (imports the whole model)
+    from xsp_model.errors import readable  # noqa: PLC0415 (imports the whole model)
 
     return f"Cohort of {', '.join(readable(Path(text).absolute().name) for text in inputs)}"
 

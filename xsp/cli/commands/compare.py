@@ -3,27 +3,88 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import ServingPhase
-from xsp.cli.compare_output import Formats, stdout_bytes, write
+from xsp.cli.options import ServingPhase, reads_input
 from xsp.cli.output import check_output, note, print_bytes, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
-from xsp.comparing.runs import Request
-from xsp.comparing.runs import comparisons as compared
+from xsp.comparing import ALONE, Request
+from xsp.comparing import comparisons as compared
 from xsp.opening import expand
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.rules import Rule
+    from xsp_analyze.compare.rules import Rule, Several
 
-__all__ = ["compare"]
+__all__ = ["Formats", "compare", "stdout_bytes", "write_files"]
+
+_IN_SUMMARY = 5
+
+
+class Formats(StrEnum):
+    """What `-f` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    MD = "md"
+
+
+def write_files(comparisons: Several, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
+    """Writes the files that were asked for."""
+    from xsp_analyze.pages.compare.files import render_junit  # noqa: PLC0415
+
+    if junit is not None:
+        write_file(junit, render_junit(comparisons.compared))
+    if markdown is not None:
+        write_file(markdown, _markdown(comparisons, _IN_SUMMARY).encode())
+    if html is not None:
+        write_file(html, _page(comparisons).encode())
+
+
+def _page(comparisons: Several) -> str:
+    from xsp_analyze.pages.compare.page import page, page_of_several  # noqa: PLC0415
+
+    one = comparisons.compared[0]
+    return page_of_several(comparisons) if _is_batch(comparisons) else page(one.comparison, one.outcomes)
+
+
+def _markdown(comparisons: Several, rows: int | None) -> str:
+    from xsp_analyze.pages.compare import files  # noqa: PLC0415
+
+    if _is_batch(comparisons):
+        return files.markdown_of_several(comparisons)
+    return files.markdown(comparisons.compared[0].comparison, comparisons.compared[0].outcomes, rows=rows)
+
+
+def _is_batch(comparisons: Several) -> bool:
+    return comparisons.compared[0].name != ALONE
+
+
+def stdout_bytes(comparisons: Several, output_format: str, rows: int | None) -> bytes:
+    """What goes to stdout."""
+    from xsp_analyze.pages.compare import files  # noqa: PLC0415
+    from xsp_analyze.pages.compare.files import render, render_several  # noqa: PLC0415
+
+    if output_format == Formats.MD:
+        return _markdown(comparisons, rows).encode()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    one = comparisons.compared[0]
+    if output_format == Formats.JSON:
+        content = render_several(comparisons) if _is_batch(comparisons) else render(one.comparison, one.outcomes)
+    elif _is_batch(comparisons):
+        content = files.terminal_of_several(comparisons, width=width)
+    else:
+        content = files.terminal(one.comparison, one.outcomes, width=width, rows=rows)
+    return content.encode()
+
 
 _ROWS = 10
 _RULES = "Failing a build"
@@ -172,7 +233,7 @@ def compare(
     request = Request(reading, cache, steps, per_input, run_noise, rules, strict, serving_phase)
     with Progress() as progress:
         comparisons = compared(before, after, baseline, request, progress.note)
-        write(comparisons, junit, markdown, html)
+        write_files(comparisons, junit, markdown, html)
         content = stdout_bytes(comparisons, output_format, rows or None)
     print_bytes(content)
     status = _RULE_BROKEN if comparisons.any_violated else 0
@@ -196,7 +257,7 @@ def _rules(texts: Sequence[str]) -> list[Rule]:
         return []
     from xsp_analyze.compare.rules import parse  # noqa: PLC0415 (--help must not wait for polars)
 
-    return [parse(text) for text in texts]
+    return [parse(files) for files in texts]
 
 
 def _sides_by_name(
@@ -208,7 +269,7 @@ def _sides_by_name(
     also_after: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """The captures of each side as the user named them; none before where AFTER is only to be remembered."""
-    from xsp_analyze.compare.baselines import read  # noqa: PLC0415
+    from xsp_analyze.compare.rules import read  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if baseline is not None:
@@ -232,9 +293,9 @@ def _sides_by_name(
 
 def _save(file: Path, name: str | None, inputs: Sequence[str]) -> None:
     """Adds the baseline to the file; its paths are kept relative to the file, so that both may move together."""
-    from xsp_analyze.compare.baselines import read, with_baseline  # noqa: PLC0415
+    from xsp_analyze.compare.rules import read, with_baseline  # noqa: PLC0415
 
-    paths = [path for text in inputs for path in expand([text])]
+    paths = [path for files in inputs for path in expand([files])]
     if file.exists():
         read(file)
     old = file.read_text(encoding="utf-8") if file.exists() else ""

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.cli.arguments import Inputs
-from xsp.cli.endings import ended_politely
+from xsp.cli.options import Inputs, reads_input
 from xsp.cli.output import check_output, note, thousands, unwritable
-from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
+from xsp.cli.progress import Progress, ended_politely
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -57,7 +55,7 @@ def convert(
 @contextmanager
 def _scratch_beside(output: Path) -> Iterator[None]:
     """What does not fit into memory goes beside the bundle, unless the user named a folder: /tmp may be memory too."""
-    from xsp_model.columns import scratch  # noqa: PLC0415
+    from xsp_model.columns.arrays import in_folder  # noqa: PLC0415
     from xsp_model.output_files import room_beside  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -66,7 +64,7 @@ def _scratch_beside(output: Path) -> Iterator[None]:
                 room = stack.enter_context(room_beside(output))
             except OSError as error:
                 raise unwritable(output, error) from error
-            stack.enter_context(scratch.in_folder(room))
+            stack.enter_context(in_folder(room))
         yield
 
 
@@ -75,7 +73,7 @@ def _errors(trace: Trace) -> list[str]:
     import polars as pl  # noqa: PLC0415
 
     from xsp_model import Severity  # noqa: PLC0415
-    from xsp_model.plain_text import clean  # noqa: PLC0415
+    from xsp_model.errors import clean  # noqa: PLC0415
 
     errors = trace.frame("ledger").filter(pl.col("severity").cast(pl.String) == str(Severity.ERROR))
     return [clean(detail) for detail in errors["detail"].cast(pl.String)]

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
+from xsp.cli.options import Inputs, ServingPhase, reads_input
 from xsp.cli.output import check_output, is_stdout, note, thousands
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 

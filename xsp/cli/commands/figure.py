@@ -11,11 +11,9 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.complete import analysis_ids
+from xsp.cli.options import Inputs, ServingPhase, analysis_ids, reads_input
 from xsp.cli.output import check_output, note, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -95,7 +93,7 @@ def figure(
     from xsp_analyze.catalog import find  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.figure import Look, Over, draw, draw_several, width_inches  # noqa: PLC0415
     from xsp_analyze.figure.look import require_matplotlib, settings  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
+    from xsp_analyze.service import Answers  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
     if over and not beside:

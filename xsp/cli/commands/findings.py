@@ -10,13 +10,11 @@ from typing import Annotated
 
 import typer
 
-from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase, Steps
+from xsp.cli.options import Inputs, ServingPhase, Steps, reads_input
 from xsp.cli.output import check_output, print_text, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
-from xsp.opening import expand, load
+from xsp.opening import captures_beside, expand, load
 from xsp.reading import Reading
 
 __all__ = ["findings"]
@@ -60,7 +58,7 @@ def findings(
         from xsp_analyze.faults import noting_faults  # noqa: PLC0415 (--help must not wait for polars)
         from xsp_analyze.findings import advise, verdict  # noqa: PLC0415
         from xsp_analyze.render.findings import as_json, as_markdown, as_text  # noqa: PLC0415
-        from xsp_analyze.service.answers import view_of_one  # noqa: PLC0415
+        from xsp_analyze.service import view_of_one  # noqa: PLC0415
 
         with noting_faults() as faults:
             view = view_of_one(trace, serving_phase, steps)

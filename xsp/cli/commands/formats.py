@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from xsp.cli.complete import format_names
+from xsp.cli.options import format_names
 from xsp.cli.output import print_text
 
 __all__ = ["formats"]
@@ -23,9 +23,8 @@ def formats(
 
     Examples: `xsp formats`, `xsp formats nsys_sqlite`.
     """
-    from xsp_ingest.format_page import about, page  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.ingester import no_format  # noqa: PLC0415
-    from xsp_ingest.registry import all_ingesters  # noqa: PLC0415
+    from xsp_ingest.ingester import no_format  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_ingest.registry import about, all_ingesters, page  # noqa: PLC0415
 
     ingesters = all_ingesters()
     if name is not None:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import ServingPhase
+from xsp.cli.options import ServingPhase, reads_input
 from xsp.cli.output import check_output, note, print_text, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.reading import Reading
 
 if TYPE_CHECKING:

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.beside import captures_beside
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs
+from xsp.cli.options import Inputs, reads_input
 from xsp.cli.output import in_color, print_styled, print_text, thousands
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
-from xsp.opening import expand, load
+from xsp.opening import captures_beside, expand, load
 from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.findings.recording import Recording
-    from xsp_analyze.service.contents import Summary
+    from xsp_analyze.service import Summary
     from xsp_model import Trace
 
 __all__ = ["info"]
@@ -58,7 +56,7 @@ def info(
     """
     from xsp.api.overview import document, not_answered  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.findings.recording import recordings  # noqa: PLC0415
-    from xsp_analyze.service.contents import summarise  # noqa: PLC0415
+    from xsp_analyze.service import summarise  # noqa: PLC0415
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)
@@ -74,7 +72,7 @@ def info(
 
 def _more(more: Sequence[Recording]) -> list[tuple[str, str]]:
     """What the trace has of each topic, and what to record for more of it."""
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
 
     lines = [clean(f"{one.topic}: {one.state}{f'; {one.do}' if one.do else ''}") for one in more]
     return [("recording" if not number else "", line) for number, line in enumerate(lines)]
@@ -94,7 +92,7 @@ def _labelled_line(label: str, text: str) -> str:
 def _blocks(trace: Trace) -> list[tuple[str, str]]:
     """What a model has several times, the largest first."""
     from xsp_analyze.frames.layers.repeated_blocks import block_sentences, repeated_blocks  # noqa: PLC0415
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
     from xsp_analyze.trace.trace_view import TraceView  # noqa: PLC0415
 
     named = block_sentences(repeated_blocks(TraceView(trace)))
@@ -108,7 +106,7 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
 
     for run in summary.runs:
         yield f"run {run['run_id']}", _run(run)
@@ -131,7 +129,7 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _run(run: Mapping[str, object]) -> str:
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
     from xsp_analyze.text.units import size  # noqa: PLC0415
 
     count = run["source_bytes"]
@@ -158,7 +156,7 @@ def _steps(summary: Summary) -> str:
 
 
 def _device(device: Mapping[str, object]) -> str:
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
     from xsp_analyze.text.units import duration  # noqa: PLC0415
 
     time = device["duration_ns"]
@@ -181,7 +179,7 @@ def _attribution(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _ledger(summary: Summary) -> Iterator[tuple[str, str]]:
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
     from xsp_analyze.text.units import count  # noqa: PLC0415
 
     for number, finding in enumerate(summary.findings):

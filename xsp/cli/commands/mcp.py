@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
+from xsp.cli.options import reads_input
 from xsp.cli.output import note, print_text
-from xsp.cli.reading_options import reads_input
 from xsp.reading import Reading
 
 __all__ = ["mcp"]
@@ -71,7 +71,7 @@ def _require_sdk() -> None:
     """XspError where what it is to be installed with is missing, or too old."""
     if find_spec("mcp") is None or find_spec("mcp_types") is None:
         from xsp_model import XspError  # noqa: PLC0415
-        from xsp_model.extras import install_advice  # noqa: PLC0415
+        from xsp_model.errors import install_advice  # noqa: PLC0415
 
         raise XspError(
             "xsp mcp needs the SDK of the Model Context Protocol, version 2 or newer", advice=install_advice("mcp")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xsp.cli.endings import ended_politely
+from xsp.cli.options import reads_input
 from xsp.cli.output import check_output, note, thousands, unwritable
-from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
+from xsp.cli.progress import Progress, ended_politely
 from xsp.opening import options_of, read_runs, with_what_is_given
 from xsp.reading import Reading
 
@@ -168,7 +167,7 @@ def _runs(
 ) -> Sequence[LeveledRuns]:
     """The runs to merge: those given one by one, of a set, of the set of each rank, or of files that hold several."""
     from xsp_ingest.convert import LeveledRuns  # noqa: PLC0415 (--help must not wait for polars)
-    from xsp_ingest.run_set.run_set import read_sets, read_single  # noqa: PLC0415
+    from xsp_ingest.run_set import read_sets, read_single  # noqa: PLC0415
 
     options = options_of(reading)
     if together is None:

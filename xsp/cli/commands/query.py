@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw, ServingPhase
+from xsp.cli.options import CsvRaw, ServingPhase, reads_input
 from xsp.cli.output import check_output, is_stdout, note, print_bytes, thousands, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 

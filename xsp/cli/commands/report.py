@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase, Steps
+from xsp.cli.options import Inputs, ServingPhase, Steps, reads_input
 from xsp.cli.output import check_output, note, write_file
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 

@@ -43,7 +43,7 @@ def schema(
 
     Examples: `xsp schema`, `xsp schema spans`, `xsp schema A10`.
     """
-    from xsp_analyze.schema import describe_tables  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp_analyze.sql import describe_tables  # noqa: PLC0415 (--help must not wait for polars)
 
     tables = describe_tables(table)
     if output_format == SchemaFormats.JSON:
@@ -67,7 +67,7 @@ def _columns(table: dict[str, object], width: int) -> Iterator[str]:
     yield f"{table['name']}: {table['doc']}"
     yield ""
     columns = table["columns"]
-    assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.schema makes it)
+    assert isinstance(columns, list)  # noqa: S101 (xsp_analyze.sql makes it)
     heads = [
         _GAP.join((f"{one['name']:<{_widest(columns, 'name')}}", f"{one['type']:<{_widest(columns, 'type')}}",
                    f"{one['unit']:<{_widest(columns, 'unit')}}"))

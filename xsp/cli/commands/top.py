@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import CsvRaw, Inputs, ServingPhase, Steps
+from xsp.cli.options import CsvRaw, Inputs, ServingPhase, Steps, reads_input
 from xsp.cli.output import in_color, print_bytes, print_styled
 from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.faults import FaultError
     from xsp_analyze.render.top import Entry, Ranking
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["top"]
 
@@ -67,10 +66,9 @@ def top(
     """
     from xsp_analyze.faults import attempt, noting_faults  # noqa: PLC0415 (--help must not wait for polars)
     from xsp_analyze.render.top import ranking_lines  # noqa: PLC0415
-    from xsp_analyze.service.answers import Answers  # noqa: PLC0415
-    from xsp_analyze.service.modelled_work import roof_summary  # noqa: PLC0415
+    from xsp_analyze.service import Answers, roof_summary  # noqa: PLC0415
     from xsp_analyze.text.doubts import first_doubts  # noqa: PLC0415
-    from xsp_analyze.text.shown import clean  # noqa: PLC0415
+    from xsp_analyze.text.table import clean  # noqa: PLC0415
 
     with Progress() as progress, noting_faults() as faults:
         answers = Answers(load(inputs, reading, progress.note, cache=cache), serving_phase, steps)
@@ -139,7 +137,9 @@ def _head(answers: Answers, rankings: list[Ranking], faults: Sequence[FaultError
     what = "of device time"
     if rankings[0].identity in {_BY_LATENCY, _BY_SELF_TIME}:
         what = "in layers" if answers.summary.attributed else "on the host (no device work was recorded)"
-    return f"{duration(total_ns)} {what}, {answers.basis}"
+    devices = len(answers.summary.devices)
+    summed = f", summed over {devices} devices" if devices > 1 else ""
+    return f"{duration(total_ns)} {what}{summed}, {answers.basis}"
 
 
 def _rankings(answers: Answers) -> Iterator[Ranking]:
@@ -157,7 +157,7 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
     if layers is not None:
         entries = _entries(layers, "kernel_duration_ns", _layer_name, _LAYER)
         yield Ranking("Layers by device time", entries, total_ns, "outside every layer", "layers_by_device_time")
-    entries = _entries(kernels, "duration_ns", _kernel_name, _KERNEL)
+    entries = _entries(_by_function(kernels), "duration_ns", _kernel_name, _KERNEL)
     yield Ranking("Kernels by device time", entries, total_ns, None, "kernels_by_device_time")
     operators = _table(answers, "B23")
     if operators is not None and (gains := _entries(operators, "gain_ns", _operator_name, _OPERATOR)):
@@ -165,13 +165,30 @@ def _rankings(answers: Answers) -> Iterator[Ranking]:
         yield Ranking(title, gains, total_ns, None, "operators_by_gain")
 
 
+def _by_function(kernels: pl.DataFrame) -> pl.DataFrame:
+    """A10's rows, those of kernels that differ only in arguments of one template added up."""
+    import polars as pl  # noqa: PLC0415
+
+    from xsp_analyze.frames.kernels.kernel_classes import functions_of  # noqa: PLC0415
+
+    rows = kernels.with_columns(functions_of(kernels))
+    name = (
+        pl.when(pl.len() > 1)
+        .then(pl.format("{} variants of {}", pl.len(), pl.col("function").first()))
+        .otherwise(pl.col("kernel_name").cast(pl.String).first())
+    )
+    sums = (pl.col("duration_ns", "count").sum(), name.alias("kernel_name"), pl.col("kernel_label").first())
+    return rows.group_by("function", "kind", maintain_order=True).agg(sums)
+
+
 def _on_host(answers: Answers) -> Iterator[Ranking]:
     """Operators by their own time where they are the layers, as many calls lie in each other; else layers by latency.
 
-    Of a step (the trace, where it has none), where they fit in it.
+    Where there are neither, whatever calls are there. Of a step (the trace, where it has none), where they fit in it.
     """
     import polars as pl  # noqa: PLC0415
 
+    from xsp_analyze.frames.host_ranges import host_self_time  # noqa: PLC0415
     from xsp_analyze.frames.model_time import latency_of_model  # noqa: PLC0415
     from xsp_analyze.render.top import Ranking  # noqa: PLC0415
     from xsp_model import LayerSource  # noqa: PLC0415
@@ -185,6 +202,9 @@ def _on_host(answers: Answers) -> Iterator[Ranking]:
     elif (layers := _table(answers, "A02")) is not None and layers["latency_ns"].sum():
         entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
         title, identity, outside = "Layers by latency", _BY_LATENCY, "outside of layers"
+    elif (calls := answers.per_step.once(host_self_time))["self_ns"].sum():  # of libraries, as Gloo, and the runtime
+        entries = _entries(calls.rename({"name": "operator"}), "self_ns", _operator_calls, ("count",))
+        title, identity, outside = "Operators and calls by self time", _BY_SELF_TIME, "outside of these"
     else:
         return
     ranked_ns = sum(e.time_ns for e in entries)
@@ -238,8 +258,7 @@ def _operator_calls(row: dict[str, object]) -> tuple[str, str]:
 
 def _operator_name(row: dict[str, object]) -> tuple[str, str]:
     """How much of the roof it reaches, and what it is called with."""
-    from xsp_analyze.text.names import short_call  # noqa: PLC0415
-    from xsp_analyze.text.units import share  # noqa: PLC0415
+    from xsp_analyze.text.units import share, short_call  # noqa: PLC0415
 
     reached = row["roof_share"]
     name = f"{short_call(row, _MAX_CALL)} {row['dtypes'] or ''}".rstrip()

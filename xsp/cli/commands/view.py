@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xsp.cache.cache import Cache
-from xsp.cli.arguments import Inputs, ServingPhase
-from xsp.cli.endings import ended_politely
+from xsp.cli.options import Inputs, ServingPhase, reads_input
 from xsp.cli.output import note, print_text
-from xsp.cli.progress import Progress
-from xsp.cli.reading_options import reads_input
+from xsp.cli.progress import Progress, ended_politely
 from xsp.opening import load
 from xsp.reading import Reading
 
@@ -40,7 +38,7 @@ def view(
 
     Examples: `xsp view trace.json.gz`, `xsp view job.xsp --no-browser --port 8000`, `xsp view job.xsp --perfetto`.
     """
-    from xsp.view.serving import server_of  # noqa: PLC0415 (--help must not wait for polars)
+    from xsp.view.server import server_of  # noqa: PLC0415 (--help must not wait for polars)
 
     with Progress() as progress:
         trace = load(inputs, reading, progress.note, cache=cache)

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_analyze.analyses.nsys.sources import (
+    SUMMED,
+    bytes_column,
     call_times,
     copies,
+    deviation,
+    integer,
     kernel_times,
     kernels,
     launches,
+    name_column,
     on_source_clock,
     printed_api_name,
-)
-from xsp_analyze.analyses.nsys.statistics import (
-    SUMMED,
-    bytes_column,
-    deviation,
-    integer,
-    name_column,
     spread,
     spread_columns,
     summary,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.sources import on_source_clock
-from xsp_analyze.analyses.nsys.statistics import (
+from xsp_analyze.analyses.nsys.sources import (
     SUMMED,
     bytes_column,
     integer,
     name_column,
+    on_source_clock,
     summary,
     time_columns,
     with_runs,

@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.analyses.nsys.nests import containing, nest_of_ranges
-from xsp_analyze.analyses.nsys.sources import THREAD, named_ranges, on_source_clock, spans_by_sort
-from xsp_analyze.analyses.nsys.statistics import integer, name_column, spread, spread_columns, with_runs
+from xsp_analyze.analyses.nsys.sources import (
+    THREAD,
+    containing,
+    integer,
+    name_column,
+    named_ranges,
+    nest_of_ranges,
+    on_source_clock,
+    spans_by_sort,
+    spread,
+    spread_columns,
+    with_runs,
+)
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, Role, analysis
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from xsp_analyze.analyses.nsys.nests import Nest
+    from xsp_analyze.analyses.nsys.sources import Nest
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.columns.arrays import Bools, Ints

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.analyses.nsys.nests import containing, nest_of_ranges
-from xsp_analyze.analyses.nsys.sources import THREAD, kernels, launches, named_ranges, on_source_clock
-from xsp_analyze.analyses.nsys.statistics import (
+from xsp_analyze.analyses.nsys.sources import (
+    THREAD,
+    containing,
     integer,
+    kernels,
+    launches,
     name_column,
+    named_ranges,
+    nest_of_ranges,
+    on_source_clock,
     spread,
     spread_columns,
     summary,

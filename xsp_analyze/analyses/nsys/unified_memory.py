@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.analyses.nsys.statistics import bytes_column, integer, name_column
+from xsp_analyze.analyses.nsys.sources import bytes_column, integer, name_column
 from xsp_analyze.core import Column, analysis
 
 if TYPE_CHECKING:

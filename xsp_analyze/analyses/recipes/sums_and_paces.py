@@ -1,32 +1,47 @@
-"""Recipes that sum the calls of MPI and NCCL by name, and that tell how regularly kernels and ranges come again."""
+"""Recipes that sum calls of MPI and NCCL, tell how regularly kernels come again, and find what holds up the host."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
-from xsp_analyze.analyses.nsys.sources import WORK_KINDS, kernels, on_source_clock
-from xsp_analyze.analyses.nsys.statistics import integer, name_column
-from xsp_analyze.analyses.recipes.common import (
-    FILE,
-    closed_ranges,
-    collective_range,
-    project,
-    statistics_by_name,
-    statistics_columns,
-    with_file,
+from xsp_analyze.analyses.nsys.sources import (
+    THREAD,
+    WORK_KINDS,
+    api_calls,
+    bytes_column,
+    containing,
+    copies,
+    deviation,
+    integer,
+    kernels,
+    launches,
+    name_column,
+    on_source_clock,
 )
 from xsp_analyze.core import Column, Role, analysis
+from xsp_analyze.formulas import ordered_mean, quotient
 from xsp_analyze.frames.host_ranges import library_calls
+from xsp_model import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = [
+    "FILE",
     "base_name",
+    "closed_ranges",
+    "collective_range",
+    "cuda_api_sync",
     "cuda_gpu_kern_pace",
+    "cuda_memcpy_async",
+    "cuda_memcpy_sync",
+    "cuda_memset_sync",
     "mpi_sum",
     "nccl_gpu_proj_sum",
     "nccl_sum",
@@ -34,11 +49,161 @@ __all__ = [
     "nvtx_pace",
     "pace",
     "pace_columns",
+    "project",
     "short_name",
+    "statistics_by_name",
+    "statistics_columns",
+    "with_file",
 ]
 
-# How regularly something comes again: each occurrence with the time since the one before.
+# What several recipes share: files, named ranges on the host and projected onto the device, NCCL's among them.
 
+FILE = name_column("file", "Name of the file, without its ending.", "File", role=Role.LABEL)
+
+
+def with_file(view: TraceView, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Adds `file`: what nsys calls a report, its file's name without the ending."""
+    stem = pl.col("source_path").str.replace(r"(.)\.[^.]*$", "${1}").alias("file")
+    return rows.join(
+        view.timed_runs.scan("runs").select("run_id", stem), on="run_id", how="left", maintain_order="left"
+    )
+
+
+def closed_ranges(view: TraceView) -> pl.LazyFrame:
+    """One row a named range that ended, in the order in which the file has them: its text, domain and times.
+
+    Of a profile those of one level; see `TraceView.deepest`.
+
+    Columns run_id, process_id, thread_id, text, domain, style, end_thread_id, start_ns, end_ns.
+    """
+    details = view.trace.scan("ranges").with_columns(pl.col("domain", "style").cast(pl.String))
+    columns = ("span_id", "run_id", "process_id", "thread_id", "start_ns", "duration_ns")
+    spans = view.own_runs.scan("spans").select(columns)
+    joined = details.join(spans, on="span_id", maintain_order="left").filter(pl.col("duration_ns").is_not_null())
+    return (
+        view.deepest(joined.collect())
+        .lazy()
+        .sort("run_id", "range_id", "span_id", nulls_last=True)
+        .select(
+            "run_id",
+            "process_id",
+            "thread_id",
+            "text",
+            "domain",
+            "style",
+            "end_thread_id",
+            "start_ns",
+            (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
+        )
+    )
+
+
+def statistics_by_name(rows: pl.LazyFrame, by: str) -> pl.LazyFrame:
+    """Statistics of duration_ns by name: of each run, then over runs as `nsys recipe` puts several files together.
+
+    Counts and sums add up; the deviation is the mean of the runs', the quartiles are the least first, the median
+    of medians and the greatest third.
+    """
+    value = pl.col("duration_ns")
+    one = rows.group_by("run_id", by).agg(
+        pl.len().cast(pl.Int64).alias("count"),
+        value.sum().alias("total_ns"),
+        value.min().alias("min_ns"),
+        value.max().alias("max_ns"),
+        pl.when(pl.len() > 1).then(deviation(value)).alias("std_ns"),
+        *(
+            value.quantile(part, "linear").alias(name)
+            for name, part in (("q1_ns", 0.25), ("median_ns", 0.5), ("q3_ns", 0.75))
+        ),
+    )
+    several = one.group_by(by).agg(
+        pl.col("count", "total_ns").sum(),
+        pl.col("min_ns", "q1_ns").min(),
+        pl.col("max_ns", "q3_ns").max(),
+        pl.col("median_ns").median(),
+        ordered_mean(pl.col("std_ns")),
+    )
+    return several.with_columns(quotient(pl.col("total_ns"), pl.col("count")).alias("mean_ns")).sort(by)
+
+
+def statistics_columns(name: Column, what: str) -> tuple[Column, ...]:
+    """Columns for `statistics_by_name`, headed as in `all_stats.parquet`."""
+    integer, fractional = pl.Int64(), pl.Float64()
+    spec = (
+        ("mean_ns", fractional, "Mean", "Mean"),
+        ("std_ns", fractional, "Std (approx)", "Sample standard deviation (mean of the runs'; null for a single one)"),
+        ("min_ns", integer, "Min", "Smallest"),
+        ("q1_ns", fractional, "Q1 (approx)", "First quartile (the least of the runs')"),
+        ("median_ns", fractional, "Median (approx)", "Median (of the runs' medians)"),
+        ("q3_ns", fractional, "Q3 (approx)", "Third quartile (the greatest of the runs')"),
+        ("max_ns", integer, "Max", "Largest"),
+        ("total_ns", integer, "Sum", "Sum"),
+    )
+    return (
+        name,
+        Column("count", pl.Int64(), f"How many there were of {what}.", header="Count"),
+        *(
+            Column(ours, dtype, f"{doc} of {what}.", "ns", header=theirs, decimals=1 if dtype.is_float() else None)
+            for ours, dtype, theirs, doc in spec
+        ),
+    )
+
+
+_SCHEMA = {"run_id": pl.Int64, "text": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
+
+
+def project(view: TraceView, ranges: pl.LazyFrame, kinds: Sequence[Kind]) -> pl.LazyFrame:
+    """One row a range that holds a launch of such work, from the work's first start to its last end.
+
+    This is the way of `nsys recipe`, which differs from that of `nsys stats`.
+
+    A call must end before its range does, ranges of one thread must end on it, and a range stands where the first
+    call in it does. `ranges` as `closed_ranges` gives them.
+    """
+    work = view.kernel_runs.scan("spans").filter(pl.col("kind").cast(pl.String).is_in([str(kind) for kind in kinds]))
+    launched = launches(view, work).select(
+        *THREAD,
+        "call_start_ns",
+        "call_end_ns",
+        pl.col("start_ns").alias("work_start_ns"),
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("work_end_ns"),
+    )
+    own = ranges.filter(pl.col("end_thread_id").is_null()).collect().partition_by(THREAD, as_dict=True)
+    calls = launched.sort(*THREAD, "call_start_ns", maintain_order=True).collect()
+    parts = [
+        _envelopes(own[thread], rows)
+        for thread, rows in calls.partition_by(THREAD, as_dict=True, maintain_order=True).items()
+        if thread in own
+    ]
+    complete = pl.concat([pl.DataFrame(schema={**_SCHEMA, "first_call_ns": pl.Int64}), *parts])
+    return complete.lazy().sort("run_id", "first_call_ns", maintain_order=True).select(*_SCHEMA)
+
+
+def _envelopes(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    start, end = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    begun, ended = calls["call_start_ns"].to_numpy(), calls["call_end_ns"].to_numpy()
+    # One nanosecond less: a call that ends with its range is not in it.
+    pairs = list(containing(start, end - 1, begun, ended))
+    inner = np.concatenate([np.empty(0, dtype=np.int64), *(pair[0] for pair in pairs)])
+    outer = np.concatenate([np.empty(0, dtype=np.int64), *(pair[1] for pair in pairs)])
+    held = calls[inner].with_columns(pl.Series("row", outer, dtype=pl.Int64))
+    sums = held.group_by("row").agg(
+        pl.col("work_start_ns").min().alias("start_ns"),
+        pl.col("work_end_ns").max().alias("end_ns"),
+        pl.col("call_start_ns").min().alias("first_call_ns"),
+    )
+    texts = ranges.select("run_id", "text").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    named = sums.join(texts, on="row").sort("first_call_ns", "row")
+    return named.select(*_SCHEMA, "first_call_ns")
+
+
+def collective_range() -> pl.Expr:
+    """Of `closed_ranges`: those of NCCL's domain, which alone nsys looks for, and torch.profiler's annotations."""
+    annotated = (pl.col("style") == "Annotation") & pl.col("text").str.starts_with("nccl:")
+    return (pl.col("domain") == "NCCL").fill_null(value=False) | annotated
+
+
+# How regularly something comes again: each occurrence with the time since the one before.
 _GROUP = ("run_id", "name")
 
 
@@ -80,7 +245,6 @@ def pace_columns(what: str, *, device: bool = False) -> tuple[Column, ...]:
 
 
 # The base name of a kernel: its function without type, namespaces, template arguments and parameters.
-
 _OPEN, _CLOSE = "<([{", ">)]}"
 
 
@@ -201,3 +365,125 @@ def nccl_gpu_proj_sum(frames: StepView) -> pl.LazyFrame:
     rows = project(view, closed_ranges(view).filter(collective_range()), WORK_KINDS)
     timed = rows.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"))
     return statistics_by_name(timed.filter(pl.col("duration_ns") > 0), "text")
+
+
+# Calls that hold up the host, as rules of `nsys analyze` and recipes find them: waits, copies and fills.
+
+
+def _work_of_calls(view: TraceView, work: pl.LazyFrame, calls: pl.Expr) -> pl.LazyFrame:
+    """The copies or fills whose call's name is such, longest first, times as the profiler stamped them."""
+    launched = launches(view, work).filter(calls)
+    stamped = on_source_clock(view, launched, ("start_ns",))
+    nothing = pl.lit(None, dtype=pl.Int64).alias("green_context_id")
+    return stamped.with_columns(nothing).sort(-pl.col("duration_ns"), "run_id", "start_ns", "span_id", "call_id")
+
+
+def _synchronous(function: str) -> pl.Expr:
+    """Whether the call is of these functions, and not of their asynchronous variants."""
+    name = pl.col("call_name")
+    return name.str.contains(f"(?i)^{function}") & ~name.str.contains("(?i)async")
+
+
+def _timing(what: str) -> tuple[Column, ...]:
+    """Columns for when the work ran."""
+    return (
+        integer("duration_ns", f"Duration of the {what} on the device.", "Duration (ns)", unit="ns"),
+        integer("start_ns", "Its start, on the profiler's own clock.", "Start (ns)", role=Role.KEY, unit="ns"),
+    )
+
+
+_LOCATION: tuple[Column, ...] = (
+    bytes_column("bytes", "Bytes copied or filled.", "Bytes (MB)"),
+    integer("process_id", "The process.", "PID", role=Role.KEY),
+    integer("device_id", "The device.", "Device ID", role=Role.KEY),
+    integer("context_id", "The context.", "Context ID", role=Role.LABEL),
+    integer("green_context_id", "Not in our model, so always unknown.", "Green Context ID", role=Role.LABEL),
+    integer("stream_id", "The stream.", "Stream ID", role=Role.KEY),
+    name_column("call_name", "The call as recorded.", "API Name", role=Role.LABEL),
+)
+
+_COPY: tuple[Column, ...] = (
+    *_timing("copy"),
+    name_column("source_kind", "Memory read from.", "Src Kind", role=Role.LABEL),
+    name_column("destination_kind", "Memory written to.", "Dst Kind", role=Role.LABEL),
+    *_LOCATION,
+)
+
+
+@analysis(
+    "cuda_api_sync",
+    "Calls that wait for a device",
+    needs=("runtime",),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
+    columns=(
+        integer("duration_ns", "Duration of the call.", "Duration (ns)", unit="ns"),
+        integer("start_ns", "Its start, on the profiler's own clock.", "Start (ns)", role=Role.KEY, unit="ns"),
+        integer("process_id", "The process.", "PID", role=Role.KEY),
+        integer("thread_id", "The thread.", "TID", role=Role.KEY),
+        name_column("name", "The call as recorded.", "API Name", role=Role.LABEL),
+    ),
+    by_step=False,
+)
+def cuda_api_sync(frames: StepView) -> pl.LazyFrame:
+    """One row a call of cudaDeviceSynchronize or cudaStreamSynchronize, longest first."""
+    view = frames.of_trace
+    calls = api_calls(view).filter(pl.col("name").str.contains(r"(?i)^cuda(Device|Stream)Synchronize"))
+    stamped = on_source_clock(view, calls, ("start_ns",))
+    return stamped.sort(-pl.col("duration_ns"), "run_id", "start_ns", "span_id")
+
+
+@analysis(
+    "cuda_memcpy_async",
+    "Asynchronous copies with pageable memory",
+    needs=("runtime", "copies"),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
+    columns=_COPY,
+    by_step=False,
+)
+def cuda_memcpy_async(frames: StepView) -> pl.LazyFrame:
+    """One row a copy that was asked for asynchronously and reads or writes pageable host memory, longest first."""
+    view = frames.of_trace
+    pageable = pl.any_horizontal(pl.col("source_kind", "destination_kind") == "Pageable")
+    moved = copies(view).filter(pl.col("kind") == Kind.MEMCPY, pageable)
+    return _work_of_calls(view, moved, pl.col("call_name").str.contains(r"(?i)^cudaMemcpy.*Async"))
+
+
+_SMALL_BYTES = 64_000  # the rule says 64 KB
+
+
+@analysis(
+    "cuda_memcpy_sync",
+    "Synchronous copies",
+    needs=("runtime", "copies"),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
+    columns=_COPY,
+    by_step=False,
+)
+def cuda_memcpy_sync(frames: StepView) -> pl.LazyFrame:
+    """One row a copy for which the host waited, copies of at most 64,000 bytes to a device left out; longest first.
+
+    nsys also leaves out peer copies within one device, which our model does not tell from others.
+    """
+    view = frames.of_trace
+    small = (pl.col("bytes") <= _SMALL_BYTES) & (pl.col("copy_kind") == "Host-to-Device")
+    moved = copies(view).filter(pl.col("kind") == Kind.MEMCPY, ~small)
+    return _work_of_calls(view, moved, _synchronous("cudaMemcpy"))
+
+
+@analysis(
+    "cuda_memset_sync",
+    "Synchronous memsets",
+    needs=("runtime", "copies"),
+    key=(),  # a row is a call or an activity; coarse clocks, or ranks alike, put several at one start
+    columns=(
+        *_timing("fill"),
+        name_column("destination_kind", "Memory filled: Pinned or Managed.", "Memory Kind", role=Role.LABEL),
+        *_LOCATION,
+    ),
+    by_step=False,
+)
+def cuda_memset_sync(frames: StepView) -> pl.LazyFrame:
+    """One row a fill of pinned or managed memory for which the host waited, longest first."""
+    view = frames.of_trace
+    filled = copies(view).filter(pl.col("kind") == Kind.MEMSET, pl.col("destination_kind").is_in(["Pinned", "Managed"]))
+    return _work_of_calls(view, filled, _synchronous("cudaMemset"))

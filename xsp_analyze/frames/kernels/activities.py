@@ -9,9 +9,9 @@ import polars as pl
 
 from xsp_analyze import formulas
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
-from xsp_model import Level
+from xsp_model import Attribution, Kind, Level
 from xsp_model.columns.arrays import lookup, nullable_index
-from xsp_model.counters import FLOP_COUNTS
+from xsp_model.vocabulary import AVERAGED, FLOP_COUNTS, STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ __all__ = [
     "attributed_host",
     "attribution_bases",
     "column_at",
+    "counted_launches",
     "counted_time",
     "counter_columns",
     "counter_sums",
@@ -42,6 +43,7 @@ __all__ = [
     "shapes_of",
     "share_among_layers",
     "summed_columns",
+    "with_bounds",
     "with_shapes",
 ]
 
@@ -131,7 +133,8 @@ _METRICS = {
     "achieved_occupancy": "achieved_occupancy",
 }
 _FLOP = pl.col("flop_count")
-_FURTHER = {name: name for name in (*FLOP_COUNTS, "dram_bytes") if name != _METRICS["flop_count"]}
+_SHARES = ("achieved_occupancy", *AVERAGED)
+_FURTHER = {name: name for name in (*FLOP_COUNTS, "dram_bytes", *AVERAGED) if name != _METRICS["flop_count"]}
 
 
 def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
@@ -152,13 +155,13 @@ def attach_counters(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
 
 
 def counter_columns(rows: pl.DataFrame) -> list[str]:
-    """The columns of the rows that hold counters: COUNTERS, and flop counts of other precisions where measured."""
+    """The columns of the rows that hold counters: COUNTERS, and others where measured."""
     return [*COUNTERS, *(c for c in _FURTHER if c in rows.columns)]
 
 
 def summed_columns(rows: pl.DataFrame) -> list[str]:
-    """Those of `counter_columns` that add up over kernels: all but occupancy."""
-    return [c for c in counter_columns(rows) if c != "achieved_occupancy"]
+    """Those of `counter_columns` that add up over kernels: all but occupancy and other shares."""
+    return [c for c in counter_columns(rows) if c not in _SHARES]
 
 
 def are_known(rows: pl.DataFrame) -> bool:
@@ -193,7 +196,7 @@ def counted_time(flop_column: str) -> str:
 
 
 def counter_sums(rows: pl.DataFrame) -> list[pl.Expr]:
-    """Aggregates a group of the rows' counters: sums of the known ones, occupancy weighted by duration.
+    """Aggregates a group of the rows' counters: sums of the known ones, shares weighted by duration.
 
     Beside each flop count stands its `counted_time`, and what intensity is made of: see `Moved`.
     """
@@ -201,12 +204,12 @@ def counter_sums(rows: pl.DataFrame) -> list[pl.Expr]:
     flops = [c for c in summed if c.startswith("flop_count")]
     if not are_known(rows):
         further = [name for c in flops for name in (counted_time(c), *Moved.of(c).names)]
-        return [pl.lit(None, pl.Float64).alias(c) for c in (*summed, "achieved_occupancy", *further)]
+        return [pl.lit(None, pl.Float64).alias(c) for c in (*counter_columns(rows), *further)]
     sums = [formulas.known_sum(pl.col(c)).alias(c) for c in summed]
     duration = pl.col("duration_ns")
-    occupancy = formulas.weighted_mean(pl.col("achieved_occupancy"), duration).alias("achieved_occupancy")
+    means = [formulas.weighted_mean(pl.col(c), duration).alias(c) for c in _SHARES if c in rows.columns]
     times = [duration.filter(pl.col(c).is_not_null()).sum().alias(counted_time(c)) for c in flops]
-    return [*sums, occupancy, *times, *(each for c in flops for each in _moved_sums(c, rows.columns))]
+    return [*sums, *means, *times, *(each for c in flops for each in _moved_sums(c, rows.columns))]
 
 
 def _moved_sums(flop_column: str, columns: Sequence[str]) -> list[pl.Expr]:
@@ -231,6 +234,33 @@ def derived_counters(frame: pl.LazyFrame, ideal: float | None) -> pl.LazyFrame:
         formulas.arithmetic_intensity(flop, moved, pl.lit(0.0)).alias("arithmetic_intensity"),
         formulas.flop_per_s(_FLOP, pl.col("counted_ns")).alias("flop_per_s"),
     ).with_columns(formulas.is_memory_bound(pl.col("arithmetic_intensity"), ideal).alias("memory_bound"))
+
+
+_LIMIT = "launch__occupancy_limit_"
+_LIMITED_BY = {"blocks": "blocks", "registers": "registers", "shared_mem": "shared memory", "warps": "warps"}
+
+
+def with_bounds(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with what their kernels are held up by, null where not measured: BOUND_COLUMNS.
+
+    `span_id` is the kernel, of a group the longest, whose launch limits occupancy.
+    """
+    absent = [pl.lit(None, pl.Float64).alias(c) for c in AVERAGED if c not in rows.columns]
+    measured = rows.with_columns(absent)
+    highest = pl.max_horizontal(list(STALLS))
+    reason = pl.coalesce(pl.when(pl.col(c) == highest).then(pl.lit(what)) for c, what in STALLS.items())
+    limits = trace.scan("metrics").filter(pl.col("metric").cast(pl.String).str.starts_with(_LIMIT)).collect()
+    what = pl.col("metric").cast(pl.String).str.strip_prefix(_LIMIT).replace(_LIMITED_BY)
+    lowest = limits.with_columns(what.alias("what")).filter(pl.col("value") == pl.col("value").min().over("span_id"))
+    limiters = (
+        lowest.sort("span_id", "what").group_by("span_id", maintain_order=True).agg(pl.col("what").str.join(" and "))
+    )
+    at = lookup(limiters["span_id"].to_numpy(), measured["span_id"].fill_null(-1).to_numpy())
+    return measured.with_columns(
+        reason.alias("stall_reason"),
+        highest.alias("stall_share"),
+        limiters["what"].gather(nullable_index(at)).alias("occupancy_limiter"),
+    )
 
 
 # Device activities in one frame, each with its launch, its layer and its launch configuration.
@@ -288,6 +318,31 @@ def device_activities(trace: Trace) -> pl.DataFrame:
     called = called.with_columns(pl.Series("origin_id", origins(trace, activities["span_id"])))
     layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
     return attach_counters(trace, called.hstack(_matching(layers, called["layer_id"])))
+
+
+def counted_launches(trace: Trace) -> pl.DataFrame:
+    """Of a trace without device work the launches whose kernels were counted, as `device_activities` has kernels.
+
+    Names are those of the calls; how long kernels ran is not known, and 0 here.
+    """
+    counted = trace.scan("metrics").select("span_id").unique()
+    belongs = pl.when(pl.col("layer_id").is_not_null()).then(pl.lit(str(Attribution.LAYER)))
+    launches = (
+        trace.scan("spans")
+        .filter(pl.col("level").cast(pl.String) == str(Level.RUNTIME))
+        .join(counted, on="span_id", how="semi", maintain_order="left")
+        .select(
+            *(c for c in _SPAN_COLUMNS if c not in {"attribution", "duration_ns", "kind"}),
+            belongs.otherwise(pl.lit(str(Attribution.MODEL_ONLY))).cast(pl.Categorical).alias("attribution"),
+            pl.lit(str(Kind.KERNEL)).cast(pl.Categorical).alias("kind"),
+            pl.lit(0, pl.Int64).alias("duration_ns"),
+            pl.col("start_ns").alias("launch_ns"),
+            pl.col("span_id").alias("origin_id"),
+        )
+        .collect()
+    )
+    layers = trace.scan("layers").select("span_id", "layer_index", "layer_name", "layer_type").collect()
+    return attach_counters(trace, launches.hstack(_matching(layers, launches["layer_id"])))
 
 
 def _with_calls(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:

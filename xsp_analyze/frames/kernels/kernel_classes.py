@@ -34,6 +34,7 @@ __all__ = [
     "IS_COMMUNICATION",
     "classes_by_name",
     "communication_names",
+    "functions_of",
     "kernel_classes",
     "kernel_labels",
     "product_names",
@@ -93,6 +94,24 @@ def kernel_labels(rows: pl.DataFrame) -> pl.Series:
     return _by_distinct(rows, label_of).alias("kernel_label")
 
 
+def functions_of(rows: pl.DataFrame) -> pl.Series:
+    """The column `function` for the same rows: the name; of a template's its name before `<` and what it does.
+
+    So kernels that differ only in arguments of one template are of one function. What a template does is its label's
+    first word: launchers of PyTorch, CUTLASS or lambdas are templates of what they run.
+    """
+    return _by_distinct(rows, _function_of).alias("function")
+
+
+def _function_of(name: str, kind: str) -> str:
+    function, is_template, _ = name.partition("<")
+    if not is_template or not function.strip() or "(" in function:
+        return name
+    label = label_of(name, kind).partition(" ")[0]
+    function = function.removeprefix("void ")
+    return function if label in function else f"{function} ({label})"
+
+
 def classes_by_name(rows: pl.DataFrame) -> pl.Series:
     """The column `kernel_class` for rows with kernel_name and kind, by these alone, whoever launched the work."""
     return _by_distinct(rows, lambda name, kind: str(classify(kind, name).kernel_class)).alias("kernel_class")
@@ -111,9 +130,17 @@ def communication_names(names: pl.Series) -> pl.Series:
     return _names(names, lambda _, c: c.kernel_class == KernelClass.COMMUNICATION)
 
 
-def product_names(names: pl.Series, precision: str) -> pl.Series:
-    """Those of kernels that do products of tiles (of matrices, or as a convolution) in this precision."""
-    return _names(names, lambda name, c: c.products and precision_of(name) == precision)
+def product_names(names: pl.Series, precision: str, *, transforms: bool = False) -> pl.Series:
+    """Those of kernels that do products of tiles (of matrices, or as a convolution) in this precision.
+
+    With `transforms` also those that only transform tiles, as Winograd's convolution by products of matrices needs.
+    """
+
+    def is_one(name: str, classified: Classified) -> bool:
+        does_part = classified.products or (transforms and "winograd" in name.lower())
+        return does_part and precision_of(name) == precision
+
+    return _names(names, is_one)
 
 
 def _names(names: pl.Series, holds: Callable[[str, Classified], bool]) -> pl.Series:

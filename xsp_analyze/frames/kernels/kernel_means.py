@@ -16,11 +16,13 @@ from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_by_appea
 from xsp_analyze.frames.kernels.activities import (
     are_known,
     attach_counters,
+    counted_launches,
     counter_columns,
     shapes_of,
     share_among_layers,
     summed_columns,
 )
+from xsp_analyze.frames.kernels.kernel_classes import kernel_classes
 from xsp_analyze.frames.steps import step_counts
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ __all__ = [
     "chosen_activities",
     "counted_work",
     "kernel_executions",
+    "launches_alone",
     "layer_executions",
     "named_work",
     "step_work",
@@ -63,10 +66,20 @@ def named_work(view: StepView) -> pl.DataFrame:
 
 def chosen_activities(view: StepView) -> pl.DataFrame:
     """The device activities of the steps chosen; of a mean step also aligned, see `align_steps`."""
-    activities = view.of_trace.all_activities
+    return _of_steps(view, view.of_trace.all_activities)
+
+
+def _of_steps(view: StepView, activities: pl.DataFrame) -> pl.DataFrame:
     if not view.is_mean:
         return view.of_chosen_steps(activities)
     return align_steps(activities.with_columns(shapes_of(view.trace, activities)), view.steps)
+
+
+def launches_alone(view: TraceView) -> pl.DataFrame:
+    """The `counted_launches` of a trace that has no device work; nothing where it has some."""
+    launches = counted_launches(view.trace)
+    launches = launches if view.all_activities.is_empty() else launches.clear()
+    return launches.hstack(kernel_classes(view.trace, launches))
 
 
 def step_work(view: StepView) -> pl.DataFrame:
@@ -84,9 +97,10 @@ def kernel_executions(view: StepView) -> pl.DataFrame:
 
     Labels, layer, `count`, `duration_ns`, counters, `order_ns`, `span_id` of the first. Of whole steps every activity,
     count 1, exact ns. Of a mean step duration_ns is the trimmed mean over the steps that hold it, times the share of
-    steps that do (`count`).
+    steps that do (`count`). Without device work each counted launch stands for its kernel.
     """
-    rows = view.once(chosen_activities)
+    launches = view.of_trace.once(launches_alone)
+    rows = view.once(chosen_activities) if launches.is_empty() else _of_steps(view, launches)
     return _mean_executions(rows) if view.is_mean else _each_execution(rows)
 
 

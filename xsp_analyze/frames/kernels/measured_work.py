@@ -10,14 +10,19 @@ import polars as pl
 from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import counter_sums, moved_bytes, share_among_layers, summed_columns
-from xsp_analyze.frames.kernels.kernel_means import kernel_executions, layer_executions, step_work
+from xsp_analyze.frames.kernels.kernel_means import (
+    chosen_activities,
+    kernel_executions,
+    layer_executions,
+    step_work,
+)
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_latencies
 from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_calls
 from xsp_analyze.frames.operators.operator_work import roofed_calls
 from xsp_analyze.needs import holds
 from xsp_model import Attribution, Kind
 from xsp_model.columns.arrays import nullable_index
-from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
+from xsp_model.vocabulary import FLOP_COUNTS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +114,7 @@ def filled_executions(frames: StepView) -> pl.DataFrame:
     rows = frames.once(kernel_executions)
     if not holds(frames.of_trace, "work"):  # then operators need not be looked at
         return rows.with_columns(pl.lit(None, pl.String).alias("work_basis"))
-    work = kernel_work(frames.of_trace)
+    work = _work_of_executions(frames)
     flops = [c for c in work.columns if c.startswith("flop_count")]
     modelled = {c: f"modelled_{c}" for c in work.columns if c != "span_id"}
     missing = [c for c in flops if c not in rows.columns]
@@ -124,6 +129,28 @@ def filled_executions(frames: StepView) -> pl.DataFrame:
         _filled_column(column, has_bytes) for column in _BYTES
     ]
     return joined.with_columns(*filled, _basis(has_flop, has_bytes)).drop(modelled.values())
+
+
+def _work_of_executions(frames: StepView) -> pl.DataFrame:
+    """`kernel_work` of each of `kernel_executions`: of a mean step the mean over the kernels that its time is of."""
+    work = kernel_work(frames.of_trace)
+    if not frames.is_mean:
+        return work
+    amounts = [c for c in work.columns if c != "span_id"]
+    rows = frames.once(chosen_activities).select("span_id", "execution", "kept")
+    kept = [pl.col(c).filter("kept") for c in amounts]
+    means = (
+        rows.join(work, on="span_id", how="left", maintain_order="left")
+        .group_by("execution", maintain_order=True)
+        .agg(
+            pl.col("span_id").first(),
+            *(
+                pl.when(each.null_count() == 0).then(each.mean()).alias(c)
+                for c, each in zip(amounts, kept, strict=True)
+            ),
+        )
+    )
+    return means.drop("execution")
 
 
 def _filled_column(column: str, is_measured: pl.Expr) -> pl.Expr:
@@ -165,13 +192,15 @@ GRAPH_REPLAY = "graph replay"
 def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
     """One row a layer, in order: latency, kernel_count, kernel_duration_ns (0: none), non_kernel_ns, counters.
 
-    non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where kernels outlast the layer. Where
-    graphs were replayed a last row, without index and latency, holds the work that cannot be tied to a layer. `filled`:
-    where nothing was measured counters are as modelled, and `work_basis` says so; see `filled_executions`.
+    `span_id` is its longest kernel. non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where
+    kernels outlast the layer. Where graphs were replayed a last row, without index and latency, holds the work that
+    cannot be tied to a layer. `filled`: where nothing was measured counters are as modelled, and `work_basis` says so;
+    see `filled_executions`.
     """
     keys = [*frames.by, *LAYER_KEY]
     work = frames.once(filled_layer_executions) if filled else frames.once(layer_executions)
-    sums = (*counter_sums(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum())
+    longest = pl.col("span_id").sort_by(-pl.col("duration_ns"), "span_id").first()
+    sums = (*counter_sums(work), pl.col("count").sum().alias("kernel_count"), pl.col("duration_ns").sum(), longest)
     sums = (*sums, basis_of()) if filled else sums
     belongs = pl.col("attribution") == str(Attribution.LAYER)
     in_layers = work.filter(belongs).group_by(keys, maintain_order=True).agg(sums)
@@ -236,7 +265,8 @@ def _calls(frames: StepView) -> pl.DataFrame:
         .filter(pl.col("operator_id") >= 0)
         .group_by("run_id", "step", "operator_id", "replay_id", maintain_order=True)
         .agg(
-            pl.col("work_ns").sort().sum().cast(pl.Float64).alias("device_ns"),
+            # Time and amounts of the same calls: none is left out of a mean step's.
+            (pl.col("duration_ns").sum() * pl.col("work_count").first()).cast(pl.Float64).alias("device_ns"),
             pl.col("work_count").first().alias("calls"),
             *(_if_all_known(f"measured_{amount}") for amount in _AMOUNTS),
             *(pl.col(c).drop_nulls().first() for c in LAYER_KEY),

@@ -12,8 +12,8 @@ from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.kernels.activities import Moved, counted_time, moved_bytes
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_model import XspError
-from xsp_model.counters import FLOP_COUNTS, TENSOR_PREFIX
-from xsp_model.devices import QUANTITIES
+from xsp_model.devices import QUANTITIES, spec_for
+from xsp_model.vocabulary import FLOP_COUNTS, TENSOR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ __all__ = [
     "TENSOR_RATES",
     "agreed_peaks",
     "by_precision",
+    "cache_bytes",
     "device_peaks",
     "ideal_intensity",
     "known_peaks",
@@ -76,6 +77,26 @@ def _all_peaks(trace: Trace) -> pl.DataFrame:
         .join(names, on=_SCOPE, how="left", nulls_equal=True, maintain_order="left")
         .select(*_SCOPE, "quantity", "peak", _sentence())
     )
+
+
+_LARGEST_CACHE_BYTES = 256 << 20  # what the last cache of a device in the table holds at most
+
+
+def cache_bytes(trace: Trace, devices: pl.DataFrame) -> pl.DataFrame:
+    """The devices (columns of DEVICE, and others) with `cache_bytes`: what the last cache before memory holds.
+
+    Of a device that the table does not know the most that one holds.
+    """
+    listed = trace.frame("devices").select(*_SCOPE, "name").unique(["run_id", "device_id"], keep="first")
+    runs = trace.frame("runs").select("run_id", "device_name")
+    named = (
+        devices.join(listed, on=["run_id", "device_id"], how="left", maintain_order="left")
+        .join(runs, on="run_id", how="left", maintain_order="left")
+        .with_columns(pl.coalesce("name", "device_name").alias("name"))
+    )
+    specs = [spec_for(name) for name in named["name"]]
+    held = pl.Series("cache_bytes", [(s.cache_bytes if s else None) or _LARGEST_CACHE_BYTES for s in specs], pl.Int64)
+    return named.select(devices.columns).with_columns(held)
 
 
 def _source() -> pl.Expr:
@@ -144,6 +165,7 @@ def _precision_of(counter: str) -> _Precision:
     return _Precision(types if types in QUANTITIES else f"{types}_tensor", counter)
 
 
+_MEASURED = "measured"  # a `work_basis`
 _MOVED = Moved("flop_with_traffic", "traffic_bytes", "traffic_ns")
 _PRECISIONS = tuple(_precision_of(counter) for counter in FLOP_COUNTS)
 
@@ -219,7 +241,7 @@ def under_roof(rows: pl.DataFrame, peaks: pl.DataFrame, *, on: Sequence[str] = (
             quotient(pl.col("peak"), pl.col("bandwidth")).alias("ideal_intensity"),
         )
         .with_columns(_binding_side())
-        .with_columns(*_roof())
+        .with_columns(*_roof(has_basis="work_basis" in held.columns))
     )
 
 
@@ -236,8 +258,11 @@ def _binding_side() -> pl.Expr:
     return pl.when(below).then(pl.lit("memory")).when(~below).then(pl.lit("compute")).alias("bound")
 
 
-def _roof() -> list[pl.Expr]:
-    """The roof over each row. Below the ridge its share is that of bandwidth, which holds without any flop too."""
+def _roof(*, has_basis: bool) -> list[pl.Expr]:
+    """The roof over each row. Below the ridge its share is that of bandwidth, which holds without any flop too.
+
+    Of modelled work one above 1 says that caches held operands, or kernels did with fewer flop: what B23 tells.
+    """
     memory, compute = pl.col("bound") == "memory", pl.col("bound") == "compute"
     bandwidth, peak = pl.col("bandwidth"), pl.col("peak")
     unknown = (
@@ -247,12 +272,14 @@ def _roof() -> list[pl.Expr]:
         .then(pl.format("unknown: no {} peak of the device is known", "precision"))
         .otherwise(pl.lit("unknown: no DRAM bandwidth of the device is known"))
     )
+    reached = pl.when(memory).then(quotient(pl.col("byte_per_s"), bandwidth)).when(compute).then(
+        quotient(pl.col("flop_per_s"), peak)
+    )  # fmt: skip
+    is_measured = pl.col("work_basis") == _MEASURED if has_basis else pl.lit(value=True)
     return [
         pl.when(memory).then(pl.col("arithmetic_intensity") * bandwidth).when(compute).then(peak)
         .alias("roof_flop_per_s"),
-        pl.when(memory).then(quotient(pl.col("byte_per_s"), bandwidth))
-        .when(compute).then(quotient(pl.col("flop_per_s"), peak))
-        .alias("roof_share"),
+        pl.when(is_measured | (reached <= 1)).then(reached).alias("roof_share"),
         pl.when(memory).then(pl.col("bandwidth_words")).when(compute).then(pl.col("words")).otherwise(unknown)
         .alias("roof"),
     ]  # fmt: skip

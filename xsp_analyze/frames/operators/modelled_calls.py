@@ -279,7 +279,7 @@ def _sums(text: str) -> _Sums:
 LIST = "TensorList"
 """How profilers write the type of a list of tensors."""
 _COPIED = re.compile(r"CatArray\w*<(?:[^<>]*::)?(?:OpaqueType<(?P<bytes>\d+)u?>|(?P<type>[\w ]+)),")
-_OF_SIZE = {"1": "uint8", "2": "int16", "4": "int32", "8": "int64", "16": "complex128"}
+_OF_SIZE = {"1": "8 bit", "2": "16 bit", "4": "32 bit", "8": "64 bit", "16": "128 bit"}
 _OF_NAME = {"long": "int64", "int": "int32", "short": "int16", "signed char": "int8", "unsigned char": "uint8"}
 
 
@@ -318,7 +318,7 @@ def _element_types(names: pl.Series) -> pl.Series:
 
 
 def _element_type_of_kernel(name: str) -> str | None:
-    """Of a kernel that lays tensors end to end, a type of the size that it moves; of others as its name tells."""
+    """Of a kernel that lays tensors end to end, the size that it moves, or its type; of others as its name tells."""
     copied = _COPIED.search(name)
     if copied is None:
         return precision_of(name)

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification import by_name, learn, precision_of
+from xsp_analyze.classification import KernelClass, by_name, learn, precision_of
 from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import column_at, origins
-from xsp_analyze.frames.kernels.kernel_means import counted_work, layer_executions, step_work
-from xsp_analyze.frames.kernels.roofline import BANDWIDTH, DEVICE, peaks_of
+from xsp_analyze.frames.kernels.kernel_means import counted_work, layer_executions
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, DEVICE, cache_bytes, peaks_of
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_analyze.frames.operators.modelled_calls import is_view
 from xsp_analyze.frames.operators.operator_calls import call_of_work, operator_calls
+from xsp_analyze.frames.steps import step_counts
 from xsp_analyze.work_models.call import Tensor, call_of
-from xsp_model import Phase
+from xsp_model import Attribution, Phase
 from xsp_model.columns.arrays import lookup, nullable_index
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BY_NAME",
     "BY_SHAPE",
+    "EXCUSES",
     "FLOPS",
     "PRODUCTS",
     "RATES",
@@ -45,6 +47,7 @@ __all__ = [
     "rates_and_roof",
     "roofed_calls",
     "tensor_labels",
+    "time_of_no_operator",
 ]
 
 # What people are told about calls of one kind: their tensors, layers and lines in short texts.
@@ -170,10 +173,25 @@ class RoofedCalls:
     columns of `modelled_calls.WORK` with `precision` filled; `launched`: whether device work was; and at best
     product_ns of the products alone, roof_ns and bound (compute, memory or link) of all. Null where the work is not
     told, a peak that it takes is not known, or the call launched no device work.
+
+    A call may take less than its roof: `excuse` says by what (one of EXCUSES), `least_ns` how long it takes even then.
+    A model of calls that took less is refused (`is_refused`): none of its amounts stand. `is_above`: whether the
+    calls of a case took less than their roof all in all.
     """
 
     case_of: Ints
     cases: pl.DataFrame
+
+
+FEWER_FLOP, CACHES, RATES_DIFFER = "fewer flop", "caches", "rates"
+EXCUSES = {
+    FEWER_FLOP: "its kernels, by name, compute with fewer operations (Winograd, FFT)",
+    CACHES: "the device's caches held operands, so that not all bytes went to memory",
+    RATES_DIFFER: "by no more than peaks and clocks differ from what is listed",
+}
+"""How a call can take less than its least time."""
+_MARGIN = 1.05  # as far as RATES_DIFFER goes
+_FEWER_FLOP = r"(?i)winograd|fft\d|_fft|fft_|sp3asmconv"  # the last is MIOpen's Winograd
 
 
 def roofed_calls(frames: TraceView) -> RoofedCalls:
@@ -185,11 +203,25 @@ def roofed_calls(frames: TraceView) -> RoofedCalls:
     launched, devices = _work_of_calls(frames)
     calls = counted.calls.select(pl.int_range(pl.len()).alias("row"), "kind")
     calls = calls.join(launched, on="row", how="left", maintain_order="left")
-    case_of, first = numbers_by_appearance(*group_ids(calls.drop("row")))
+    case_of, first = numbers_by_appearance(*group_ids(calls.drop("row", "spent_ns", "times")))
     distinct = calls[first]
-    cases = tensor_labels(counted.kinds)[distinct["kind"].to_numpy()].hstack(distinct.drop("row", "kind"))
+    sums = calls.group_by(pl.Series("case", case_of)).agg(pl.col("spent_ns", "times").sum()).sort("case")
+    cases = tensor_labels(counted.kinds)[distinct["kind"].to_numpy()].hstack(
+        distinct.drop("row", "kind", "spent_ns", "times")
+    )
     cases = cases.with_columns(pl.when(~_unknown_view(cases)).then(c).alias(c) for c in _AMOUNTS)
-    return RoofedCalls(case_of, _with_roofs(cases, _wide(peaks_of(frames.trace, devices))))
+    held = _with_roofs(cases, _wide(peaks_of(frames.trace, devices), cache_bytes(frames.trace, devices)))
+    return RoofedCalls(case_of, _without_impossible(held.hstack(sums.drop("case"))))
+
+
+def _without_impossible(cases: pl.DataFrame) -> pl.DataFrame:
+    """Without the work of cases whose calls took less time than is possible, whatever helped them."""
+    spent, calls = pl.col("spent_ns"), pl.col("times")
+    is_refused = (pl.col("least_ns") * calls > spent * _MARGIN).fill_null(value=False) & (spent > 0)
+    is_above = (pl.col("roof_ns") * calls > spent).fill_null(value=False)
+    marked = cases.with_columns(is_refused.alias("is_refused"), is_above.alias("is_above"))
+    gone = [*_AMOUNTS, "bus_bytes", "product_ns", "roof_ns", "least_ns", "bound"]
+    return marked.with_columns(pl.when(~pl.col("is_refused")).then(c).alias(c) for c in gone)
 
 
 def _unknown_view(cases: pl.DataFrame) -> pl.Series:
@@ -204,16 +236,24 @@ def _with_roofs(cases: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
         .join(peaks, on="device", how="left", maintain_order="left")
         .with_columns(_products_ns().alias("product_ns"))
         .with_columns(_computing_ns().alias("compute"), _moving_ns().alias("memory"), _sending_ns().alias("link"))
+        .with_columns(
+            pl.when("fewer_flop").then(0.0).otherwise("compute").alias("fewest"), _uncached_ns().alias("uncached")
+        )
     )
     longest = pl.max_horizontal(_ROOFS)
     has_roofs = pl.all_horizontal(pl.col(_ROOFS).is_not_null()) & pl.col("device").is_not_null()
     bound = pl.coalesce(pl.when(pl.col(roof) == longest).then(pl.lit(roof)) for roof in reversed(_ROOFS))
     return held.select(
-        *(c for c in cases.columns if c not in {"device", "told", "host_bytes"}),
+        *(c for c in cases.columns if c not in {"device", "told", "host_bytes", "fewer_flop"}),
         pl.col("device").is_not_null().alias("launched"),
         "product_ns",
         pl.when(has_roofs).then(longest).alias("roof_ns"),
         pl.when(has_roofs, longest > 0).then(bound).alias("bound"),
+        pl.when(has_roofs).then(pl.max_horizontal("fewest", "uncached", "link")).alias("least_ns"),
+        pl.when(pl.col("fewer_flop") & (bound == "compute"))
+        .then(pl.lit(FEWER_FLOP))
+        .otherwise(pl.lit(CACHES))
+        .alias("excuse"),
     )
 
 
@@ -233,26 +273,49 @@ def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     copies = frames.trace.scan("copies").filter(pl.col("copy_kind").cast(pl.String).is_in(_HOST_COPIES))
     copied = copies.select("span_id", pl.col("bytes").cast(pl.Float64).alias("host_bytes")).collect()
     rows = work.select(
-        pl.Series("row", frames.once(call_of_work)), pl.Series("device", number), _precision_by_kernel(work), "span_id"
+        pl.Series("row", frames.once(call_of_work)),
+        pl.Series("device", number),
+        *_facts_by_kernel(work),
+        "span_id",
+        "duration_ns",
+        # Of a graph each replay is a call of its own.
+        pl.when(pl.Series(origins(frames.trace, work["span_id"])) != pl.col("span_id"))
+        .then(column_at(frames.trace, "parent_id", work["span_id"]))
+        .alias("replay"),
     )
     rows = rows.join(copied, on="span_id", how="left", maintain_order="left") if copied.height else rows.with_columns(
         host_bytes=pl.lit(0.0)
     )  # fmt: skip
+    is_timed = (pl.col("duration_ns") > 0).all()
     launched = (
         rows.filter(pl.col("row") >= 0)
         .group_by("row", maintain_order=True)
-        .agg(pl.col("device").first(), pl.col("told").drop_nulls().first(), pl.col("host_bytes").sum())
+        .agg(
+            pl.col("device").first(),
+            pl.col("told").drop_nulls().first(),
+            pl.col("fewer_flop").any(),
+            pl.col("host_bytes").sum(),
+            # Of what took no time the clock was too coarse, or there was none: it says nothing of models.
+            pl.when(is_timed).then(pl.col("duration_ns").sum()).alias("spent_ns"),
+            pl.when(is_timed).then(pl.col("replay").n_unique()).alias("times"),
+        )
     )
     return launched, work.select(DEVICE)[first].with_row_index("device").with_columns(pl.col("device").cast(pl.Int64))
 
 
-def _precision_by_kernel(work: pl.DataFrame) -> pl.Series:
-    """The precision that the name of each kernel that does products tells; null: none that has a peak."""
+def _facts_by_kernel(work: pl.DataFrame) -> list[pl.Series]:
+    """What the name of each kernel tells: `told`, the precision of its products (null: none that has a peak).
+
+    And `fewer_flop`, whether it computes them with fewer operations.
+    """
     number, first = numbers_by_appearance(*group_ids([work["name"]]))
     names = work["name"].gather(first).cast(pl.String)
     learn(names=names)
     precisions = pl.Series([_product_precision(name) for name in names], dtype=pl.Categorical)
-    return precisions.gather(number).alias("told")
+    return [
+        precisions.gather(number).alias("told"),
+        names.str.contains(_FEWER_FLOP).fill_null(value=False).gather(number).alias("fewer_flop"),
+    ]
 
 
 def _product_precision(name: str) -> str | None:
@@ -260,12 +323,13 @@ def _product_precision(name: str) -> str | None:
     return precision if precision in RATES and classified and classified.kernel_class in PRODUCTS else None
 
 
-def _wide(peaks: pl.DataFrame) -> pl.DataFrame:
-    """One row a device with a column a quantity; null where its peak is not known."""
+def _wide(peaks: pl.DataFrame, caches: pl.DataFrame) -> pl.DataFrame:
+    """One row a device with a column a quantity, null where its peak is not known, and `cache_bytes`."""
     quantities = {*(q for rates in RATES.values() for q in rates), BANDWIDTH, _LINK, _HOST_LINK}
-    return peaks.group_by("device", maintain_order=True).agg(
+    rates = peaks.group_by("device", maintain_order=True).agg(
         pl.col("peak").filter(pl.col("quantity") == q).first().alias(q) for q in sorted(quantities)
     )
+    return rates.join(caches.select("device", "cache_bytes"), on="device", how="left", maintain_order="left")
 
 
 def _products_ns() -> pl.Expr:
@@ -284,6 +348,14 @@ def _moving_ns() -> pl.Expr:
     is_copy = pl.col("host_bytes") > 0
     moved = pl.when(is_copy).then("host_bytes").otherwise(pl.col("read_bytes") + pl.col("written_bytes"))
     return pl.coalesce(_over(moved, pl.col(BANDWIDTH)), pl.when(pl.col("bus_bytes").is_not_null()).then(0.0))
+
+
+def _uncached_ns() -> pl.Expr:
+    """As `memory`, but for what caches can have held: of what is read and of what is written as much as they hold."""
+    amounts = [pl.col(c).fill_null(0) for c in ("read_bytes", "written_bytes")]
+    missed = [(amount - pl.col("cache_bytes")).clip(lower_bound=0) for amount in amounts]
+    is_copy = pl.col("host_bytes") > 0
+    return pl.when(is_copy).then("memory").otherwise(_over(missed[0] + missed[1], pl.col(BANDWIDTH)).fill_null(0.0))
 
 
 def _sending_ns() -> pl.Expr:
@@ -315,25 +387,32 @@ _SUMMED_AMOUNTS = (
     "roof_ns",
     "device_flop",
     "device_bytes",
+    "least_ns",
 )
-_WORK = ("work_ns", "work_count", "flop_count", "dram_read_bytes", "dram_write_bytes")
 _HOST = ("count", "modelled_count", *_SUMMED_AMOUNTS)
+_TIMES = ("device_sum_ns", "modelled_device_ns", "roofed_device_ns")
+_DEVICE_WORK = (*_TIMES, "measured_flop", "dram_bytes")
 
 
 def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device: bool = False) -> pl.DataFrame:
     """One row a value of the keys (and step, where each is answered): its calls, modelled and measured work.
 
     See `operator_calls` for which operators count, `roofed_calls` for `roof_ns`; `roofed_device_ns` is the device time
-    of the calls that have one. Beside them the columns of `case_labels`. `on_device`: only calls that launched device
-    work count, and the columns of `place_labels` say where they were.
+    of the calls that have one. All amounts of a row are of the same calls: of a mean step those of all its steps, over
+    their number. Beside them the columns of `case_labels`. `on_device`: only calls that launched device work count, and
+    the columns of `place_labels` say where they were.
+
+    Of a row that took less than its roof `above_roof` says by what (one of EXCUSES). Of rows of several shapes those
+    whose calls do, all in all, are left out of `roof_ns` and `roofed_device_ns`, unless all do.
     """
     roofed = frames.of_trace.once(roofed_calls)
     group_of, first = numbers_by_appearance(*group_ids(roofed.cases.select(keys)))
-    cases = roofed.cases.select(*_amounts(), pl.Series("group", group_of))
-    host = frames.combine(_per_step(frames, cases, on_device=on_device), ["group"], _HOST)
-    both = host.join(
-        _device_work(frames, cases), on=[*frames.by, "group"], how="full", coalesce=True, maintain_order="left_right"
-    ).with_columns(pl.col("device_sum_ns", "modelled_device_ns", "roofed_device_ns").fill_null(0))
+    shape_of, shape_first = numbers_by_appearance(*group_ids(roofed.cases.select(BY_SHAPE)))
+    cases = roofed.cases.select(*_amounts(), "excuse", "times", "spent_ns", pl.Series("shape", shape_of))
+    rows = _work_by_shape(frames, cases, on_device=on_device)
+    rows = rows.with_columns(pl.Series("group", group_of[shape_first[rows["shape"]]]))
+    omitted = _shapes_above_roof(cases.with_columns(pl.Series("group", group_of)))
+    both = _with_excuse(_sums_over_shapes(rows.join(omitted, on="shape", how="left", maintain_order="left"), frames.by))
     labels = roofed.cases.select(keys)[first].with_row_index("group").with_columns(pl.col("group").cast(pl.Int64))
     count = np.bincount(roofed.case_of, minlength=roofed.cases.height)
     parts = [labels, case_labels(roofed.cases, group_of, count)]
@@ -341,6 +420,63 @@ def operator_work(frames: StepView, keys: Sequence[str] = BY_NAME, *, on_device:
     for part in parts:
         both = both.join(part, on="group", how="left", maintain_order="left")
     return both.drop("group").rename({"name": "operator"})
+
+
+def _work_by_shape(frames: StepView, cases: pl.DataFrame, *, on_device: bool) -> pl.DataFrame:
+    """One row a shape of operators: its calls and their work on the host and the devices, of the steps chosen."""
+    keys = ["run_id", "step", "shape"]
+    host, device = _per_step(frames, cases, on_device=on_device), _device_work(frames, cases)
+    rows = frames.of_chosen_steps(
+        host.join(device, on=keys, how="full", coalesce=True, nulls_equal=True, maintain_order="left_right")
+    )
+    amounts = [*_HOST, *_DEVICE_WORK]
+    if frames.is_mean:
+        rows = rows.join(step_counts(frames.steps), on="run_id", how="inner", maintain_order="left")
+        rows = rows.with_columns(pl.col(amounts) / pl.col("step_count"))
+    names = rows.group_by("shape").agg(pl.col("excuse").drop_nulls().first())
+    sums = rows.group_by(*frames.by, "shape", maintain_order=True).agg(known_sum(pl.col(c)).alias(c) for c in amounts)
+    return sums.with_columns(pl.col(_TIMES).fill_null(0)).join(names, on="shape", how="left", maintain_order="left")
+
+
+def _with_excuse(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with `above_roof`; without a roof those that nothing excuses."""
+    roof, spent = pl.col("roof_ns"), pl.col("roofed_device_ns")
+    is_above = (roof > spent) & (spent > 0)
+    excuse = (
+        pl.when(is_above & (pl.col("least_ns") <= spent * _MARGIN) & (roof > spent * _MARGIN))
+        .then("excuse")
+        .when(is_above & (roof <= spent * _MARGIN))
+        .then(pl.lit(RATES_DIFFER))
+    )
+    marked = rows.with_columns(excuse.alias("above_roof"))
+    is_unknown = is_above & pl.col("above_roof").is_null()
+    return marked.with_columns(
+        pl.when(~is_unknown.fill_null(value=False)).then("roof_ns").alias("roof_ns"),
+        pl.when(is_unknown.fill_null(value=False)).then(0).otherwise("roofed_device_ns").alias("roofed_device_ns"),
+    ).drop("excuse", "least_ns")
+
+
+def _shapes_above_roof(cases: pl.DataFrame) -> pl.DataFrame:
+    """Whether each `shape` is_omitted: its calls took less than their roof, and those of others of its group more."""
+    is_roofed = pl.col("roof_ns").is_not_null()
+    shapes = cases.group_by("shape", "group").agg(
+        ((pl.col("roof_ns") * pl.col("times")).sum() > pl.col("spent_ns").filter(is_roofed).sum()).alias("is_above"),
+        is_roofed.any(),
+    )
+    others = (pl.col("roof_ns") & ~pl.col("is_above")).any().over("group")
+    return shapes.select("shape", (pl.col("is_above") & others).alias("is_omitted"))
+
+
+def _sums_over_shapes(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The rows of each group added up, but for the roofs, and the time under them, of shapes that are omitted."""
+    held = rows.with_columns(
+        *(pl.when(~pl.col("is_omitted")).then(c).alias(c) for c in ("roof_ns", "least_ns")),
+        pl.when("is_omitted").then(0).otherwise("roofed_device_ns").alias("roofed_device_ns"),
+    )
+    return held.group_by(*by, "group", maintain_order=True).agg(
+        *(known_sum(pl.col(c)).alias(c) for c in (*_HOST, *_DEVICE_WORK)),
+        pl.col("excuse").filter(~pl.col("is_omitted")).drop_nulls().first(),
+    )
 
 
 def _launched_positions(frames: StepView, group_of: Ints) -> pl.DataFrame:
@@ -364,8 +500,27 @@ def calls_made(frames: StepView) -> pl.DataFrame:
     return pl.concat([made.filter(~captured), replayed.select(made.columns)])
 
 
+def time_of_no_operator(frames: StepView) -> tuple[float, float]:
+    """Device time, of the steps chosen, of what no operator launched; of that replays of graphs without their capture.
+
+    Of a mean step what all its steps hold, over their number: as the rows of `operator_work`.
+    """
+    row = pl.Series("row", frames.of_trace.once(call_of_work))
+    rows = frames.of_chosen_steps(frames.of_trace.device_work.with_columns(row).filter(pl.col("row") < 0))
+    is_replay = pl.col("attribution").cast(pl.String) == str(Attribution.GRAPH_REPLAY)
+    time = pl.col("duration_ns").cast(pl.Float64)
+    if frames.is_mean:
+        rows = rows.join(step_counts(frames.steps), on="run_id", how="inner", maintain_order="left")
+        time = time / pl.col("step_count")
+    return rows.select(time.sum().alias("all"), time.filter(is_replay).sum().alias("replays")).row(0)
+
+
 def rates_and_roof() -> list[pl.Expr]:
-    """Of rows of `operator_work` intensity, rates, roof_share and gain_ns; null where nothing tells them."""
+    """Of rows of `operator_work` intensity, rates, roof_share and gain_ns; null where nothing tells them.
+
+    Nothing is to gain above the roof, and by no faster kernel where a collective waits for other ranks.
+    """
+    is_waiting = (pl.col("operator_class") == str(KernelClass.COMMUNICATION)).fill_null(value=False)
     roof, spent = pl.col("roof_ns"), pl.col("roofed_device_ns")
     moved, busy = pl.col("modelled_bytes"), pl.col("modelled_device_ns")
     return [
@@ -373,7 +528,9 @@ def rates_and_roof() -> list[pl.Expr]:
         pl.when(busy > 0).then(quotient(pl.col("device_flop") * _NS_PER_S, busy)).alias("modelled_flop_per_s"),
         pl.when(busy > 0).then(quotient(pl.col("device_bytes") * _NS_PER_S, busy)).alias("modelled_byte_per_s"),
         pl.when(spent > 0).then(quotient(roof, spent)).alias("roof_share"),
-        pl.when(roof.is_not_null()).then((spent - roof).clip(lower_bound=0.0)).alias("gain_ns"),
+        pl.when(roof.is_not_null(), pl.col("above_roof").is_null(), ~is_waiting)
+        .then((spent - roof).clip(lower_bound=0.0))
+        .alias("gain_ns"),
     ]
 
 
@@ -387,7 +544,7 @@ def _amounts() -> list[pl.Expr]:
     return [
         flop.alias("modelled_flop"),
         moved.alias("modelled_bytes"),
-        *map(pl.col, _SUMMED_AMOUNTS[2:5]),
+        *map(pl.col, (*_SUMMED_AMOUNTS[2:5], "least_ns")),
         on_device.then(flop).alias("device_flop"),
         on_device.then(moved).alias("device_bytes"),
         (flop.is_not_null() | moved.is_not_null() | pl.col("bus_bytes").is_not_null()).alias("modelled"),
@@ -396,7 +553,7 @@ def _amounts() -> list[pl.Expr]:
 
 
 def _per_step(frames: StepView, cases: pl.DataFrame, *, on_device: bool) -> pl.DataFrame:
-    """Calls and work of each group in each step of each run."""
+    """Calls and work of each shape in each step of each run."""
     made = calls_made(frames)
     rows = made.select(
         "run_id", "step", pl.Series("case", frames.of_trace.once(roofed_calls).case_of[made["row"].to_numpy()])
@@ -406,10 +563,11 @@ def _per_step(frames: StepView, cases: pl.DataFrame, *, on_device: bool) -> pl.D
     distinct = rows[first].with_columns(count)
     held = distinct.hstack(cases[distinct["case"].to_numpy()])
     held = held.filter("launched") if on_device else held
-    return held.group_by("run_id", "step", "group", maintain_order=True).agg(
+    return held.group_by("run_id", "step", "shape", maintain_order=True).agg(
         pl.col("count").sum(),
         pl.col("count").filter("modelled").sum().alias("modelled_count"),
         *(known_sum(pl.col(amount) * pl.col("count")).alias(amount) for amount in _SUMMED_AMOUNTS),
+        pl.col("excuse").drop_nulls().first(),
     )
 
 
@@ -424,42 +582,20 @@ def _replays_of_calls(frames: StepView) -> pl.DataFrame:
 
 
 def _device_work(frames: StepView, cases: pl.DataFrame) -> pl.DataFrame:
-    """One row a group of operators that launched device work, by themselves or by others: time and counters."""
-    work, row = _work(frames)
+    """One row a run, step and shape of operators that launched device work: its time, and what counters measured."""
+    work = frames.of_trace.once(counted_work)
+    row = frames.of_trace.once(call_of_work)
     at = pl.Series(frames.of_trace.once(roofed_calls).case_of).gather(nullable_index(row)).fill_null(-1).to_numpy()
-    cased = cases.select("group", "modelled", pl.col("roof_ns").is_not_null().alias("roofed"))
+    cased = cases.select("shape", "modelled", pl.col("roof_ns").is_not_null().alias("roofed"))
     rows = work.filter(pl.Series(at >= 0)).hstack(cased[at[at >= 0]])
-    moved = (pl.col("dram_read_bytes") + pl.col("dram_write_bytes")) * pl.col("work_count")
-    time = pl.col("work_ns").sort() if frames.is_mean else pl.col("work_ns")
-    # Of fractions sorted, else threads show in the last digit of a sum.
-    return rows.group_by(*frames.by, "group", maintain_order=True).agg(
+    time = pl.col("duration_ns")
+    return rows.group_by("run_id", "step", "shape", maintain_order=True).agg(
         time.sum().alias("device_sum_ns"),
-        _sum_of("modelled", averaged=frames.is_mean).alias("modelled_device_ns"),
-        _sum_of("roofed", averaged=frames.is_mean).alias("roofed_device_ns"),
-        known_sum(pl.col("flop_count") * pl.col("work_count")).alias("measured_flop"),
-        known_sum(moved).alias("dram_bytes"),
+        time.filter("modelled").sum().alias("modelled_device_ns"),
+        time.filter("roofed").sum().alias("roofed_device_ns"),
+        known_sum(pl.col("flop_count")).alias("measured_flop"),
+        known_sum(pl.col("dram_read_bytes") + pl.col("dram_write_bytes")).alias("dram_bytes"),
     )
-
-
-def _sum_of(rows: str, *, averaged: bool) -> pl.Expr:
-    time = pl.col("work_ns").filter(rows)
-    return (time.sort() if averaged else time).sum()
-
-
-def _work(frames: StepView) -> tuple[pl.DataFrame, Ints]:
-    """The device work of the steps chosen as `StepView.work` counts it, and the row of calls that each counts for.
-
-    Of whole steps it takes no more than its own rows: those of millions of kernels are not described for it.
-    """
-    of_trace = frames.of_trace
-    if frames.is_mean:
-        return frames.once(step_work).select(*frames.by, *_WORK), of_trace.once(operator_calls).rows_of(
-            frames.once(step_work)["origin_id"]
-        )
-    work = of_trace.once(counted_work).with_columns(pl.Series("row", of_trace.once(call_of_work)))
-    rows = frames.of_chosen_steps(work)
-    counted = rows.select(*frames.by, pl.col("duration_ns").alias("work_ns"), pl.lit(1).alias("work_count"), *_WORK[2:])
-    return counted, rows["row"].to_numpy()
 
 
 # Flop of products over what the devices could have done meanwhile: model and hardware flop utilisation.
@@ -497,10 +633,14 @@ def _flops(frames: StepView) -> pl.DataFrame:
 
 
 def _products(frames: StepView) -> pl.DataFrame:
-    """The calls of products that ran on devices: run_id, step, phase, the layer, flop, product_ns and precision."""
+    """The calls of products that ran on devices: run_id, step, phase, the layer, flop, product_ns and precision.
+
+    Those that took less than their roof say nothing of the peak that was used, and count none of it.
+    """
     roofed, calls = frames.of_trace.once(roofed_calls), frames.of_trace.once(operator_calls).calls
     made = calls_made(frames)
-    cases = roofed.cases.select("flop", "product_ns", "precision", "launched")[roofed.case_of[made["row"].to_numpy()]]
+    at_peak = pl.when("is_above").then(0.0).otherwise("product_ns").alias("product_ns")
+    cases = roofed.cases.select("flop", at_peak, "precision", "launched")[roofed.case_of[made["row"].to_numpy()]]
     products = made.hstack(cases).filter(pl.col("flop") > 0, pl.col("launched"))
     spans = calls["span_id"].gather(products["row"])
     layers = frames.trace.scan("layers").select(pl.col("span_id").alias("layer_id"), *LAYER_KEY).collect()
@@ -521,7 +661,8 @@ def _times(frames: StepView) -> pl.DataFrame:
     """Device time of each layer, of the product kernels in it, and of those of operators whose flop are known."""
     rows = frames.once(layer_executions)
     roofed = frames.of_trace.once(roofed_calls)
-    has_flop = (roofed.cases["flop"] > 0).fill_null(value=False).to_numpy()[roofed.case_of]
+    below_peak = roofed.cases.select((pl.col("flop") > 0).fill_null(value=False) & ~pl.col("is_above")).to_series()
+    has_flop = below_peak.to_numpy()[roofed.case_of]
     work = frames.of_trace.all_activities.select("span_id")
     counts = work.with_columns(
         pl.Series(has_flop)

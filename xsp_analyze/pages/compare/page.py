@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
+from xsp_analyze.pages.blocks import page_of_html, program_and_version, tone
 from xsp_analyze.pages.compare.sections import PageTable, of_several, parts
 from xsp_analyze.pages.compare.sentences import change, sentences, verdict, with_sign
-from xsp_analyze.pages.shell import page_of_html, program_and_version
-from xsp_analyze.pages.tones import tone
 from xsp_analyze.render.html import table_elements
-from xsp_analyze.text.names import cut
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.table import split_rows
-from xsp_analyze.text.units import apart, count, duration, with_total
+from xsp_analyze.text.table import clean, split_rows
+from xsp_analyze.text.units import apart, count, cut, duration, with_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,10 +21,8 @@ from xsp_analyze.pages.compare.sentences import (
     verdict,
     with_sign,
 )
-from xsp_analyze.text.names import cut
-from xsp_analyze.text.shown import clean, short_name
-from xsp_analyze.text.table import Table, of_rows
-from xsp_analyze.text.units import apart, apart_in, count, count_of, duration, number, scale_of, share, with_total
+from xsp_analyze.text.table import Table, clean, of_rows, short_name
+from xsp_analyze.text.units import apart, apart_in, count, count_of, cut, duration, number, scale_of, share, with_total
 from xsp_model.devices import QUANTITIES
 
 if TYPE_CHECKING:

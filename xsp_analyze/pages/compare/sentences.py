@@ -8,13 +8,11 @@ from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.outputs import Basis, InputMatch
 from xsp_analyze.text.doubts import double_counting
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.table import Table, of_rows
+from xsp_analyze.text.table import Table, clean, of_rows
 from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, apart, count, count_of, duration, quantity, share
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.results import AccuracyPair, OutputPair, Results
+    from xsp_analyze.compare.comparison import AccuracyPair, Comparison, OutputPair, Results
     from xsp_analyze.compare.rows import ClassMoves, Row
     from xsp_analyze.compare.side import Facts, Side
 

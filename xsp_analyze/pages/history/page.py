@@ -12,8 +12,8 @@ from xsp_analyze.history.changes import Kind
 from xsp_analyze.history.facts import MEASURES
 from xsp_analyze.history.trends import cause_text, shown_value, summary_sentences
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.shell import page_by_script, program_and_version
-from xsp_analyze.text.shown import clean
+from xsp_analyze.pages.blocks import page_by_script, program_and_version
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of
 from xsp_model import XspError
 from xsp_model.schema import TABLES

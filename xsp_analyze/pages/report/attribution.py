@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
+from xsp_analyze.frames.kernels.activities import device_activities, shapes_of
+from xsp_analyze.frames.kernels.kernel_means import align_steps
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY, calls_of_layers
+from xsp_analyze.frames.model_time import timed_latency
+from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.pages import blocks
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, exact, share
 from xsp_model import Attribution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
+    from xsp_analyze.trace.runs import Runs
+    from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["ids_of", "ledger", "split_sections"]
+__all__ = [
+    "LEVELS",
+    "Timeline",
+    "ids_of",
+    "ledger",
+    "longest",
+    "nested_timelines",
+    "overhead",
+    "sentence",
+    "split_sections",
+]
 
 # The part of a report that comes first: where device time went, and what the trace could not say.
-
 _LABELS: Mapping[str, str] = {
     Attribution.LAYER: "in a layer",
     Attribution.MODEL_ONLY: "outside every layer",
@@ -119,7 +139,6 @@ def _capital(sentence: str) -> str:
 
 
 # What the page does not show for want of it in the trace: each part with why, and how to get it.
-
 _ANSWERED_BY: Mapping[str, str] = {  # the analysis without which a section has nothing to show
     "tree": "A10", "timeline": "A10", "layers": "A02", "gpu": "A13", "types": "A06", "kernels": "A10", "devices": "B03",
     "modules": "B06", "overhead": "B02", "model": "A01", "ledger": "B01",
@@ -196,3 +215,208 @@ def ids_of(sections: Sequence[Section]) -> set[str]:
         for item in block["items"]
     }
     return {one["id"] for one in sections} | analyses
+
+
+# The part of a report on what profiling itself cost: the nested timelines of a profile, and B02.
+
+# The mean step of a profile as each of its runs saw it: the model, the layers in it, their kernels.
+LEVELS = ("model", "layers", "kernels")
+"""What the runs of a profile are taken at, least disturbing first."""
+_CALL = ("run_id", "step", *LAYER_KEY)
+_KERNEL = ("name", "kind", "layer_index", "layer_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One run's mean step; times in ns from the step's start.
+
+    `layers`: LAYER_KEY, start_ns, duration_ns (the whole call, with the layers in it), depth (0: in no other layer);
+    `kernels`: name, kind, layer_index, layer_name, start_ns, duration_ns. Both in order of start, and empty where the
+    run did not record them or marks no steps.
+    """
+
+    level: str
+    duration_ns: float
+    layers: pl.DataFrame
+    kernels: pl.DataFrame
+
+
+def nested_timelines(frames: StepView) -> list[Timeline]:
+    """A timeline for every run that a level of the profile stands for; kernels are those of the serialised run."""
+    view = frames.of_trace
+    taken = (view.model_runs, view.layer_runs, view.serialised_runs)
+    level_of = dict(zip(taken, LEVELS, strict=True))  # the deepest of a run's levels
+    timelines = []
+    for runs, level in level_of.items():
+        duration = timed_latency(frames.of_trace, runs)
+        if duration is not None:
+            timelines.append(Timeline(level, duration, _layers(frames, runs), _kernels(frames, runs)))
+    return timelines
+
+
+def _starts(frames: StepView, runs: Runs) -> pl.DataFrame:
+    """The steps of these runs that spans mark, as `steps_of`: times around the model's call have no start."""
+    return runs.of(steps_of(frames.trace))
+
+
+def _layers(frames: StepView, runs: Runs) -> pl.DataFrame:
+    """The n-th call of a layer in one step and the n-th in another are averaged as one; without those that took none.
+
+    A layer that was compiled away has no call that a box could show.
+    """
+    starts = _starts(frames, runs).select("run_id", "step", pl.col("start_ns").alias("step_ns"))
+    calls = runs.of(calls_of_layers(frames.trace)).join(starts, on=["run_id", "step"])
+    means = (
+        calls.filter(pl.col("duration_ns").is_not_null())
+        .sort("start_ns", "span_id")
+        .with_columns(pl.int_range(pl.len()).over(_CALL).alias("nth"))
+        .group_by(*LAYER_KEY, "nth", maintain_order=True)
+        .agg(
+            trimmed_mean(pl.col("start_ns") - pl.col("step_ns")).alias("start_ns"),
+            trimmed_mean(pl.col("duration_ns")).alias("duration_ns"),
+        )
+        .with_columns(pl.col("layer_name", "layer_type").cast(pl.String))
+        .sort("start_ns", -pl.col("duration_ns"), "layer_index")
+    )
+    return means.with_columns(pl.Series("depth", _depths(means), dtype=pl.Int64)).drop("nth")
+
+
+def _depths(boxes: pl.DataFrame) -> list[int]:
+    """How many boxes before it hold each box's middle; boxes are in order of start, the longest first."""
+    depths: list[int] = []
+    ends: list[float] = []
+    for start, length in boxes.select("start_ns", "duration_ns").iter_rows():
+        ends = [end for end in ends if end > start + length / 2]
+        depths.append(len(ends))
+        ends.append(start + length)
+    return depths
+
+
+def _kernels(frames: StepView, runs: Runs) -> pl.DataFrame:
+    """Every execution of the mean step; empty in runs that are not asked for kernels."""
+    starts = _starts(frames, runs)
+    view = frames.of_trace
+    work = view.all_activities if runs == view.kernel_runs else device_activities(view.trace)
+    rows = runs.of(work) if runs == view.serialised_runs else work.clear()
+    together = align_steps(rows.with_columns(shapes_of(view.trace, rows)), starts).join(
+        starts.select("run_id", "step", pl.col("start_ns").alias("step_ns")), on=["run_id", "step"]
+    )
+    return (
+        together.sort("execution", "step")
+        .group_by("execution", maintain_order=True)
+        .agg(
+            *(pl.col(c).first() for c in _KERNEL),
+            trimmed_mean(pl.col("start_ns") - pl.col("step_ns")).alias("start_ns"),
+            pl.col("duration_ns").filter("kept").mean(),
+        )
+        .with_columns(pl.col("name", "kind", "layer_name").cast(pl.String))
+        .sort("start_ns", "execution")
+        .drop("execution")
+    )
+
+
+def longest(boxes: pl.DataFrame, max_rows: int) -> pl.DataFrame:
+    """At most so many boxes, those that last longest, still in order of start."""
+    if boxes.height <= max_rows:
+        return boxes
+    kept = boxes.with_row_index("place").sort("duration_ns", "place", descending=[True, False]).head(max_rows)
+    return kept.sort("place").drop("place")
+
+
+_MAX_BOXES = 3000  # of a kind on a timeline: more are narrower than a line
+_MEANS = (
+    "Profiling slows what it measures, and more the deeper it looks. Below, the mean step of the same work as each run"
+    " saw it, drawn to one scale: a layer's box is its call, with the layers called in it below, and kernels beneath"
+    " their layers. Red is what profiling at that level added: to the step at the end of its bar, to a layer at the end"
+    " of its box. Elsewhere in this report each latency is from the run that disturbed it least."
+)
+_LINES: Mapping[str, tuple[str, str]] = {  # of each level: the name of its timeline, and what it adds
+    "model": ("Model only (M)", "no profiler"),
+    "layers": ("Layers profiled (ML)", "profiling layers"),
+    "kernels": ("Kernels profiled (MLG)", "profiling kernels"),
+}
+
+
+def overhead(answers: Answers) -> Section | None:
+    """The figure of nested timelines, then B02 as a table; None where the trace is no profile."""
+    if not answers.is_leveled:
+        return None
+    result = answers.of("B02")
+    title = ("overhead", "Overhead", "Profiling overhead", _MEANS)
+    if isinstance(result, str):
+        return blocks.section(*title, [blocks.missing(result)])
+    lines = nested_timelines(answers.per_step)
+    drawn: list[Block] = [_figure(lines, result)] if lines else []
+    if any(max(t.layers.height, t.kernels.height) > _MAX_BOXES for t in lines):
+        drawn.append(
+            blocks.text(f"Of each timeline only the {count(_MAX_BOXES)} longest layers and kernels are drawn.")
+        )
+    return blocks.section(*title, [*drawn, blocks.table(result)])
+
+
+def sentence(answers: Answers) -> str | None:
+    """What profiling added to a step in total, for the page's head; None in a plain trace."""
+    result = answers.of("B02")
+    rows = [] if isinstance(result, str) else result.table.filter(level="total", scope="model").to_dicts()
+    if not rows or rows[0]["overhead_ns"] is None:
+        return None
+    added, part = rows[0]["overhead_ns"], rows[0]["overhead_share"]
+    what = f"Profiling down to kernels made a step {share(part)} longer ({duration(added)})"
+    return f"{what}; the latency above is from the run without it." if added > 0 else None
+
+
+def _figure(lines: Sequence[Timeline], result: Result) -> Block:
+    names: dict[str, int] = {}
+    costs = _costs(result.table)
+    before: float | None = None
+    drawn = []
+    for line in lines:
+        title, what = _LINES[line.level]
+        boxes = _Boxes(names, costs)
+        rows = boxes.layers(longest(line.layers, _MAX_BOXES))
+        boxes.kernels(longest(line.kernels, _MAX_BOXES), rows)
+        about = {"title": title, "what": what, "kernels": line.level == "kernels"}
+        drawn.append({**about, "time": line.duration_ns, "before": before, **boxes.data})
+        before = line.duration_ns
+    return {"type": "timelines", "names": list(map(clean, names)), "lines": drawn, "layers": list(costs.values())}
+
+
+def _costs(table: pl.DataFrame) -> dict[int, dict[str, Any]]:
+    """Of each layer, by its index: latency without and with kernels profiled, and the difference."""
+    rows = table.filter(level="kernel").drop_nulls("layer_index").iter_rows(named=True)
+    keys = ("layer_index", "baseline_ns", "measured_ns", "overhead_ns", "overhead_share")
+    return {row["layer_index"]: {key.removesuffix("_ns"): row[key] for key in keys} for row in rows}
+
+
+class _Boxes:
+    """The boxes of one timeline in columns: name (a number), kind, start and time in ns, row from the top, layer."""
+
+    def __init__(self, names: dict[str, int], costs: Mapping[int, object]) -> None:
+        self._names = names
+        self._row_of = {index: row for row, index in enumerate(costs)}
+        columns = ("name", "kind", "start", "duration", "row", "layer", "in")
+        self.data: dict[str, list[Any]] = {column: [] for column in columns}
+
+    def layers(self, rows: pl.DataFrame) -> int:
+        """Adds the layers; returns how many rows they stand in."""
+        columns = ("layer_index", "layer_name", "start_ns", "duration_ns", "depth")
+        for index, name, start, time, depth in rows.select(columns).iter_rows():
+            self._add(name, "layer", start, time, depth, index, None)
+        return 0 if rows.is_empty() else 1 + max(rows["depth"].to_list())
+
+    def kernels(self, rows: pl.DataFrame, row: int) -> None:
+        """Adds the kernels, all in one row."""
+        columns = ("name", "kind", "layer_index", "layer_name", "start_ns", "duration_ns")
+        for name, kind, index, layer, start, time in rows.select(columns).iter_rows():
+            self._add(name, kind, start, time, row, index, layer)
+
+    def _add(
+        self, name: str, kind: str, start: float, time: float, row: int, layer: int | None, inside: str | None
+    ) -> None:
+        index = None if layer is None else self._row_of.get(layer)
+        values = (self._number(name), kind, round(start), round(time), row, index, inside and self._number(inside))
+        for column, value in zip(self.data.values(), values, strict=True):
+            column.append(value)
+
+    def _number(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))

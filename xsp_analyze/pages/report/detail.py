@@ -16,14 +16,13 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.pages.report.figures import cut_rows, module_icicle, module_rows, prune, tree_of
 from xsp_analyze.pages.report.overview import of_layer_types
-from xsp_analyze.text.names import cut
-from xsp_analyze.text.units import count, share
+from xsp_analyze.text.units import count, cut, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["blocks_of_layers", "devices", "gpu_by_layer", "kernels", "layer_types", "layers", "modules", "time_by_path"]
 

@@ -18,9 +18,8 @@ from xsp_analyze.frames.launch_paths import TimeTree
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.pages.report.roofline import figure_of
-from xsp_analyze.text.names import tell_apart
-from xsp_analyze.text.shown import clean, heading, short_name
-from xsp_analyze.text.units import count, count_of, scale_of, share
+from xsp_analyze.text.table import clean, heading, short_name
+from xsp_analyze.text.units import count, count_of, scale_of, share, tell_apart
 from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Column, FigureSpec, Result
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.columns.arrays import Ints
 

@@ -18,8 +18,8 @@ from xsp_analyze.pages.report.step_bar import step_bar
 from xsp_analyze.pages.report.summary import in_one_line
 from xsp_analyze.pages.report.tiles import tiles
 from xsp_analyze.render.findings import gain_of, value_of
-from xsp_analyze.service.modelled_work import coverage_of, roofed_time_ns
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import coverage_of, roofed_time_ns
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share
 from xsp_model import Attribution, LedgerKind, Severity
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xsp_analyze.core import Result
     from xsp_analyze.findings import Advice
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["GENERAL", "doubts", "first_screen", "gains_of", "next_steps", "work_list"]
 

@@ -12,7 +12,7 @@ from xsp_analyze.frames.steps import steps_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import scale_entries
 from xsp_analyze.pages.report.figures import cut_rows
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, share, size
 from xsp_model import MemoryKind
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
     from xsp_model import Trace
 
 __all__ = ["BYTES", "curve", "memory", "samples_in_use", "tone_of"]

@@ -11,16 +11,15 @@ from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.roofline import over_batch_sizes
-from xsp_analyze.service.modelled_work import coverage_of
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import coverage_of
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Section
-    from xsp_analyze.service.answers import Answers
-    from xsp_analyze.service.contents import Summary
+    from xsp_analyze.service import Answers, Summary
 
 __all__ = ["batches", "facts_by_label", "model", "of_layer_types", "utilisation"]
 
@@ -37,10 +36,9 @@ def utilisation(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
     if row.get("scope") != "model" or mfu is None:
         return
     counted = row["counted_share"]
+    is_low = counted is not None and counted < _ALL
     lacks = (
-        f" Flop of {share(counted)} of the time of such kernels are known, so it is too low."
-        if counted is not None and counted < _ALL
-        else ""
+        f" Flop of {share(counted)} of the time of such kernels are known, so it is at least this." if is_low else ""
     )
     note = (
         "Model flop utilisation: the flop of matrix products, convolutions and attention"
@@ -48,9 +46,15 @@ def utilisation(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
         f" {row['precision'] or 'their precision'}, over {'a step' if answers.step_count else 'the trace'}, idle time"
         f" included.{lacks}"
     )
-    yield "MFU", share(mfu), f"{mfu}", note
+    at_least = "at least " if is_low else ""
+    yield "MFU", f"{at_least}{share(mfu)}", f"{mfu}", note
     if hfu is not None and hfu != mfu:
-        yield "HFU", share(hfu), f"{hfu}", "Hardware flop utilisation: the same with what was computed again."
+        yield (
+            "HFU",
+            f"{at_least}{share(hfu)}",
+            f"{hfu}",
+            "Hardware flop utilisation: the same with what was computed again.",
+        )
 
 
 def of_layer_types(answers: Answers) -> str | None:

@@ -13,16 +13,16 @@ from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.needs import holds
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.report import attribution, detail, memory, overhead, overview, ranks, roofline, serving, summary
+from xsp_analyze.pages.blocks import page_by_script, program_and_version
+from xsp_analyze.pages.report import attribution, detail, memory, overview, ranks, roofline, serving, summary
 from xsp_analyze.pages.report.attribution import ids_of, split_sections
 from xsp_analyze.pages.report.detail import blocks_of_layers
 from xsp_analyze.pages.report.figures import MAX_ROWS, cut_executions, cut_rows, figure
 from xsp_analyze.pages.report.first_screen import first_screen, next_steps, work_list
 from xsp_analyze.pages.report.summary import facts_measured
-from xsp_analyze.pages.shell import page_by_script, program_and_version
 from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of, viewer
-from xsp_analyze.service.answers import Answers
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import Answers
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import duration
 from xsp_model.limits import limits
 
@@ -136,7 +136,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = ( 
     ("ledger", "Coverage", attribution.ledger),
     ("model", "Model", overview.model),
     ("batches", "Batch sizes", overview.batches),
-    ("overhead", "Profiling overhead", overhead.overhead),
+    ("overhead", "Profiling overhead", attribution.overhead),
     ("ranks", "Ranks", ranks.ranks),
     ("serving", "Prefill and decode", serving.serving),
     ("stages", "Stages", serving.stages),

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.catalog import result
 from xsp_analyze.formulas import total_of
 from xsp_analyze.pages import blocks
-from xsp_analyze.pages.ranks.rank_blocks import (
+from xsp_analyze.pages.ranks import (
     bandwidth,
     beside,
     exposed_sentence,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["ranks"]
 

@@ -12,16 +12,15 @@ from xsp_analyze.frames.kernels.measured_work import MEASURED, MIXED, MODELLED
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.frames.operators.operator_work import RATES
 from xsp_analyze.pages import blocks
-from xsp_analyze.service.modelled_work import coverage_of, unknown_peaks
-from xsp_analyze.text.names import short_call, spelled_call
-from xsp_analyze.text.shown import clean
-from xsp_analyze.text.units import count, quantity, share
+from xsp_analyze.service import coverage_of, unknown_peaks
+from xsp_analyze.text.table import clean
+from xsp_analyze.text.units import count, quantity, share, short_call, spelled_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = [
     "Roof",
@@ -366,7 +365,8 @@ def verdict(answers: Answers) -> str | None:
 
 def _sentences(answers: Answers, models: Sequence[RoofRow], operators: Sequence[RoofRow]) -> Iterator[str]:
     """How much is modelled, which roof is over the model, how much of it is reached, and whose word the roofs are."""
-    if operators and (covered := coverage_of(answers)):
+    covered = coverage_of(answers) if operators else None
+    if covered is not None:
         yield covered.sentence
     if operators and not _has_roof(operators):
         yield unknown_peaks(answers, "No roof is drawn")
@@ -375,7 +375,7 @@ def _sentences(answers: Answers, models: Sequence[RoofRow], operators: Sequence[
         if row["bound"] is None:
             yield f"The model in {row['precision']}: its roof is {row['roof']}."
             continue
-        yield _of_model(row)
+        yield _of_model(row, "" if covered is None or row["work_basis"] != MODELLED else covered.at_least)
     if operators and (sources := roof_sources(answers, [row["precision"] for row in operators])):
         yield sources
     if not models:
@@ -386,15 +386,21 @@ def _has_roof(rows: Sequence[RoofRow]) -> bool:
     return any(row["roof_flop_per_s"] for row in rows)
 
 
-def _of_model(row: RoofRow) -> str:
+def _of_model(row: RoofRow, at_least: str) -> str:
     reached, limit = row["flop_per_s"], row["roof_flop_per_s"]
     modelled = row["work_basis"] == MODELLED
     unit = "modelled flop/byte" if modelled else "flop/byte"
     verb = "modelled work is done at" if modelled else "kernels reach"
     return (
         f"The model in {row['precision']}: {quantity(row['arithmetic_intensity'], unit)}, so the roof over it is the"
-        f" {row['roof']}: {quantity(limit, 'flop/s')}. Its {verb} {quantity(reached, 'flop/s')},"
-        f" {share(row['roof_share'])} of that.{'' if modelled else _too_good(row['roof_share'])}"
+        f" {row['roof']}: {quantity(limit, 'flop/s')}. Its {verb} {at_least}{quantity(reached, 'flop/s')},"
+        f" {_part_of_roof(row['roof_share'])}.{'' if modelled else _too_good(row['roof_share'])}"
+    )
+
+
+def _part_of_roof(part: float | None) -> str:
+    return (
+        "more than that, as caches or algorithms spare some of it (B23)" if part is None else f"{share(part)} of that"
     )
 
 

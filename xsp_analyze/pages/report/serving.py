@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block, Section
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["output_rate", "sentence", "serving", "stages"]
 

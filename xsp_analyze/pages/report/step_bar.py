@@ -12,9 +12,9 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import INPUT
-from xsp_analyze.pages.tones import IDLE, IDLE_TONES, tone
-from xsp_analyze.text.shown import clean, short_name
-from xsp_analyze.text.units import duration, share
+from xsp_analyze.pages.blocks import IDLE_TONES, tone
+from xsp_analyze.text.table import clean, short_name
+from xsp_analyze.text.units import IDLE, duration, share
 from xsp_model import Phase
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.core import Result
     from xsp_analyze.pages.blocks import Block
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
 
 __all__ = ["busiest", "glance", "phases_on_host", "step_bar"]
 

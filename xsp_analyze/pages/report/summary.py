@@ -10,19 +10,18 @@ from xsp_analyze.formulas import trimmed_count
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepBasis
-from xsp_analyze.pages.report import overhead, roofline, serving
+from xsp_analyze.pages.report import attribution, roofline, serving
 from xsp_analyze.pages.report.step_bar import phases_on_host
-from xsp_analyze.service.modelled_work import roof_summary
+from xsp_analyze.service import roof_summary
 from xsp_analyze.text.doubts import first_doubts
-from xsp_analyze.text.shown import clean, short_name
+from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import apart, count, count_of, duration, quantity, share, size
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xsp_analyze.service.answers import Answers
-    from xsp_analyze.service.contents import Summary
+    from xsp_analyze.service import Answers, Summary
     from xsp_analyze.trace.trace_view import TraceView
 
 __all__ = ["facts_measured", "in_one_line", "over_ranks", "summary_sentences"]
@@ -52,7 +51,7 @@ def summary_sentences(answers: Answers) -> list[str]:
         serving.sentence(answers),
         roofline.verdict(answers),
         roof_summary(answers),
-        overhead.sentence(answers),
+        attribution.sentence(answers),
     )
     return [clean(line) for line in (*first, *lines[:3], *extra, *lines[3:]) if line]
 

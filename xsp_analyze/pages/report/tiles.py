@@ -15,8 +15,8 @@ from xsp_analyze.pages.report import serving
 from xsp_analyze.pages.report.overview import facts_by_label
 from xsp_analyze.pages.report.step_bar import busiest
 from xsp_analyze.pages.report.summary import over_ranks
-from xsp_analyze.service.modelled_work import coverage_of, reached_share
-from xsp_analyze.text.shown import clean
+from xsp_analyze.service import coverage_of, reached_share
+from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, exact, quantity, share, size
 from xsp_model import Attribution
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from xsp_analyze.frames.model_time import LoadTest
-    from xsp_analyze.service.answers import Answers
+    from xsp_analyze.service import Answers
     from xsp_analyze.trace.runs import Runs
 
 __all__ = [
@@ -319,7 +319,7 @@ def _peak(answers: Answers) -> Iterator[_Tile]:
     if (fact := facts_by_label(answers).get("MFU")) is not None:
         value, of_exact, note = fact
         line = spark(answers, mfu_by_step(answers), answers.per_step.of_trace.kernel_runs, share)
-        value = f"{covered.at_least if covered else ''}{value}"
+        value = value if covered is None or value.startswith(covered.at_least) else f"{covered.at_least}{value}"
         yield _tile("peak", "Of peak (MFU)", value, of_exact, f"{note}{of_roof}{of_time}", "rooflines", line)
     elif roof is not None:
         note = "The least time that the shapes of operators need on this device, over the time that these took."

@@ -10,10 +10,10 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.kernel_classes import classes_by_name
-from xsp_analyze.pages.tones import TONES, tone
+from xsp_analyze.pages.blocks import TONES, tone
 from xsp_analyze.pages.viewer.boxes import NONE, Boxes, nested_rows
 from xsp_analyze.pages.viewer.lanes import lanes_of, timed_spans
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_model import Level
 from xsp_model.columns.arrays import lookup
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from xsp_analyze.frames.device_time import with_start_up, working_times
 from xsp_analyze.frames.idle import CAUSES, idle_by_device
-from xsp_analyze.pages.tones import IDLE, IDLE_TONES
+from xsp_analyze.pages.blocks import IDLE_TONES
 from xsp_analyze.pages.viewer.boxes import encoded_columns
+from xsp_analyze.text.units import IDLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.frames.group_ids import groups
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.viewer.boxes import NONE, encode_numbers
-from xsp_analyze.text.shown import clean
+from xsp_analyze.text.table import clean
 from xsp_model import Kind
 
 if TYPE_CHECKING:

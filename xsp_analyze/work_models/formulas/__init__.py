@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.formulas import (
-    attention,
-    collectives,
-    elementwise,
-    embedding,
-    experts,
-    generated,
-    pooling,
-    products,
-)
+from xsp_analyze.work_models.formulas import attention, elementwise, embedding, generated, products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,17 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["FORMULAS"]
 
 _FAMILIES = (
-    attention,
-    collectives,
-    elementwise,
-    embedding,
-    experts,
-    generated,
-    pooling,
-    products,
+    attention.FORMULAS,
+    elementwise.FORMULAS,
+    elementwise.POOLING,
+    embedding.FORMULAS,
+    embedding.EXPERTS,
+    generated.FORMULAS,
+    generated.COLLECTIVES,
+    products.FORMULAS,
 )
 
 FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
-    name: formula for family in _FAMILIES for name, formula in family.FORMULAS.items()
+    name: formula for family in _FAMILIES for name, formula in family.items()
 }
 """Each takes a call's inputs by their roles and gives its least work, None where they do not tell it."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.work_models.call import Arguments
 
-__all__ = ["FORMULAS"]
+__all__ = ["COLLECTIVES", "FORMULAS"]
 
 _MATRIX = 2
 _FILTER_DIMENSIONS = 3  # dimensions of a filter of a convolution in one dimension of space
@@ -28,16 +28,36 @@ def generated_kernel(arguments: Arguments) -> ModelledWork | None:
     """Each operand once, of none more elements than the sizes of the grid make together; one operation for each.
 
     Least work: an operand that is read and written counts once, as which ones are is not recorded; the last is taken
-    to be written. None where no sizes are recorded: nothing tells then how much of an operand, which may be a table to
-    gather from, is touched.
+    to be written. Sizes of the grid are the last scalars, at least `settings.sizes` of them: as many as an element of
+    the last operand each needs. Those before them are sizes of shapes, bounds and the like. No more operations count
+    than the largest operand has elements. None where no sizes are recorded: nothing tells then how much of an operand,
+    which may be a table to gather from, is touched.
     """
     tensors = arguments.every_tensor()
-    sizes = [each for each in arguments.call.values if type(each) is int and each > 0]
-    if not tensors or not sizes:
+    sizes = _grid_sizes(arguments, tensors[-1]) if tensors else []
+    if not sizes:
         return None
-    elements = prod(sizes)
+    elements = min(prod(sizes), max(t.stored_elements for t in tensors))
     *read, written = (min(t.stored_elements, elements) * ELEMENT_BITS[t.element_type] // 8 for t in tensors)
     return ModelledWork(0, elements, sum(read), written)
+
+
+def _grid_sizes(arguments: Arguments, output: Tensor) -> list[int]:
+    """The fewest of the last scalars that reach each element of the output."""
+    minimum = arguments.settings.get("sizes", 1)
+    sizes: list[int] = []
+    for size in reversed(_scalars(arguments)):
+        is_reached = len(sizes) >= (minimum if isinstance(minimum, int) else 1)
+        if not isinstance(size, int) or size <= 0 or (is_reached and prod(sizes) >= output.stored_elements):
+            break
+        sizes.append(size)
+    return sizes
+
+
+def _scalars(arguments: Arguments) -> list[object]:
+    """The values of inputs that are no tensors, in order."""
+    call = arguments.call
+    return [value for each, value in zip(call.inputs, call.values, strict=False) if each is None]
 
 
 def template(arguments: Arguments) -> ModelledWork | None:
@@ -94,4 +114,48 @@ FORMULAS: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "generated_kernel": generated_kernel,
     "streaming": streaming,
     "template": template,
+}
+
+
+# Collectives: bytes that a rank must send to the others, where the shapes alone tell them.
+# Where the trace records sizes and group, `frames.collectives.modelled_collectives` knows more, kernel by kernel.
+
+
+def gather_or_scatter(arguments: Arguments) -> ModelledWork | None:
+    """`input` and `output`, one of which is the whole and the other a rank's part: all but the own part is sent.
+
+    That is (n - 1) / n of the whole of n ranks: nccl-tests, doc/PERFORMANCE.md. The ranks are counted by the shapes, or
+    by the input `ranks` where there is no output.
+    """
+    sent, received = arguments.tensor("input"), arguments.tensor("output")
+    if sent is None:
+        return None
+    if received is not None:
+        bus, written = abs(received.bytes - sent.bytes), received.bytes
+        return ModelledWork(0, 0, sent.bytes, written, bus)
+    ranks = arguments.value("ranks")
+    if type(ranks) is not int or ranks < 1:
+        return None
+    if arguments.settings.get("scatters"):
+        part = sent.bytes // ranks
+        return ModelledWork(0, 0, sent.bytes, part, sent.bytes - part)
+    return ModelledWork(0, 0, sent.bytes, sent.bytes * ranks, sent.bytes * (ranks - 1))
+
+
+def exchange(arguments: Arguments) -> ModelledWork | None:
+    """`input` in as many parts as `splits` has sizes, one for each rank: all but the own one is sent.
+
+    Which part is the own one is not recorded: (n - 1) / n of the whole, as in nccl-tests, doc/PERFORMANCE.md.
+    """
+    sent, splits = arguments.tensor("input"), arguments.value("splits")
+    if sent is None or not isinstance(splits, list) or not splits:
+        return None
+    received = arguments.tensor("output")
+    written = sent.bytes if received is None else received.bytes
+    return ModelledWork(0, 0, sent.bytes, written, sent.bytes * (len(splits) - 1) // len(splits))
+
+
+COLLECTIVES: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
+    "exchange": exchange,
+    "gather_or_scatter": gather_or_scatter,
 }

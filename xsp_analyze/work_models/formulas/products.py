@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor
-from xsp_analyze.work_models.results import broadcast
+from xsp_analyze.work_models.call import ELEMENT_BITS, ModelledWork, Tensor, broadcast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

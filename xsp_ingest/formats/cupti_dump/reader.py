@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from xsp_ingest.files.content import cut_off, lines
 from xsp_ingest.formats.cupti_dump.header import PARQUET_KEY, PARQUET_MAGIC, parse_header
-from xsp_ingest.staging.cupti_fields import END, KINDS, KNOWN_UNUSED, TYPES, Records
+from xsp_ingest.staging.cupti import END, KINDS, KNOWN_UNUSED, TYPES, Records
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:

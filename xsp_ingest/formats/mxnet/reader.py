@@ -12,7 +12,7 @@ from xsp_ingest.files.values import finite, text
 from xsp_ingest.link.range_rules import NVTX, classify
 from xsp_ingest.staging.intervals import MAX_DURATION_NS, beside
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.trace_events.events import BeginsAndEnds, Mark, read_events
+from xsp_ingest.trace_events import BeginsAndEnds, Mark, read_events
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.ingester import Options
-    from xsp_ingest.trace_events.events import Pair, TraceEvent
+    from xsp_ingest.trace_events import Pair, TraceEvent
 
 __all__ = ["Profile", "shape"]
 

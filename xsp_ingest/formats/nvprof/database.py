@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.sqlite import Database, check_header, table_names
-from xsp_ingest.files.stored_columns import strings_by_id
+from xsp_ingest.files.values import strings_by_id
 from xsp_ingest.formats.nvprof.tables import PREFIX, STRINGS, is_nvprof
 from xsp_ingest.staging import cupti
-from xsp_ingest.staging.cupti import devices
-from xsp_ingest.staging.cupti_fields import KINDS, Records
+from xsp_ingest.staging.cupti import KINDS, Records, devices
 from xsp_ingest.staging.intervals import with_times
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError

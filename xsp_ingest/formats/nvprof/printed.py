@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from xsp_ingest.files.content import open_text
 from xsp_ingest.files.values import natural
 from xsp_ingest.formats.nvprof.tables import MAX_CHARACTERS, Printed, rows
-from xsp_ingest.link.demangle import demangle
+from xsp_ingest.staging.cuda_names import demangle
 from xsp_ingest.staging.intervals import Rows
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError

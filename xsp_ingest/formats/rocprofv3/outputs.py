@@ -12,7 +12,7 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from xsp_ingest.files.probe import Probe
+    from xsp_ingest.files.content import Probe
 
 __all__ = ["CATEGORIES", "PACKET", "Output", "Table", "output_of", "plain_heading", "suffixes", "table_of"]
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from xsp_ingest.files.json_window import Entries, entries
 from xsp_ingest.files.values import integer, nanoseconds, text
+from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
@@ -172,7 +173,11 @@ _PARTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("compute", ("Compute",)),
     ("device-to-host copy", ("D2h", "Out")),
 )
-_ON_GPU = ("host-to-device copy", "compute", "device-to-host copy")
+_ON_GPU = {  # kind, direction, and stream: trtexec has one for each
+    "host-to-device copy": (str(Kind.MEMCPY), COPY_DIRECTIONS["HtoD"], 0),
+    "compute": (str(Kind.KERNEL), None, 1),
+    "device-to-host copy": (str(Kind.MEMCPY), COPY_DIRECTIONS["DtoH"], 2),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +219,11 @@ def read_times(path: Path) -> RawTrace:
     )
     facts = RunFacts(profiler="TensorRT trtexec --exportTimes", framework="tensorrt")
     spans = _spans(sorted(inferences, key=lambda inference: (inference.start_ns, inference.end_ns)))
-    tables = {name: frame_of(name) for name in RAW_TABLES} | {"spans": spans}
+    tables = {name: frame_of(name) for name in RAW_TABLES} | {
+        "spans": spans,
+        "kernels": frame_of("kernels", spans.filter(pl.col("kind") == str(Kind.KERNEL)).select("row")),
+        "copies": _copies(spans),
+    }
     return RawTrace(tables, facts, tuple(finding for finding in findings if finding.count))
 
 
@@ -245,15 +254,20 @@ def _first(entry: _Times, keys: Sequence[str]) -> int | None:
 
 
 def _spans(inferences: Sequence[_Inference]) -> pl.DataFrame:
-    rows: list[tuple[str, str, str, int, int, int]] = []
+    rows: list[tuple[str, str, str, int, int, int | None, int | None, int | None, int | None]] = []
     for inference, lane in zip(inferences, _lanes(inferences), strict=True):
-        rows.append((str(Level.MODEL), str(Kind.STEP), "inference", inference.start_ns, inference.end_ns, 2 * lane))
-        rows += [
-            (str(Level.LIBRARY), str(Kind.CALL), name, start, end, 2 * lane + (name == _ENQUEUE))
-            for name, start, end in inference.parts
-        ]
-    columns = ("level", "kind", "name", "start_ns", "end_ns", "thread_id")
-    frame = pl.DataFrame(rows, schema=columns, orient="row").with_row_index("row")
+        times = inference.start_ns, inference.end_ns
+        step = len(rows)
+        rows.append((str(Level.MODEL), str(Kind.STEP), "inference", *times, 2 * lane, None, None, None))
+        for name, start, end in inference.parts:
+            if name == _ENQUEUE:
+                rows.append((str(Level.LIBRARY), str(Kind.CALL), name, start, end, 2 * lane + 1, None, None, None))
+            else:
+                kind, _, stream = _ON_GPU[name]
+                rows.append((str(Level.KERNEL), kind, name, start, end, None, 0, stream, step))
+    columns = ("level", "kind", "name", "start_ns", "end_ns", "thread_id", "device_id", "stream_id", "issued_by_row")
+    schema = [(name, pl.String() if name in {"level", "kind", "name"} else pl.Int64()) for name in columns]
+    frame = pl.DataFrame(rows, schema=schema, orient="row").with_row_index("row")
     return frame_of(
         "spans",
         frame.with_columns(
@@ -262,6 +276,13 @@ def _spans(inferences: Sequence[_Inference]) -> pl.DataFrame:
             pl.lit(0, pl.Int64).alias("process_id"),
         ),
     )
+
+
+def _copies(spans: pl.DataFrame) -> pl.DataFrame:
+    directions = {name: direction for name, (_, direction, _) in _ON_GPU.items() if direction is not None}
+    copies = spans.filter(pl.col("kind") == str(Kind.MEMCPY))
+    direction = pl.col("name").cast(pl.String).replace_strict(directions, return_dtype=pl.String)
+    return frame_of("copies", copies.select("row", direction.alias("copy_kind")))
 
 
 def _lanes(inferences: Sequence[_Inference]) -> list[int]:

@@ -10,17 +10,17 @@ import polars as pl
 
 from xsp_ingest.files.json_window import Entries
 from xsp_ingest.files.values import integer, text
-from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
+from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_ingest.staging.tensorflow_work import tensorflow_metrics
-from xsp_ingest.trace_events.events import table_of_events
+from xsp_ingest.trace_events import table_of_events
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.trace_events.events import TraceEvent
+    from xsp_ingest.trace_events import TraceEvent
 
 __all__ = ["shape"]
 

@@ -1,1 +1,67 @@
 """PyTorch profiler (Kineto) JSON: traces that `torch.profiler` exports for Chrome."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from xsp_ingest.files.content import content_bytes
+from xsp_ingest.files.json_window import outer_keys
+from xsp_ingest.formats.torch_profiler import scan_plain
+from xsp_ingest.formats.torch_profiler.compiled import scanner
+from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
+from xsp_ingest.ingester import Ingester, Match
+from xsp_model.limits import limits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_ingest.files.content import Probe
+    from xsp_ingest.ingester import Options
+    from xsp_ingest.staging.raw import RawTrace
+
+__all__ = ["TORCH_PROFILER"]
+
+
+_OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
+_KINETO = {b"schemaVersion", b"deviceProperties"}
+_TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
+_DURATION = re.compile(rb'"ph"\s*:\s*"[XBb]"')
+_CATEGORY = re.compile(  # as in `categories`, which this need not wait for
+    rb'"cat"\s*:\s*"(?:kernel|gpu_mem(?:cpy|set)|Kernel|Mem(?:cpy|set)|(?:cuda|hip|xpu)_(?:runtime|driver)|Runtime'
+    rb"|cpu_op|Operator|(?:gpu_)?user_annotation|cuda_sync|python_function|cpu_instant_event|Trace|ac2g|fwdbwd|overhead)\""
+)
+
+
+class _TorchProfiler(Ingester):
+    name: str = "torch_profiler"
+    title: str = (
+        "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm"
+    )
+
+    def sniff(self, probe: Probe) -> Match:
+        """Kineto's own keys at the start of an object; else trace events, where they have categories of PyTorch's."""
+        if _OBJECT.match(probe.text) and any(key in _KINETO for key in outer_keys(probe.text)):
+            return Match.EXACT
+        is_of_others = _DURATION.search(probe.text) and not _CATEGORY.search(probe.text)
+        return Match.GENERIC if _TRACE_EVENTS.match(probe.text) and not is_of_others else Match.NONE
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's rows."""
+        from xsp_ingest.formats.torch_profiler.shape import shape
+
+        # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
+        size, frames = content_bytes(path), options.frames != "none"
+        if size >= limits().compiled_min_bytes:
+            with suppress(CannotScan):
+                return shape(scanner.documents(path, limits().trace_piece_rows, frames=frames), path, options)
+        if size >= limits().streamed_min_bytes:
+            from xsp_ingest.formats.torch_profiler.streamed import documents
+
+            with suppress(CannotScan):
+                return shape(documents(path, limits().trace_piece_rows, frames=frames), path, options)
+        return shape([scan_plain.scan(path, frames=frames)], path, options)
+
+
+TORCH_PROFILER = _TorchProfiler()

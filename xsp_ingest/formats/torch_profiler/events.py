@@ -1,4 +1,4 @@
-"""The columns both scanners fill: one row an event of `traceEvents` that is of use, in file order."""
+"""The columns that scanners fill, one row an event, and what the categories of events mean."""
 
 from __future__ import annotations
 
@@ -7,24 +7,40 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_model import Kind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "ANNOTATION",
     "ARGS",
+    "CALL",
+    "COUNTER",
     "DETAIL_COLUMNS",
+    "DEVICE",
     "EVENT_COLUMNS",
+    "FLOW",
     "FRAMEWORK_FRAMES",
     "FRAME_COLUMNS",
     "JSON_ARGS",
+    "LAUNCH_FLOW",
+    "LEFT_OUT",
+    "MEMORY",
     "MODULE_PREFIX",
+    "OPERATOR",
+    "OTHER_CALL",
+    "OVERHEAD",
+    "PROFILER_RANGE",
+    "PYTHON",
+    "RESTATED",
+    "SYNC",
     "UNREAD_FLOWS",
     "Document",
 ]
 
 _I = pl.Int64()
 _W = pl.Categorical()
-
 ARGS: Mapping[str, tuple[str, ...]] = {
     # column: the keys of `args` that may hold it, in order of preference (spelling changed over the years)
     "correlation": ("correlation",),
@@ -50,7 +66,6 @@ ARGS: Mapping[str, tuple[str, ...]] = {
     "output_elements": ("Out msg nelems",),
 }
 """Whole-number arguments; a value that is a string of digits counts as the number, anything else is null."""
-
 JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "input_dims": ("Input Dims", "Input dims"),
     "input_types": ("Input type",),
@@ -64,9 +79,7 @@ JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "annotation": ("module_fqn", "str", "annotation"),  # of a replayed graph's node, see `graph_annotations`
 }
 """Arguments of any type, kept as `json.dumps` would write them; null where absent."""
-
 _OF_EVERY_EVENT = ("correlation", "external_id", "record_function_id", "sequence_number", "forward_thread_id")
-
 EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     "ph": _W,  # null where absent or not a string
     "cat": _W,  # null where absent or not a string
@@ -80,17 +93,14 @@ EVENT_COLUMNS: Mapping[str, pl.DataType] = {
     **dict.fromkeys(JSON_ARGS, _W),
 }
 """Columns of `Document.events`, in this order, with these types."""
-
 DETAIL_COLUMNS: Mapping[str, pl.DataType] = {
     "event": _I,  # the row of `Document.events`
     **{name: _I for name in ARGS if name not in _OF_EVERY_EVENT},
     **{f"{what}_{axis}": _I for what in ("grid", "block") for axis in "xyz"},
 }
 """Columns of `Document.details`: a row for each event that has any of them. Most have none, and take no room."""
-
 FRAME_COLUMNS: Mapping[str, pl.DataType] = {"name": _W, "ts_ns": _I, "dur_ns": _I, "pid": _I, "tid": _I}
 """Columns of `Document.frames`, as those of the events."""
-
 MODULE_PREFIX = "nn.Module: "
 FRAMEWORK_FRAMES = ("torch/", "<built-")
 """How the names of most frames start that are not the user's: scanners may leave those out."""
@@ -113,3 +123,38 @@ class Document:
     not_objects: int = 0  # entries of traceEvents that were no objects
     python_frames: int = 0  # complete events (ph X) that are frames of functions
     unread_flows: Mapping[str, int] = field(default_factory=dict)  # by category, where any were not kept
+
+
+# What the categories of trace events mean, under all the names they have had.
+
+DEVICE: Mapping[str, Kind] = {
+    "kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+    "Kernel": Kind.KERNEL,  # torch 1.8 and 1.9
+    "Memcpy": Kind.MEMCPY,
+    "Memset": Kind.MEMSET,
+}
+OTHER_CALL = ("mtia_runtime", "glow_runtime", "hpu_op", "privateuse1_runtime", "privateuse1_driver")
+"""Calls of other vendors' runtimes."""
+_GPU_CALL = ("cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver", "Runtime")
+CALL = (*_GPU_CALL, *OTHER_CALL)
+OPERATOR = ("cpu_op", "Operator")
+ANNOTATION = ("user_annotation",)
+SYNC = ("cuda_sync",)
+PYTHON = ("python_function",)
+OVERHEAD = ("overhead",)  # what the profiler recorded of its own work, and of code that the driver loads
+MEMORY = ("cpu_instant_event",)
+COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `raw_events`
+FLOW = ("fwdbwd",)
+LAUNCH_FLOW = ("async_npu",)  # from an operator to the work of a device that it issued
+PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `raw_events`; they take no time of their own
+RESTATED = "sums and parts of device work"  # where a device's process holds such: no file has this category
+LEFT_OUT: Mapping[str, str] = {
+    "gpu_user_annotation": "they restate host annotations on the device's time line",
+    "Trace": "it is the profiler's own window",
+    **dict.fromkeys((*UNREAD_FLOWS, "async", "HostToDevice"), "they restate which call launched what"),
+    **dict.fromkeys(("enqueue", "dequeue", "async_task_queue"), "they pass operators from one host thread to another"),
+    RESTATED: "other device work that was read holds them",
+}
+"""Categories of events that are known and deliberately not read, with the reason."""

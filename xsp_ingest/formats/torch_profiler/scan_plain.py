@@ -13,7 +13,6 @@ import polars as pl
 
 from xsp_ingest.files.content import read_all
 from xsp_ingest.files.values import characters, int64
-from xsp_ingest.formats.torch_profiler import refusal
 from xsp_ingest.formats.torch_profiler.events import (
     ARGS,
     DETAIL_COLUMNS,
@@ -25,11 +24,48 @@ from xsp_ingest.formats.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
+from xsp_model import XspError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["integer", "microseconds_to_ns", "scan"]
+__all__ = ["CannotScan", "cut_off", "integer", "microseconds_to_ns", "no_events", "not_json", "scan", "too_deep"]
+
+# What scanners say of a file that they cannot use, or that a slower one should read.
+
+
+class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
+    """The file is no JSON, or such as another scanner should judge."""
+
+
+_AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
+
+
+def cut_off(path: Path, _why: str = "") -> XspError:
+    """The file ends in the middle of its JSON or of its compressed stream."""
+    return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
+
+
+def not_json(path: Path, offset: int) -> XspError:
+    """Something that is no JSON stands `offset` characters into the content."""
+    return XspError(f"the trace is not valid JSON at character {offset}", path=path, advice=_AGAIN)
+
+
+def too_deep(path: Path) -> XspError:
+    """Lists or objects in one another by the thousand."""
+    return XspError(
+        "the JSON nests lists or objects some thousand deep",
+        path=path,
+        advice="Is it a trace that torch.profiler wrote?",
+    )
+
+
+def no_events(path: Path) -> XspError:
+    """JSON, but neither a list of events nor an object that holds one."""
+    return XspError(
+        "the JSON holds no list `traceEvents`", path=path, advice="Is it a trace that torch.profiler wrote?"
+    )
+
 
 _PYTHON = "python_function"
 _INTEGER = re.compile(r"(?:stream )?(-?\d{1,19})")
@@ -48,11 +84,11 @@ class _Fraction(str):
 
 def scan(path: Path, *, frames: bool = True) -> Document:
     """The file's events, and `frames` or none; XspError where it is no JSON, is cut off, or has no list of events."""
-    document = _parse(read_all(path, damaged=refusal.cut_off), path)
+    document = _parse(read_all(path, damaged=cut_off), path)
     if isinstance(document, list):
         return _columns(document, {}, frames=frames)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
-        raise refusal.no_events(path)
+        raise no_events(path)
     return _columns(document.pop("traceEvents"), document, frames=frames)
 
 
@@ -66,10 +102,10 @@ def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
         except ValueError:  # digits by the thousand, which Python makes no number of
             return json.loads(text, parse_float=_Fraction, parse_int=_digits, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
-        cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        raise (refusal.cut_off(path) if cut_off else refusal.not_json(path, error.pos)) from error
+        is_cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        raise (cut_off(path) if is_cut_off else not_json(path, error.pos)) from error
     except RecursionError as error:
-        raise refusal.too_deep(path) from error
+        raise too_deep(path) from error
 
 
 def _digits(text: str) -> int | str:

@@ -9,21 +9,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.files.stored_columns import with_sane_times
-from xsp_ingest.files.values import int64
-from xsp_ingest.formats.torch_profiler import accelerators
-from xsp_ingest.formats.torch_profiler import categories as cat
-from xsp_ingest.formats.torch_profiler.collectives import collective_facts
-from xsp_ingest.formats.torch_profiler.graph_annotations import ANNOTATED, annotated_work, with_layers
+from xsp_ingest.files.values import int64, with_sane_times
+from xsp_ingest.formats.torch_profiler import raw_events
+from xsp_ingest.formats.torch_profiler.annotations import (
+    ANNOTATED,
+    SourceLines,
+    annotated_work,
+    collective_facts,
+    of_call_stacks,
+    with_layers,
+)
+from xsp_ingest.formats.torch_profiler.events import (
+    ANNOTATION,
+    CALL,
+    COUNTER,
+    DEVICE,
+    MODULE_PREFIX,
+    OPERATOR,
+    OVERHEAD,
+    PROFILER_RANGE,
+    PYTHON,
+    SYNC,
+)
 from xsp_ingest.formats.torch_profiler.raw_events import captured_launches, range_metrics, samples
 from xsp_ingest.formats.torch_profiler.sound import is_memory, once, sound_events, with_process
-from xsp_ingest.formats.torch_profiler.source_lines import SourceLines, of_call_stacks
 from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify, module_ranges
-from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
-from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.stage import Stage
+from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
+from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, Stage, frame_of
 from xsp_model import Kind, Level, XspError
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import Growing
 from xsp_model.ledger import sum_counts
 
 if TYPE_CHECKING:
@@ -108,8 +122,8 @@ def in_blocks(kernels: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
 _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
-_KERNELS = tuple(category for category, kind in cat.DEVICE.items() if kind is Kind.KERNEL)
-_COPIES = tuple(category for category, kind in cat.DEVICE.items() if kind is not Kind.KERNEL)
+_KERNELS = tuple(category for category, kind in DEVICE.items() if kind is Kind.KERNEL)
+_COPIES = tuple(category for category, kind in DEVICE.items() if kind is not Kind.KERNEL)
 _STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations", "layers")
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
@@ -127,12 +141,12 @@ class _Stages:
 
     def __init__(self, path: Path, options: Options) -> None:
         self._path, self._options = path, options
-        self._tracks: accelerators.Tracks | None = None  # asked for where a file has events of unknown categories
-        self._launch_flows = {name: Stage(kinds) for name, kinds in accelerators.LAUNCH_FLOWS.items()}
+        self._tracks: raw_events.Tracks | None = None  # asked for where a file has events of unknown categories
+        self._launch_flows = {name: Stage(kinds) for name, kinds in raw_events.LAUNCH_FLOWS.items()}
         self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
         self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
-        self._marks = scratch.Growing(np.int64)
+        self._marks = Growing(np.int64)
         self._lines = SourceLines(keep_private=options.keep_private)
         self._findings: list[Finding] = []
         self._rows = 0  # of documents
@@ -150,9 +164,9 @@ class _Stages:
         for side, rows in _flow_ends(document.events).items():
             self._flow_ends[side].add(rows)
         self._tables["allocations"].add(_allocations(document))
-        ranges = document.events.filter(pl.col("ph") == "X", pl.col("cat").is_in(cat.PROFILER_RANGE))
+        ranges = document.events.filter(pl.col("ph") == "X", pl.col("cat").is_in(PROFILER_RANGE))
         self._profiler_ranges += ranges.height
-        self._samples += document.events.filter(pl.col("ph") == "C", pl.col("cat").is_in(cat.COUNTER)).height
+        self._samples += document.events.filter(pl.col("ph") == "C", pl.col("cat").is_in(COUNTER)).height
         details = document.details.rename(
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
@@ -165,19 +179,19 @@ class _Stages:
             numbered = rows.with_columns(pl.col("row") + self._rows) if "row" in rows.columns else rows
             self._tables[name].add(numbered)
         if events["annotation"].null_count() < events.height:
-            nodes = annotated_work(_of(parts, cat.DEVICE, _NOTHING_DETAILED))
+            nodes = annotated_work(_of(parts, DEVICE, _NOTHING_DETAILED))
             self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
         self._marks.add(_marks_of(parts))
         self._rows += document.events.height
 
     def _with_accelerators(self, document: Document) -> Document:
-        unknown = accelerators.unknown_work(document)
+        unknown = raw_events.unknown_work(document)
         if unknown is None:
             return document
-        self._tracks = self._tracks or accelerators.tracks(self._path)
-        for name, rows in accelerators.launch_flows(document, self._tracks).items():
+        self._tracks = self._tracks or raw_events.tracks(self._path)
+        for name, rows in raw_events.launch_flows(document, self._tracks).items():
             self._launch_flows[name].add(rows)
-        document, findings = accelerators.with_accelerators(document, unknown, self._tracks)
+        document, findings = raw_events.with_accelerators(document, unknown, self._tracks)
         self._findings += findings
         return document
 
@@ -195,7 +209,7 @@ class _Stages:
         spans, repeated = once(tables["spans"], self._marks.column(), facts_of)
         if self._tracks is not None:
             flows = {name: stage.frame() for name, stage in self._launch_flows.items()}
-            spans = accelerators.with_issuers(spans, flows)
+            spans = raw_events.with_issuers(spans, flows)
         tables["spans"], unclear = with_process(spans)
         tables["kernels"] = in_blocks(tables["kernels"], tables["spans"])
         tables["operators"] = self._lines.with_lines(tables["operators"], tables["spans"])
@@ -231,12 +245,12 @@ def _spans_of(parts: _Parts, annotations: pl.DataFrame) -> Sequence[pl.DataFrame
         annotations,
         _calls(parts),
         _syncs(parts),
-        _host(_of(parts, cat.OVERHEAD), Level.LIBRARY, Kind.CALL),
+        _host(_of(parts, OVERHEAD), Level.LIBRARY, Kind.CALL),
         _activities(parts),
     )
 
 
-_ORDER = (cat.PYTHON, cat.OPERATOR, cat.ANNOTATION, cat.CALL, cat.SYNC, cat.OVERHEAD, tuple(cat.DEVICE))
+_ORDER = (PYTHON, OPERATOR, ANNOTATION, CALL, SYNC, OVERHEAD, tuple(DEVICE))
 
 
 def _marks_of(parts: _Parts) -> Ints:
@@ -250,7 +264,7 @@ def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
     steps = names.filter(names.str.contains(KINETO_STEP))
     if steps.is_empty():
         return events
-    step = pl.col("category").is_in(cat.OPERATOR) & pl.col("name").cast(pl.String).is_in(steps.implode())
+    step = pl.col("category").is_in(OPERATOR) & pl.col("name").cast(pl.String).is_in(steps.implode())
     return events.with_columns(
         pl.when(step).then(pl.lit("user_annotation", pl.Categorical)).otherwise(pl.col("category")).alias("category")
     )
@@ -280,7 +294,7 @@ def _with_details(parts: _Parts, details: pl.DataFrame) -> _Parts:
 
     return {
         **parts,
-        **{kind: with_details(parts[kind]) for kind in (*cat.SYNC, *cat.DEVICE) if kind in parts},
+        **{kind: with_details(parts[kind]) for kind in (*SYNC, *DEVICE) if kind in parts},
         _NOTHING_DETAILED: with_details(parts[_NOTHING]),
     }
 
@@ -292,12 +306,12 @@ def _host(events: pl.DataFrame, level: Level, kind: Kind) -> pl.DataFrame:
 
 
 def _modules(parts: _Parts) -> pl.DataFrame:
-    name = pl.col("name").cast(pl.String).str.strip_prefix(cat.MODULE_PREFIX)
-    return _host(_of(parts, cat.PYTHON).with_columns(name), Level.LAYER, Kind.MODULE)
+    name = pl.col("name").cast(pl.String).str.strip_prefix(MODULE_PREFIX)
+    return _host(_of(parts, PYTHON).with_columns(name), Level.LAYER, Kind.MODULE)
 
 
 def _operators(parts: _Parts) -> pl.DataFrame:
-    operators = _host(_of(parts, cat.OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
+    operators = _host(_of(parts, OPERATOR), Level.OPERATOR, Kind.OPERATOR).with_columns(
         correlation_id=pl.lit(None, pl.Int64)  # an operator's `correlation` is not a launch's
     )
     names = operators["name"].unique().cast(pl.String)
@@ -318,39 +332,39 @@ def _annotations(parts: _Parts, options: Options) -> tuple[pl.DataFrame, pl.Data
 
     Where PyTorch recorded the modules itself, another's ranges of them are no second call of each.
     """
-    ranges = _of(parts, cat.ANNOTATION).select(_COMMON)
+    ranges = _of(parts, ANNOTATION).select(_COMMON)
     texts = ranges["name"].cast(pl.String)
     ranges, layers, unread = module_ranges(ranges.with_columns(texts, texts.alias("text")))
-    plain = pl.col("name").str.strip_prefix(cat.MODULE_PREFIX)
-    if any(kind in parts for kind in cat.PYTHON):
+    plain = pl.col("name").str.strip_prefix(MODULE_PREFIX)
+    if any(kind in parts for kind in PYTHON):
         ranges, layers = ranges.with_columns(plain), layers.clear()
     meanings = classify(ranges, KINETO, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
     return ranges.with_columns(plain).select(_COMMON).hstack(meanings.cast(pl.String)), layers, unread
 
 
 def _calls(parts: _Parts) -> pl.DataFrame:
-    return _host(_of(parts, cat.CALL), Level.RUNTIME, Kind.CALL)
+    return _host(_of(parts, CALL), Level.RUNTIME, Kind.CALL)
 
 
 _WHERE = ("device_id", "context_id", "stream_id")
 
 
 def _syncs(parts: _Parts) -> pl.DataFrame:
-    waits = _of(parts, cat.SYNC, _NOTHING_DETAILED)
+    waits = _of(parts, SYNC, _NOTHING_DETAILED)
     facts_of = _host(waits, Level.RUNTIME, Kind.SYNC).with_columns(waits.select(_WHERE).get_columns())
     return facts_of.with_columns(thread_id=pl.lit(None, pl.Int64))
 
 
 def _activities(parts: _Parts) -> pl.DataFrame:
-    work = _of(parts, cat.DEVICE, _NOTHING_DETAILED)
-    kind = pl.col("category").cast(pl.String).replace_strict(cat.DEVICE, return_dtype=pl.String)
+    work = _of(parts, DEVICE, _NOTHING_DETAILED)
+    kind = pl.col("category").cast(pl.String).replace_strict(DEVICE, return_dtype=pl.String)
     return work.select(*_COMMON, *_WHERE, kind.alias("kind"), pl.lit(str(Level.KERNEL)).alias("level")).with_columns(
         thread_id=pl.lit(None, pl.Int64)
     )
 
 
 def _operator_facts(parts: _Parts, options: Options) -> pl.DataFrame:
-    operators = _of(parts, cat.OPERATOR)
+    operators = _of(parts, OPERATOR)
     facts_of = operators.select(
         "row",
         pl.when(pl.col("sequence_number") >= 0).then(pl.col("sequence_number")),
@@ -369,7 +383,7 @@ def _operator_facts(parts: _Parts, options: Options) -> pl.DataFrame:
 
 
 def _range_facts(parts: _Parts) -> pl.DataFrame:
-    facts_of = _of(parts, cat.ANNOTATION).select("row", pl.col("name").cast(pl.String).alias("text"))
+    facts_of = _of(parts, ANNOTATION).select("row", pl.col("name").cast(pl.String).alias("text"))
     return frame_of("ranges", facts_of.with_columns(style=pl.lit("Annotation")))
 
 

@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.formats.torch_profiler import categories as cat
+from xsp_ingest.formats.torch_profiler.events import (
+    ANNOTATION,
+    CALL,
+    COUNTER,
+    DEVICE,
+    FLOW,
+    LAUNCH_FLOW,
+    LEFT_OUT,
+    MEMORY,
+    OPERATOR,
+    OVERHEAD,
+    PROFILER_RANGE,
+    PYTHON,
+    SYNC,
+)
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import empty, gather_rows, series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_memory", "once", "sound_events", "with_process"]
 
-_USED = (*cat.DEVICE, *cat.CALL, *cat.OPERATOR, *cat.ANNOTATION, *cat.SYNC, *cat.PYTHON, *cat.OVERHEAD)
+_USED = (*DEVICE, *CALL, *OPERATOR, *ANNOTATION, *SYNC, *PYTHON, *OVERHEAD)
 _MIXER, _MIXER_2 = 0x9E3779B97F4A7C1, 0x2545F4914F6CDD1
 _RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id"}
 _RENAMED |= {"correlation": "correlation_id"}
@@ -36,7 +50,7 @@ def sound_events(document: Document) -> tuple[pl.DataFrame, list[Finding]]:
     used, lost = _timed_events(_used_events(document.events))
     mark = pl.col("ts_ns") * _MIXER + pl.col("dur_ns") * 31 + pl.col("tid").fill_null(-1) * _MIXER_2 + pl.col("pid")
     used, mended = _plausible(used.with_columns(mark.fill_null(0).alias("mark")))
-    of_no_process = pl.col("cat").is_in([*cat.DEVICE, *cat.SYNC, *cat.OVERHEAD])
+    of_no_process = pl.col("cat").is_in([*DEVICE, *SYNC, *OVERHEAD])
     process = pl.when(~of_no_process).then(pl.col("pid")).alias("process_id")
     return used.with_columns(process).rename(_RENAMED), [*findings, *lost, *mended]
 
@@ -52,12 +66,12 @@ def _used_events(events: pl.DataFrame) -> pl.DataFrame:
 
 
 _READ = (  # phase and categories of what this package reads
-    ("X", (*_USED, *cat.PROFILER_RANGE)),
-    ("C", cat.COUNTER),
-    ("s", cat.FLOW),
-    ("f", cat.FLOW),
-    ("s", cat.LAUNCH_FLOW),
-    ("f", cat.LAUNCH_FLOW),
+    ("X", (*_USED, *PROFILER_RANGE)),
+    ("C", COUNTER),
+    ("s", FLOW),
+    ("f", FLOW),
+    ("s", LAUNCH_FLOW),
+    ("f", LAUNCH_FLOW),
 )
 _COUNTED_ELSEWHERE = ("B", "E")
 _NAMES = "M"  # of processes and threads
@@ -66,7 +80,7 @@ _WINDOW = r"^(Iteration Start: |Record Window End)"  # where recording began and
 
 def is_memory() -> pl.Expr:
     """Which events are changes of memory in use; up to torch 1.9 they had no category."""
-    return pl.col("cat").is_in(cat.MEMORY).fill_null(value=True) & (pl.col("name") == "[memory]")
+    return pl.col("cat").is_in(MEMORY).fill_null(value=True) & (pl.col("name") == "[memory]")
 
 
 def _unread_events(document: Document) -> list[Finding]:
@@ -84,8 +98,8 @@ def _unread_events(document: Document) -> list[Finding]:
 
 
 def _not_read(category: str | None, phase: str | None, count: int) -> Finding:
-    if category is not None and category in cat.LEFT_OUT:
-        detail = f"`{category}` events were not read: {cat.LEFT_OUT[category]}"
+    if category is not None and category in LEFT_OUT:
+        detail = f"`{category}` events were not read: {LEFT_OUT[category]}"
         return Finding(LedgerKind.EVENTS_LEFT_OUT, detail, count)
     of_phase = "" if phase == "X" else f" (ph {phase})"
     return Finding(
@@ -111,7 +125,7 @@ def _not_events(document: Document) -> list[Finding]:
 
 
 def _timed_events(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
-    on_device = pl.col("cat").is_in(list(cat.DEVICE))
+    on_device = pl.col("cat").is_in(list(DEVICE))
     findings = []
     for column, field in (("ts_ns", "start"), ("dur_ns", "duration")):
         missing = events.clear()
@@ -173,7 +187,7 @@ def once(spans: pl.DataFrame, marks: Ints, facts: Mapping[str, pl.DataFrame]) ->
         return spans, findings
     keep = np.ones(spans.height, dtype=np.bool_)
     keep[repeats] = False
-    return scratch.gather_rows(spans, np.flatnonzero(keep)), findings
+    return gather_rows(spans, np.flatnonzero(keep)), findings
 
 
 def _duplicate_marks(marks: Ints) -> Ints:
@@ -231,12 +245,12 @@ def _fill_processes(process: pl.Series, on_device: Bools, only: int | None) -> p
     """The processes with device work of the only one that there is."""
     if only is None:
         return process
-    values, valid = scratch.empty(len(process), np.int64), on_device.copy()
+    values, valid = empty(len(process), np.int64), on_device.copy()
     for first in range(0, len(process), _PIECE):
         piece = process.slice(first, _PIECE)
         values[first : first + _PIECE] = piece.fill_null(only).to_numpy()
         valid[first : first + _PIECE] |= piece.is_not_null().to_numpy()
-    return scratch.series("process_id", values, valid)
+    return series("process_id", values, valid)
 
 
 def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
@@ -255,4 +269,4 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
         spans["process_id"].is_not_null().to_numpy().copy(),
     )
     values[at], valid[at] = owner.fill_null(0).to_numpy(), owner.is_not_null().to_numpy()
-    return scratch.series("process_id", values, valid), int((launch["n"] > 1).sum())
+    return series("process_id", values, valid), int((launch["n"] > 1).sum())

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane import command_buffers, host, operators, scopes
+from xsp_ingest.formats.xplane import host, operators
 from xsp_ingest.formats.xplane.host import Role, allocations, on_their_threads, step_rows
-from xsp_ingest.formats.xplane.operators import framework_rows
+from xsp_ingest.formats.xplane.instructions import program_instructions, with_instructions
+from xsp_ingest.formats.xplane.operators import framework_rows, module_rows
 from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, TEXTS, empty_plane
-from xsp_ingest.formats.xplane.programs import program_instructions
 from xsp_ingest.formats.xplane.wide import tables, wide
 from xsp_ingest.link.range_rules import ANNOTATIONS, classify
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
@@ -79,7 +79,8 @@ DERIVED = (
     "Launch Stats",
 )
 """Lines that say again what the streams' lines say; their time is never summed with the streams'."""
-_COPY, _FILL = r"(?i)^memcpy", r"(?i)^memset"
+_COPY, _FILL = r"(?i)^memcpy|\(memcpy", r"(?i)^memset"
+_COPIES_ALONE = r"(?i)\((?:memcpy\w*|memset)(?:,\s*(?:memcpy\w*|memset))*\)"  # what a stream's name says may run on it
 _HZ_PER_KHZ = 1000
 
 
@@ -94,7 +95,6 @@ def activities(device_id: int, plane: Plane, process_id: int) -> pl.DataFrame:
         .join(plane.metadata, on="metadata_id", how="left", maintain_order="left")
     )
     details = pl.coalesce(pl.col(name).cast(pl.String) for name in ("memcpy_details", "memset_details"))
-    label = pl.concat_str("event_name", "line_name", separator=" ", ignore_nulls=True)
     kind = (
         pl.when(pl.col("kernel_details").is_not_null())
         .then(pl.lit("kernel"))
@@ -102,7 +102,9 @@ def activities(device_id: int, plane: Plane, process_id: int) -> pl.DataFrame:
         .then(pl.lit("memset"))
         .when(pl.col("memcpy_details").is_not_null() | pl.col("event_name").str.contains(_COPY))
         .then(pl.lit("memcpy"))
-        .otherwise(pl.when(label.str.contains(r"(?i)\((?:memcpy)")).then(pl.lit("memcpy")).otherwise(pl.lit("kernel")))
+        .when(pl.col("hlo_op").is_null() & pl.col("line_name").str.contains(_COPIES_ALONE))
+        .then(pl.lit("memcpy"))
+        .otherwise(pl.lit("kernel"))
     )
     return rows.with_columns(
         kind.alias("kind"),
@@ -194,7 +196,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     if events.is_empty() and work.is_empty():
         raise XspError("the profile holds no events", path=path, advice="Was anything run while it was being taken?")
     protos = {k: v for plane in planes for k, v in plane.hlo_protos.items()}
-    work, buffered = command_buffers.with_instructions(work, events.filter(pl.col("role") == Role.CALL), protos)
+    work, buffered = with_instructions(work, events.filter(pl.col("role") == Role.CALL), protos)
     parted = _part(work, events)
     runs = pl.concat([operators.instructions(events), _operators_of_work(parted)])
     programs, *damaged = program_instructions(protos, runs["hlo_op"].drop_nulls().unique().to_list())
@@ -204,7 +206,7 @@ def shape(planes: Sequence[Plane], path: Path, options: Options) -> RawTrace:
     )
     around = [operators.program_rows(events, ops), _ranges(events, options, steps)]
     run = [framework_rows(events), operators.operator_rows(ops)]
-    modules, loose = scopes.module_rows(pl.concat(run), pl.concat(around), steps, options.layer_scopes)
+    modules, loose = module_rows(pl.concat(run), pl.concat(around), steps, options.layer_scopes)
     parts = [
         steps,
         *around,

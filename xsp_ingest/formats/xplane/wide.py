@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.xplane.programs import WORK
-from xsp_ingest.staging.cuda_enums import COPY_DIRECTIONS
+from xsp_ingest.formats.xplane.instructions import WORK
+from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, frame_of
 from xsp_ingest.staging.tensorflow_work import tensorflow_metrics
 from xsp_model import Kind, Level

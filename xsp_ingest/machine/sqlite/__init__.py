@@ -6,7 +6,6 @@ of anything else `CannotRead` says nothing, and the caller asks SQLite.
 
 from __future__ import annotations
 
-from xsp_ingest.machine.sqlite.pages import CannotRead
-from xsp_ingest.machine.sqlite.reader import ReadColumns, Values, read
+from xsp_ingest.machine.sqlite.reader import CannotRead, ReadColumns, Values, read
 
 __all__ = ["CannotRead", "ReadColumns", "Values", "read"]

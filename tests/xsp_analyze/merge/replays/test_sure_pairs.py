@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from xsp_analyze.merge.alignment import Alignment, align
-from xsp_analyze.merge.replays.pairing import sure_pairs
+from xsp_analyze.merge.matching import Alignment, align
+from xsp_analyze.merge.replay_pairs import sure_pairs
 from xsp_model.limits import override_limits
 
 _Pairs = tuple[tuple[int, int], ...]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.xsp_analyze.pages.viewer.made import any_boxes
-from xsp_analyze.pages.viewer.boxes import Boxes
-from xsp_analyze.pages.viewer.levels import encoded_size, levels_of
+from xsp_analyze.pages.viewer.boxes import Boxes, encoded_size, levels_of
 
 
 def _many(count: int) -> Boxes:

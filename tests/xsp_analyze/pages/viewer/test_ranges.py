@@ -9,9 +9,8 @@ import pytest
 from tests.helpers.linked import converted
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.pages.viewer.block import view_of
-from xsp_analyze.pages.viewer.levels import Windows
-from xsp_analyze.pages.viewer.ranges import matching_spans, range_statistics
+from xsp_analyze.pages.viewer.block import matching_spans, range_statistics, view_of
+from xsp_analyze.pages.viewer.boxes import Windows
 from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from tests.helpers.viewer_columns import unpacked_rows
 from xsp_analyze.analyses.timeline import timeline
 from xsp_analyze.core import run
 from xsp_analyze.frames.idle import CAUSES
-from xsp_analyze.pages.viewer.block import view_of, viewer
-from xsp_analyze.pages.viewer.levels import Windows
-from xsp_analyze.pages.viewer.ranges import range_statistics
+from xsp_analyze.pages.viewer.block import range_statistics, view_of, viewer
+from xsp_analyze.pages.viewer.boxes import Windows
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

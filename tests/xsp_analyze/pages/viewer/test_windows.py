@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.xsp_analyze.pages.viewer.made import any_boxes, boxes_of
-from xsp_analyze.pages.viewer.boxes import Boxes
-from xsp_analyze.pages.viewer.levels import Windows
+from xsp_analyze.pages.viewer.boxes import Boxes, Windows
 from xsp_model.limits import override_limits
 
 

@@ -13,9 +13,18 @@ import polars as pl
 
 from xsp_ingest.files.content import read_all
 from xsp_ingest.files.values import integer, natural
-from xsp_ingest.formats.jaeger.document import JaegerSpan, JaegerTrace, Log, Process, Reference, Tag, parents
-from xsp_ingest.formats.jaeger.exported import facts_of_export, read_exported
-from xsp_ingest.staging.events import RANGE_COLUMNS, tables_of_ranges
+from xsp_ingest.formats.jaeger.document import (
+    JaegerSpan,
+    JaegerTrace,
+    Log,
+    Process,
+    Reference,
+    Tag,
+    facts_of_export,
+    parents,
+    read_exported,
+)
+from xsp_ingest.staging.intervals import RANGE_COLUMNS, tables_of_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, XspError
 from xsp_model.columns.intervals import LATEST_NS

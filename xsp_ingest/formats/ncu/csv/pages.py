@@ -1,20 +1,119 @@
-"""Collects kernels and the texts of their counters from tables among whatever else program and profiler printed."""
+"""Kernels and the texts of their counters, from tables among whatever else program and profiler printed."""
 
 from __future__ import annotations
 
 import csv
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from xsp_ingest.counters.launch import ATTRIBUTE
-from xsp_ingest.counters.units import is_unit
+import polars as pl
+
+from xsp_ingest.counters.formula import is_unit
 from xsp_ingest.files.content import MAX_LINE_CHARACTERS
+from xsp_ingest.staging.raw import frame_of
+from xsp_model.devices import Peak, fp32_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Collected", "Header", "Log", "collect", "is_header", "records"]
+__all__ = [
+    "ATTRIBUTE",
+    "LAUNCH",
+    "Collected",
+    "Header",
+    "Log",
+    "NvtxRange",
+    "collect",
+    "devices",
+    "is_header",
+    "peaks",
+    "records",
+]
+
+# Counters that say how a kernel was launched or what the device is: they go to `kernels`, `devices` and `peaks`.
+
+ATTRIBUTE = "device__attribute_"
+LAUNCH: Mapping[str, str] = {
+    # column of `kernels`: the counter
+    "registers_per_thread": "launch__registers_per_thread",
+    "static_shared_bytes": "launch__shared_mem_per_block_static",
+    "dynamic_shared_bytes": "launch__shared_mem_per_block_dynamic",
+    **{f"{what}_{axis}": f"launch__{what}_dim_{axis}" for what in ("grid", "block") for axis in "xyz"},
+}
+_HZ_PER_KHZ = 1000
+_KHZ_PER_MHZ = 1000
+_DOUBLE_RATE = 2  # data moves on both edges of the memory clock
+_BITS_PER_BYTE = 8
+
+
+def devices(rows: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
+    """The staging table `devices`: one row a device from its first kernel's attributes.
+
+    `rows`: device_id, compute_capability and counters, one row a kernel; `names`: device_id, name.
+    """
+    first = _by_device(rows.drop("name", strict=False)).join(names, on="device_id", how="left", maintain_order="left")
+
+    def attribute(name: str) -> pl.Expr:
+        column = f"{ATTRIBUTE}{name}"
+        return pl.col(column) if column in first.columns else pl.lit(None, pl.Float64)
+
+    clock = attribute("clock_rate") * _HZ_PER_KHZ
+    lanes = pl.col("compute_capability").map_elements(fp32_lanes, return_dtype=pl.Int64)
+    rate = attribute("memory_clock_rate") * _HZ_PER_KHZ * _DOUBLE_RATE
+    bandwidth = rate * attribute("global_memory_bus_width") / _BITS_PER_BYTE
+    flop_per_s = attribute("multiprocessor_count") * lanes * 2 * clock
+    at = pl.format(
+        "derived at {} MHz: {} multiprocessors x {} FP32 lanes x 2; bandwidth from memory clock and bus width",
+        (clock / 1e6).round().cast(pl.Int64, strict=False),
+        attribute("multiprocessor_count").cast(pl.Int64, strict=False),
+        lanes,
+    )
+    table = first.select(
+        "device_id",
+        "name",
+        attribute("multiprocessor_count").alias("multiprocessor_count"),
+        "compute_capability",
+        clock.alias("clock_hz"),
+        attribute("total_memory").alias("memory_bytes"),
+        bandwidth.alias("dram_byte_per_s"),
+        flop_per_s.alias("fp32_flop_per_s"),
+        pl.when(flop_per_s.is_not_null() & bandwidth.is_not_null()).then(at).alias("peak_source"),
+    )
+    return frame_of("devices", table) if table.height else frame_of("devices")
+
+
+_PER_CYCLE: Mapping[str, str] = {
+    # quantity: the counter that holds its peak per cycle of the multiprocessors' clock
+    "fp32": "derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2",
+    "fp64": "derived__sm__sass_thread_inst_executed_op_dfma_pred_on_x2",
+    "tf32": "sm__ops_path_tensor_src_tf32_dst_fp32_sparsity_off.sum.peak_sustained",
+    "fp16_tensor": "sm__ops_path_tensor_src_fp16_dst_fp32_sparsity_off.sum.peak_sustained",
+    "bf16_tensor": "sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum.peak_sustained",
+    "int8_tensor": "sm__ops_path_tensor_src_int8_sparsity_off.sum.peak_sustained",
+}
+_DRAM_PER_CYCLE, _DRAM_CLOCK = "dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"
+_SOURCE = "ncu, derived"
+
+
+def peaks(rows: pl.DataFrame) -> Iterator[tuple[int, Peak]]:
+    """Peaks of each device from the peak counters of a roofline section, at the device's highest clock."""
+    for row in _by_device(rows).iter_rows(named=True):
+        device, clock_khz = row["device_id"], row.get(f"{ATTRIBUTE}clock_rate")
+        for quantity, counter in _PER_CYCLE.items():
+            if clock_khz and row.get(counter):
+                detail = f"derived at {clock_khz / _KHZ_PER_MHZ:.0f} MHz from {counter}"
+                yield device, Peak(quantity, row[counter] * clock_khz * _HZ_PER_KHZ, _SOURCE, detail)
+        if row.get(_DRAM_PER_CYCLE) and row.get(_DRAM_CLOCK) and not row.get(f"{ATTRIBUTE}memory_clock_rate"):
+            detail = f"derived at {row[_DRAM_CLOCK] / 1e6:.0f} MHz, the memory clock while profiled"
+            yield device, Peak("dram", row[_DRAM_PER_CYCLE] * row[_DRAM_CLOCK], _SOURCE, detail)
+
+
+def _by_device(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a device: of each column the first value that is not null."""
+    devices = rows.drop_nulls("device_id").group_by("device_id", maintain_order=True)
+    return devices.agg(pl.all().drop_nulls().first())
+
 
 _NAMES = ("Kernel Name", "Function Name", "Demangled Name")
 _HEADER = re.compile(r'\s*"?(?:ID|Process ID)"?\s*[,;\t].*(?:Kernel|Function|Demangled) Name')
@@ -97,7 +196,6 @@ def _cells(text: str, separator: str) -> list[str]:
 
 
 # Collects kernels and the texts of their counters from the pages that Nsight Compute prints and exports.
-
 _FACTS: Mapping[str, Sequence[str]] = {
     # fact: the columns that may hold it, the best first
     "id": ("ID",),
@@ -121,9 +219,26 @@ _NOT_COUNTERS = {name for names in _FACTS.values() for name in names} | {
     "Runtime Improvement",
     "GPU",
 }
-_WITH_UNIT = re.compile(r"(.+?)\s*\[([^\]]*)\]\Z")
+_HEADING = re.compile(r"(.+?)\s*(?:\[([^\]]*)\])?[\"\s]*(?:\((?P<total>[\d.,+-]+(?:[eE][+-]?\d+)?)\))?\s*\Z", re.DOTALL)
+_INTERFACE_UNITS = {"Duration": "us", "Compute Throughput": "%", "Memory Throughput": "%"}
+"""What the user interface shows in its summary; over it a heading has the column's total and may have no unit."""
+_PUSHED = "Push/Pop_Range"
+# One pushed range of a cell: domain, name, and six fields of payload, colour and message.
+_RANGE = re.compile(r'"([^":]*):(.*?)(?::[^":]*){6}"', re.DOTALL)
 _INTEGER = re.compile(r"\d+\Z")
 _VALUES = ("Metric Value", "Average")
+
+
+class NvtxRange(NamedTuple):
+    """A range of NVTX that was pushed when a kernel was launched; domain None: the default one."""
+
+    domain: str | None
+    text: str
+
+    @classmethod
+    def of(cls, domain: str, text: str) -> NvtxRange:
+        """The range as Nsight Compute writes its domain."""
+        return cls(None if domain in {"", "<default domain>"} else domain, text)
 
 
 @dataclass(slots=True)
@@ -134,11 +249,20 @@ class Collected:
     values: dict[tuple[str, str], tuple[list[int], list[str]]] = field(default_factory=dict)
     cut_off: int = 0  # records with fewer cells than they need
     is_cut_off: bool = False  # the last one is such
-    annotations: int = 0  # columns of NVTX state
+    ranges: list[Sequence[NvtxRange]] = field(default_factory=list)  # of each kernel those around it, outermost first
+    advice: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # messages by rule and title, one a kernel
+    decimal_sign: str | None = None  # where it is known; else the texts tell
+    annotations: int = 0  # columns of NVTX state that are not read
     _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     _devices: set[str | None] = field(default_factory=set)
 
-    def add_kernel(self, facts: Mapping[str, str | None], table: int, key: tuple[object, ...] | None = None) -> int:
+    def add_kernel(
+        self,
+        facts: Mapping[str, str | None],
+        table: int,
+        key: tuple[object, ...] | None = None,
+        ranges: Sequence[NvtxRange] = (),
+    ) -> int:
         """The number of the kernel, which is new unless its key was met before."""
         number = len(self.kernels["name"])
         if key is not None and self._numbers.setdefault(key, number) != number:
@@ -146,6 +270,7 @@ class Collected:
         for name in _FACTS:
             self.kernels[name].append(facts.get(name))
         self.kernels["table"].append(str(table))
+        self.ranges.append(ranges)
         return number
 
     def add(self, kernel: int, counter: str, unit: str, text: str) -> None:
@@ -190,6 +315,12 @@ class _Layout:
         index_of = {fact: next((at[n] for n in names if n in at), None) for fact, names in _FACTS.items()}
         self.index_of = {fact: index for fact, index in index_of.items() if index is not None}
         self.at = at
+        self.pushed = [n for n, column in enumerate(header.columns) if _PUSHED in column]
+        self.annotations = sum(map(_is_annotation, header.columns)) - len(self.pushed)
+
+    def ranges(self, cells: Sequence[str]) -> list[NvtxRange]:
+        """The ranges of NVTX that the kernel was launched in, outermost first."""
+        return [NvtxRange.of(*parts) for n in self.pushed for parts in _RANGE.findall(_at(cells, n))]
 
     def facts(self, cells: Sequence[str]) -> dict[str, str | None]:
         return {fact: cells[at] if at < len(cells) else None for fact, at in self.index_of.items()}
@@ -215,7 +346,9 @@ class _Details(_Layout):
         if not out.is_complete(complete=len(cells) > self.value):
             return
         key = ("id", "process") if "id" in self.index_of else ("process", "name", "grid", "block", "device")
-        kernel = out.add_kernel(facts, self.table, (self.table, *(facts.get(name) for name in key)))
+        out.annotations = max(out.annotations, self.annotations)
+        identity = (self.table, *(facts.get(name) for name in key))
+        kernel = out.add_kernel(facts, self.table, identity, self.ranges(cells))
         if cells[self.name]:  # else a rule's row
             out.add(kernel, cells[self.name], "" if self.unit is None else cells[self.unit], cells[self.value])
 
@@ -230,12 +363,14 @@ class _Raw(_Layout):
         super().__init__(header)
         self.units: Sequence[str] | None = None
         self.counters: list[tuple[int, str, str]] = []
+        self.assumed: dict[int, str] = {}  # by column, the unit where nothing else says one
         for n, column in enumerate(header.columns):
-            match = _WITH_UNIT.match(column)
-            name, unit = (match[1], match[2]) if match else (column, "")
+            match = _HEADING.match(column)
+            name, unit = (match[1], match[2] or "") if match else (column, "")
+            if match and match["total"]:
+                self.assumed[n] = _INTERFACE_UNITS.get(name, "")
             if name and name not in _NOT_COUNTERS and not _is_annotation(name):
                 self.counters.append((n, name, unit))
-        self.annotations = sum(map(_is_annotation, header.columns))
 
     def read(self, cells: Sequence[str], out: Collected) -> None:
         facts = self.facts(cells)
@@ -244,11 +379,15 @@ class _Raw(_Layout):
                 self.units = cells
                 self.counters = [(n, name, unit or _at(cells, n)) for n, name, unit in self.counters]
             return
-        self.units = self.units or ()  # it stands above the kernels or not at all
+        if self.units is None:  # it stands above the kernels or not at all
+            self.units = ()
+        if self.assumed:
+            self.counters = [(n, name, unit or self.assumed.get(n, "")) for n, name, unit in self.counters]
+            self.assumed = {}
         out.annotations = max(out.annotations, self.annotations)
         if not out.is_complete(complete=len(cells) >= len(self.columns)):
             return
-        kernel = out.add_kernel(facts, self.table)
+        kernel = out.add_kernel(facts, self.table, ranges=self.ranges(cells))
         attributes = out.is_new_device(facts.get("device"))
         for n, name, unit in self.counters:
             if cells[n] and (attributes or not name.startswith(ATTRIBUTE)):

@@ -9,19 +9,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_ingest.counters.formula import Measured, canonical
-from xsp_ingest.counters.launch import ATTRIBUTE, LAUNCH, devices, peaks
+from xsp_ingest.counters.formula import (
+    UNAVAILABLE,
+    Measured,
+    base_unit,
+    canonical,
+    decimal_sign,
+    to_floats,
+    with_evidence,
+)
 from xsp_ingest.counters.ncu_names import counter_of, doubts, ncu_table
-from xsp_ingest.counters.units import UNAVAILABLE, base_unit, decimal_sign, to_floats, with_evidence
+from xsp_ingest.formats.ncu.csv.pages import ATTRIBUTE, LAUNCH, devices, peaks
+from xsp_ingest.link.range_rules import NVTX, classify, module_ranges, plain_name
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.counters.units import Unit
-    from xsp_ingest.formats.ncu.csv.pages import Collected
+    from xsp_ingest.counters.formula import Unit
+    from xsp_ingest.formats.ncu.csv.pages import Collected, NvtxRange
+    from xsp_ingest.ingester import Options
     from xsp_model.columns.arrays import Floats
 
 __all__ = ["shape"]
@@ -30,6 +40,7 @@ _TOOL = "ncu"
 _DEVICE_NAME = "device__attribute_display_name"
 _COUNTED = ("1", "byte", "inst", "sector", "request", "warp", "thread", "block", "ns", "cycle")
 _NEEDS_UNIT = re.compile(r"__time_|__bytes|\.per_second$|^Duration$|^(?:SM|DRAM|Memory) Frequency$|per_block")
+_PLACE_NS = 1  # of a kernel of unknown duration, so that what is around it nests
 _WHOLE_ENDS = (".sum", ".max", ".min")
 
 
@@ -56,8 +67,7 @@ def measured_counters(collected: Collected, path: Path) -> tuple[Measured, list[
     columns = [_column(label, unit, *where) for (label, unit), where in collected.values.items()]
     unitless = sum(len(column.kernels) for column in columns if column.lacks_unit)
     columns = [column for column in columns if not column.lacks_unit]
-    evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_integer)}
-    sign = decimal_sign(evidence, path)
+    sign = collected.decimal_sign or _sign_of(columns, path)
     height = len(collected.kernels["name"])
     wide: dict[str, Floats] = {}
     units: dict[str, str] = {}
@@ -78,6 +88,11 @@ def measured_counters(collected: Collected, path: Path) -> tuple[Measured, list[
     return Measured(frame.with_columns(pl.col(pl.Float64).fill_nan(None)), units, _TOOL), _findings(
         lost, texts, unitless
     )
+
+
+def _sign_of(columns: Sequence[_Column], path: Path) -> str:
+    evidence = {sign for column in columns for sign in with_evidence(column.texts, integers=column.is_integer)}
+    return decimal_sign(evidence, path)
 
 
 def _column(label: str, text: str, kernels: list[int], texts: list[str]) -> _Column:
@@ -118,10 +133,11 @@ _NO_TIME = (
 )
 
 
-def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
+def shape(collected: Collected, path: Path, profiler: str, options: Options) -> RawTrace:
     """One run: the kernels in the order of their launches, with all counters that could be read."""
     counted, findings = measured_counters(collected, path)
     kernels = _ordered_kernels(collected).join(counted.wide, on="row", how="left", maintain_order="left")
+    stacks = [collected.ranges[number] for number in kernels["row"]]
     kernels = kernels.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
     wide = kernels.select("row", *(c for c in counted.wide.columns if c != "row" and not _is_launch(c)))
     table = ncu_table(wide.columns)
@@ -130,8 +146,13 @@ def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
         {"device_id": [_integer(d) for d in device_names(collected)], "name": list(device_names(collected).values())},
         schema={"device_id": pl.Int64, "name": pl.String},
     )
+    work = _spans(kernels, _PLACE_NS if any(stacks) else 0)
+    ranges, issued_by = _pushed_ranges(work, kernels["table"], stacks)
+    around, layers, unread = _range_spans(ranges, options)
     tables = {
-        "spans": _spans(kernels),
+        "spans": pl.concat([work.with_columns(pl.Series("issued_by_row", issued_by, pl.Int64)), around]),
+        "ranges": frame_of("ranges", ranges.select("row", "text", "domain", "style")),
+        "layers": layers,
         "kernels": frame_of("kernels", kernels.select("row", *_launch_columns(kernels))),
         "metrics": frame_of("metrics", canonical(counters, table)),
         "devices": devices(kernels, names),
@@ -139,7 +160,7 @@ def shape(collected: Collected, path: Path, profiler: str) -> RawTrace:
     }
     tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
     findings += [*doubts(kernels, counted.wide.columns), *_omissions(collected, kernels.height)]
-    return RawTrace(tables, RunFacts(profiler=profiler), tuple(findings))
+    return RawTrace(tables, RunFacts(profiler=profiler), (*findings, *unread))
 
 
 def _ordered_kernels(collected: Collected) -> pl.DataFrame:
@@ -186,7 +207,7 @@ def _with_invocations(wide: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
     return wide if executions.is_null().all() else wide.with_columns(executions.cast(pl.Float64).alias("invocations"))
 
 
-def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
+def _spans(kernels: pl.DataFrame, place_ns: int) -> pl.DataFrame:
     time = "gpu__time_duration.sum"
     measured_ns = pl.col(time) if time in kernels.columns else pl.lit(None, pl.Float64)
     possible = measured_ns.is_between(0, MAX_DURATION_NS)
@@ -195,8 +216,45 @@ def _spans(kernels: pl.DataFrame) -> pl.DataFrame:
         pl.lit("kernel").alias("level"),
         pl.lit("kernel").alias("kind"),
     )
-    start = pl.col("duration_ns").fill_null(0).cum_sum().shift(1, fill_value=0)
+    start = pl.col("duration_ns").fill_null(place_ns).cum_sum().shift(1, fill_value=0)
     return frame_of("spans", spans.with_columns(start.alias("start_ns")))
+
+
+def _pushed_ranges(
+    work: pl.DataFrame, tables: pl.Series, stacks: Sequence[Sequence[NvtxRange]]
+) -> tuple[pl.DataFrame, list[int | None]]:
+    """The ranges around kernels, from the first of them to the last, and for each kernel the row of the innermost.
+
+    A range lasts as long as kernels one after the other have it in the same place: two calls in a row are one.
+    """
+    ranges: list[dict[str, object]] = []
+    open_: list[tuple[tuple[object, ...], int]] = []
+    issued_by: list[int | None] = []
+    facts = work.select("start_ns", pl.col("duration_ns").fill_null(_PLACE_NS), "process_id").hstack([tables])
+    for (start, duration, process, table), stack in zip(facts.iter_rows(), stacks, strict=True):
+        keys = [(table, process, each) for each in stack]
+        same = next((n for n, (a, (b, _)) in enumerate(zip(keys, open_, strict=False)) if a != b), len(keys))
+        del open_[same:]
+        for key, each in list(zip(keys, stack, strict=True))[len(open_) :]:
+            row = work.height + len(ranges)
+            open_.append((key, row))
+            ranges.append(
+                {"row": row, "text": each.text, "domain": each.domain, "start_ns": start, "process_id": process}
+            )
+        for _, row in open_:
+            ranges[row - work.height]["duration_ns"] = start + duration - ranges[row - work.height]["start_ns"]
+        issued_by.append(open_[-1][1] if open_ else None)
+    integers = dict.fromkeys(("row", "start_ns", "duration_ns", "process_id"), pl.Int64)
+    table = pl.DataFrame(ranges, schema={**integers, "text": pl.String, "domain": pl.String})
+    return table.with_columns(pl.lit("PushPop").alias("style")), issued_by
+
+
+def _range_spans(ranges: pl.DataFrame, options: Options) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Finding, ...]]:
+    """Spans of ranges by what their names stand for, what those of modules say of layers, and what cannot be read."""
+    named = ranges.with_columns(plain_name(pl.col("text")).alias("name"), pl.lit(0, pl.Int64).alias("thread_id"))
+    named, layers, unread = module_ranges(named.with_columns((pl.col("name") != pl.col("text")).alias("numbered")))
+    levels = classify(named, NVTX, model_ranges=options.model_ranges, layer_ranges=options.layer_ranges)
+    return frame_of("spans", named.hstack(levels)), layers, unread
 
 
 def _launch_columns(kernels: pl.DataFrame) -> list[pl.Expr]:
@@ -224,4 +282,8 @@ def _omissions(collected: Collected, kernels: int) -> list[Finding]:
         Finding(LedgerKind.NO_TIMESTAMPS, _NO_TIME, kernels, advice="Join it to a timeline with `xsp merge`"),
         Finding(LedgerKind.CUT_OFF_ROWS, "rows end before their last column and were left out", collected.cut_off),
         Finding(LedgerKind.NVTX_STATE_LEFT_OUT, count=collected.annotations),
+        *(
+            Finding(LedgerKind.PROFILER_ADVICE, f"{': '.join(filter(None, rule))}: {messages[0]}", len(messages))
+            for rule, messages in collected.advice.items()
+        ),
     ]

@@ -1,4 +1,4 @@
-"""Parts of a report: rows of some kinds alone (see `xsp_ingest.excerpt`), or those rows that a selection can need."""
+"""Parts of a report: rows of some kinds alone (see `xsp_ingest.convert`), or those rows that a selection can need."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.formats.nsys.tables.activities import NAMES, graph_traces, memcpy, memset, repeated_rows
-from xsp_ingest.formats.nsys.tables.capture import session_ns
 from xsp_ingest.formats.nsys.tables.host import MESSAGES, closed_duration, directive_tables
 from xsp_ingest.formats.nsys.tables.interface import process_of, thread_of
 from xsp_ingest.formats.nsys.tables.nvtx import range_facts, range_records
-from xsp_ingest.staging.cuda_enums import RANGE_STYLES
+from xsp_ingest.formats.nsys.tables.read import session_ns
+from xsp_ingest.staging.cuda_names import RANGE_STYLES
 from xsp_ingest.staging.selection import Skipped
 from xsp_model import Kind, Level
 from xsp_model.columns.intervals import LATEST_NS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.values import nanoseconds
-from xsp_ingest.formats.nsys.tables.rows import ExportRows
+from xsp_ingest.formats.nsys.tables.interface import ExportRows
 from xsp_ingest.link.range_rules import NVTX, classify, module_ranges, operator_details, plain_name
 from xsp_model import Finding, Kind, LedgerKind, Level
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.formats.nsys.tables.interface import process_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
-from xsp_ingest.staging.cuda_enums import COPY_KINDS, MEMORY_KINDS
+from xsp_ingest.formats.nsys.tables.interface import ExportRows, label, process_of, rows_with_start
+from xsp_ingest.staging.cuda_names import COPY_KINDS, MEMORY_KINDS
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
-from xsp_model.peaks import FP32_LANES
+from xsp_model.devices import FP32_LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.stored_columns import Among
-from xsp_ingest.formats.nsys.tables.interface import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label, rows_with_start
-from xsp_ingest.staging.cuda_enums import SYNC_KINDS
+from xsp_ingest.files.values import Among
+from xsp_ingest.formats.nsys.tables.interface import ExportRows, label, process_of, rows_with_start, thread_of
+from xsp_ingest.staging.cuda_names import SYNC_KINDS
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_ingest.files.stored_columns import Among
-from xsp_ingest.files.values import int64, natural
+from xsp_ingest.files.values import Among, int64, natural
 from xsp_ingest.formats.nsys.tables.host import closed_duration, host_findings
-from xsp_ingest.formats.nsys.tables.interface import process_of, thread_of
-from xsp_ingest.formats.nsys.tables.rows import ExportRows, label
+from xsp_ingest.formats.nsys.tables.interface import ExportRows, label, process_of, thread_of
 from xsp_ingest.link.range_rules import NVTX, classify, is_backward, module_ranges, operator_details, plain_name
-from xsp_ingest.staging.cuda_enums import RANGE_STYLES
+from xsp_ingest.staging.cuda_names import RANGE_STYLES
 from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, LedgerKind, Level
 

@@ -22,7 +22,7 @@ from xsp_ingest.formats.torch_profiler.events import (
 from xsp_ingest.formats.torch_profiler.scan_plain import _parse
 from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
-from xsp_model.columns import scratch
+from xsp_model.columns.arrays import series
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class Tables:
             new_text_ids[-1] = distinct[""]
         new = new_text_ids[text_ids]
         words_once = pl.Series(name, list(distinct), dtype=EVENT_COLUMNS[name])
-        return words_once.gather(scratch.series(name, new, new >= 0))
+        return words_once.gather(series(name, new, new >= 0))
 
     def _labels(self, name: str, numbers: Sequence[int], path: Path) -> list[str]:
         """The texts of these numbers as the column has them: decoding is slow, so each is decoded once."""
@@ -296,7 +296,7 @@ def _decode_text(raw: bytes, column: str, path: Path) -> str:
 
 
 def _whole_numbers(name: str, values: Ints) -> pl.Series:
-    return scratch.series(name, values, values != scan_state.NULL)
+    return series(name, values, values != scan_state.NULL)
 
 
 @cache

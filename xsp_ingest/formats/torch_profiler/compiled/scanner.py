@@ -5,13 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from xsp_ingest.files.content import ContentWindow, Refusals
-from xsp_ingest.files.source import Source, open_source
-from xsp_ingest.formats.torch_profiler import refusal
+from xsp_ingest.files.content import ContentWindow, Refusals, Source, open_source
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import DONE, FULL, PAD, UNSURE
 from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS, Document
-from xsp_ingest.formats.torch_profiler.refusal import CannotScan
-from xsp_ingest.formats.torch_profiler.scan_plain import _parse
+from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan, _parse, cut_off, no_events
 from xsp_model import XspError
 from xsp_model.limits import limits
 
@@ -42,7 +39,7 @@ def documents(path: Path, max_rows: int | None, *, frames: bool = True) -> Itera
     """
     from xsp_ingest.formats.torch_profiler.compiled.columns import Ready, Tables, readiness  # noqa: PLC0415 (loads LLVM)
 
-    with open_source(path, refusal.cut_off) as source:
+    with open_source(path, cut_off) as source:
         ready = readiness()
         if ready == Ready.NEVER or source.expected_bytes < ready.min_bytes:
             raise CannotScan
@@ -55,7 +52,7 @@ def documents(path: Path, max_rows: int | None, *, frames: bool = True) -> Itera
 
 class _Scanner:
     def __init__(self, path: Path, source: Source, tables: Tables) -> None:
-        refusals = Refusals(partial(refusal.cut_off, path), partial(_too_long, path))
+        refusals = Refusals(partial(cut_off, path), partial(_too_long, path))
         self._window = ContentWindow(
             source, limits().compiled_buffer_bytes, _MAX_ENTRY_BYTES, refusals, padding_bytes=PAD
         )
@@ -86,7 +83,7 @@ class _Scanner:
         except XspError as error:
             raise CannotScan from error
         if "traceEvents" not in head:
-            raise refusal.no_events(self._path)
+            raise no_events(self._path)
         del head["traceEvents"]
         return head  # type: ignore[no-any-return]
 

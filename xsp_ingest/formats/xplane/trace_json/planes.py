@@ -10,13 +10,13 @@ import polars as pl
 from xsp_ingest.files.json_window import Entries
 from xsp_ingest.files.values import integer, text
 from xsp_ingest.formats.xplane.plane import AMOUNTS, NUMBERS, READ, TEXTS, Plane
-from xsp_ingest.trace_events.events import read_events
+from xsp_ingest.trace_events import read_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from xsp_ingest.trace_events.events import TraceEvent
+    from xsp_ingest.trace_events import TraceEvent
 
 __all__ = ["PlaneFile", "read_planes"]
 

@@ -1,1 +1,0 @@
-"""From captures of two sides to comparisons, for whoever asks: the command, agents, tests."""
