@@ -34,6 +34,7 @@ __all__ = [
     "describe_tables",
     "no_table",
     "query",
+    "query_frames",
     "within",
     "without_comments",
 ]
@@ -260,6 +261,17 @@ def query(
     analyses = [one for one in all_analyses() if one.id.lower() in identifiers]
     frames = StepView.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(result(frames, one.id).table.lazy()) for one in analyses}
+    return _within(limits, tables, text)
+
+
+def query_frames(frames: Mapping[str, pl.DataFrame], text: str, limits: QueryLimits = _DEFAULTS) -> pl.DataFrame:
+    """The answer to one SELECT over these tables, on the same terms."""
+    text = without_comments(text)
+    check_query(text)
+    return _within(limits, {name: frame.lazy() for name, frame in frames.items()}, text)
+
+
+def _within(limits: QueryLimits, tables: Mapping[str, pl.LazyFrame], text: str) -> pl.DataFrame:
     try:
         return within(limits, lambda: _answer(tables, text))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

@@ -33,6 +33,7 @@ __all__ = [
     "put_folder",
     "read_bytes",
     "read_head",
+    "read_many",
     "stamp",
 ]
 
@@ -266,6 +267,15 @@ def read_bytes(location: str) -> bytes | None:
         except FileNotFoundError:
             return None
     return content
+
+
+def read_many(locations: list[str]) -> list[bytes]:
+    """What small files of one folder at a URL hold, fetched together."""
+    with _reached(locations[0]) as (fs, first):
+        folder = first.rpartition("/")[0]
+        paths = [f"{folder}/{location.rpartition('/')[2]}" for location in locations]
+        contents: dict[str, bytes] = fs.cat(paths) if len(paths) > 1 else {first: fs.cat_file(first)}
+    return [contents[path] for path in paths]
 
 
 def read_head(url: str, count: int) -> tuple[bytes, int | None]:

@@ -44,7 +44,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How every unit is done. `output` is an absolute path or a URL; `scratch` is a folder within a local one."""
+    """How every unit is done. `output` is an absolute path or a URL; `scratch` is a folder within a local one.
+
+    `history` is the store of runs that each trace is added to, with these labels.
+    """
 
     output: str
     reading: Reading = field(default_factory=Reading)
@@ -52,6 +55,8 @@ class Settings:
     redo: bool = False
     scratch: str | None = None
     version: str = ""
+    history: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

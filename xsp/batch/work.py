@@ -144,6 +144,8 @@ def process(unit: Unit, settings: Settings) -> Outcome:
     clock, cpu = time.perf_counter(), time.process_time()
     try:
         outcome = _earlier_outcome(unit, settings) or _convert_and_report(unit, settings)
+        if settings.history is not None and unit.kind is Kind.TRACE:
+            _add_to_history(unit, settings, settings.history)
     except _UnknownError as error:
         outcome = Outcome(unit, Status.LEFT_OUT, str(error))
     except XspError as error:
@@ -161,6 +163,15 @@ def process(unit: Unit, settings: Settings) -> Outcome:
         peak_bytes=_peak_bytes(),
     )
     return replace(outcome, cost=cost)
+
+
+def _add_to_history(unit: Unit, settings: Settings, store: str) -> None:
+    """Adds the run to the store, unless it is there already, as where the batch was done before."""
+    from xsp.history.adding import add_bundle  # noqa: PLC0415 (only where asked for)
+
+    location = location_of(unit, settings.output)
+    report = join_path(location, REPORT) if settings.reports else None
+    add_bundle(store, join_path(location, BUNDLE), report, dict(settings.labels))
 
 
 def _unforeseen(unit: Unit, error: Exception) -> Outcome:

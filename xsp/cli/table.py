@@ -57,6 +57,10 @@ COMMANDS = (
         "cohort",
         "Put many models, systems and batch sizes side by side: latency, throughput, GPU share, bounds, similarity.",
     ),
+    Command(
+        "history",
+        "Keep what each run of the same work came to, show where it changed and why, and hold a new run against it.",
+    ),
     Command("info", "Say what a trace holds, how much device time has a layer, and what to record for more."),
     Command("analyses", "List the analyses: id, title, and the levels a trace must hold for each."),
     Command("formats", "List the file formats that xsp reads, or tell all about one."),

@@ -22,6 +22,7 @@ __all__ = [
     "Judgement",
     "Verdict",
     "folder_of",
+    "judge_by_history",
     "judge_captures",
     "keep",
     "open_captures",
@@ -69,6 +70,25 @@ def judge_captures(
         verdict = Verdict.REGRESSED if several.any_violated else Verdict.INCONCLUSIVE
     comparison = compared.comparison
     return Judgement(verdict, terminal(comparison, compared.outcomes, rows=_ROWS), comparison.latency.ratio)
+
+
+def judge_by_history(
+    store: str, captures: Sequence[Path], test: str, rules: Sequence[str] = (DEFAULT_RULE,), *, adds: bool
+) -> Judgement:
+    """What the rules say of these captures by the history of the test, its series; `adds` them where none is broken."""
+    from xsp.history.adding import add_rows, facts_with_identity  # noqa: PLC0415 (only with a history)
+    from xsp.history.judging import judge, parse_rule  # noqa: PLC0415
+    from xsp.history.store import Store  # noqa: PLC0415
+    from xsp_analyze.history.facts import Described  # noqa: PLC0415
+
+    described = Described({"model": test})
+    runs = [facts_with_identity(trace, described) for trace in open_captures(captures)]
+    judged = judge(Store(store), runs, [parse_rule(rule) for rule in rules])
+    verdict = Verdict(str(judged.verdict))
+    if adds and verdict is not Verdict.REGRESSED:
+        add_rows(Store(store), runs)
+    ratio = judged.held.latency.ratio if judged.held else None
+    return Judgement(verdict, judged.text, ratio)
 
 
 # Captures of a region of PyTorch code on the CPU, several runs of it; torch is the user's.

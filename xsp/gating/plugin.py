@@ -52,6 +52,8 @@ class Capture:
         """
         from xsp.gating.gate import folder_of, keep, stored_captures  # noqa: PLC0415 (see above)
 
+        if store := self._config.getoption("--xsp-history"):
+            return self._by_history(str(store), region, name, captures, steps, fail_on, fail_on_inconclusive)
         baseline = folder_of(self._baselines(), f"{self._test}::{name}" if name else self._test)
         updates = bool(self._config.getoption("--xsp-update-baseline"))
         before = stored_captures(baseline)
@@ -68,6 +70,32 @@ class Capture:
         rules = list(fail_on) or self._config.getoption("--xsp-fail-on")
         return self._judge(before, after, rules, fail_on_inconclusive)
 
+    def _by_history(
+        self,
+        store: str,
+        region: Callable[[], object],
+        name: str,
+        captures: int,
+        steps: int,
+        fail_on: Sequence[str],
+        on_inconclusive: bool | None,
+    ) -> Judgement:
+        """Holds the region against the history of the test; with --xsp-update-baseline it is added to it as well."""
+        from xsp.gating.gate import DEFAULT_RULE, folder_of, judge_by_history  # noqa: PLC0415 (imports polars)
+        from xsp_model import XspError  # noqa: PLC0415
+
+        test = f"{self._test}::{name}" if name else self._test
+        folder = self._folder / folder_of(self._folder, test).name
+        folder.mkdir()
+        files = self._record(region, folder, captures, steps)
+        rules = list(fail_on) or self._config.getoption("--xsp-fail-on") or [DEFAULT_RULE]
+        adds = bool(self._config.getoption("--xsp-update-baseline"))
+        try:
+            judgement = judge_by_history(store, files, test, rules, adds=adds)
+        except XspError as error:
+            pytest.fail(str(error), pytrace=False)
+        return self._fail_if(judgement, on_inconclusive)
+
     def _baselines(self) -> Path:
         return self._config.rootpath / str(self._config.getoption("--xsp-baselines"))
 
@@ -82,13 +110,19 @@ class Capture:
     def _judge(
         self, before: Sequence[Path], after: Sequence[Path], rules: Sequence[str], on_inconclusive: bool | None
     ) -> Judgement:
-        from xsp.gating.gate import DEFAULT_RULE, Verdict, judge_captures, open_captures  # noqa: PLC0415 (imports polars)
+        from xsp.gating.gate import DEFAULT_RULE, judge_captures, open_captures  # noqa: PLC0415 (imports polars)
         from xsp_model import XspError  # noqa: PLC0415
 
         try:
             judgement = judge_captures(open_captures(before), open_captures(after), rules or [DEFAULT_RULE])
         except XspError as error:
             pytest.fail(str(error), pytrace=False)
+        return self._fail_if(judgement, on_inconclusive)
+
+    def _fail_if(self, judgement: Judgement, on_inconclusive: bool | None) -> Judgement:
+        """The judgement, where it lets the test pass."""
+        from xsp.gating.gate import Verdict  # noqa: PLC0415
+
         if on_inconclusive is None:
             on_inconclusive = bool(self._config.getoption("--xsp-fail-on-inconclusive"))
         is_open = judgement.verdict is Verdict.INCONCLUSIVE
@@ -104,6 +138,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--xsp-baselines", metavar="DIR", default="xsp-baselines",
            help="Where baselines of xsp_capture are kept; relative to the root of the tests.")  # fmt: skip
     option("--xsp-update-baseline", action="store_true", help="Store what xsp_capture records as the baseline.")
+    option("--xsp-history", metavar="STORE",
+           help="A store of xsp history to hold regions against, in place of baselines.")  # fmt: skip
     option("--xsp-fail-on", metavar="RULE", action="append", default=[],
            help="A rule of xsp compare; without one 'model.latency > +3%%'. May be repeated.")  # fmt: skip
     option("--xsp-fail-on-inconclusive", action="store_true", help="Fail, too, where noise leaves a rule open.")

@@ -103,3 +103,15 @@ def test_the_plugin_imports_nothing_that_takes_time() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=_ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.slow
+def test_a_region_is_held_against_its_history(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(_CONFTEST, encoding="utf-8")
+    history = ("--xsp-history", str(tmp_path / "store"))
+    assert _pytest(tmp_path, *history, "--xsp-update-baseline")[0] == 0
+    assert len(list((tmp_path / "store").glob("*.parquet"))) == 5
+    assert _pytest(tmp_path, *history, first=1)[0] == 0
+    status, text = _pytest(tmp_path, *history, first=1, factor=1.1)
+    assert status == 1
+    assert "held against 5 earlier runs of its series" in text

@@ -90,6 +90,22 @@ def batch(
         bool, typer.Option("--reports/--no-reports", help="Whether to write an HTML report each.")
     ] = True,
     redo: Annotated[bool, typer.Option("--redo", help="Do again what an earlier batch has done already.")] = False,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE",
+            help="Add each trace to this history of runs (xsp history), a folder or URL that all workers reach.",
+            show_default=False,
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="With --history, what to know these runs by, as commit=1a2b3c. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     output_format: Annotated[
         BatchFormats, typer.Option("-f", "--output-format", help="How the summary is printed.")
     ] = BatchFormats.TABLE,
@@ -118,7 +134,7 @@ def batch(
         if scheduler is None:
             begin()
             stack.callback(end)
-        settings = Settings(location, reading, reports, redo, scratch, own_version())
+        settings = Settings(location, reading, reports, redo, scratch, own_version(), *_history(history, label or ()))
         discovered = discover(inputs, location, ranks=ranks, format_name=reading.format)
         _check_kept_apart(discovered, location)
         outcomes = summary.in_order(_all(discovered, settings, scheduler, jobs, memory))
@@ -129,6 +145,20 @@ def batch(
         summary.write(document, spent, traces, settings)
     _print(document, spent, output_format, output)
     return _SOME_FAILED if spent["counts"]["failed"] else 0
+
+
+def _history(store: str | None, labels: Sequence[str]) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    """The store from the root, as workers may run elsewhere, and the labels; XspError where these are none."""
+    from xsp.batch.locations import absolute  # noqa: PLC0415
+    from xsp_model import XspError  # noqa: PLC0415
+
+    if store is None:
+        if labels:
+            raise XspError("labels are for a history of runs", advice="Say which with --history STORE")
+        return None, ()
+    from xsp.history.adding import labels_of  # noqa: PLC0415 (only with --history)
+
+    return absolute(store), tuple(labels_of(labels).items())
 
 
 def _check_gpu(name: str | None) -> None:

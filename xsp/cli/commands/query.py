@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from xsp.history.store import Store
+
 __all__ = ["query"]
 
 _ROWS_ON_SCREEN = 50
@@ -43,7 +45,7 @@ def query(
         list[str],
         typer.Argument(
             metavar="INPUT... SQL",
-            help="Profiler files, a folder, a pattern or one .xsp bundle; then one SELECT in quotes.",
+            help="Profiler files, a folder, a pattern, a .xsp bundle or a history of runs; then one SELECT in quotes.",
             show_default=False,
         ),
     ],
@@ -94,10 +96,29 @@ def query(
     _check_order(paths, text)
     if output is not None:
         check_output(output, [*paths, *reading.files])
+    if (history := _history(paths)) is not None:
+        answer_rows = history.query(text, QueryLimits(timeout or None))
+        _write(answer_rows, output, output_format, rows, csv_raw=csv_raw)
+        return
     with Progress() as progress:
         trace = load(paths, reading, progress.note, cache=cache)
         progress.note("asking")
         answer_rows = answer(trace, text, steps=steps, serving_phase=serving_phase, limits=QueryLimits(timeout or None))
+    _write(answer_rows, output, output_format, rows, csv_raw=csv_raw)
+
+
+def _history(paths: list[str]) -> Store | None:
+    """The history of runs that is asked; None where a trace is. What looks like one by its files' names is one."""
+    if len(paths) != 1 or not any(Path(paths[0]).glob("*Z-*.v*.parquet")):
+        return None
+    from xsp.history.store import open as open_store  # noqa: PLC0415 (only there)
+
+    return open_store(paths[0])
+
+
+def _write(
+    answer_rows: pl.DataFrame, output: Path | None, output_format: str, rows: int | None, *, csv_raw: bool
+) -> None:
     if output is not None:
         on_screen = is_stdout(output) and sys.stdout.isatty()
         parts = _parts(answer_rows, output_format, None, csv_raw=csv_raw, on_screen=on_screen)
