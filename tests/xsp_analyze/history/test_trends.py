@@ -14,7 +14,7 @@ from xsp.history.store import open as open_store
 from xsp_analyze.compare.rules import Verdict, parse
 from xsp_analyze.history.causes import hold, outcomes
 from xsp_analyze.history.trends import document, earlier_runs, markdown, trends
-from xsp_analyze.pages.history.page import render
+from xsp_analyze.pages.history import render
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -207,7 +207,7 @@ def _show(location: str, output: Path | None, output_format: HistoryFormats, row
     for sentence in left_out:
         note(sentence)
     if output is not None:
-        from xsp_analyze.pages.history.page import render  # noqa: PLC0415
+        from xsp_analyze.pages.history import render  # noqa: PLC0415
 
         title = f"History of {Path(location).absolute().name}"
         write_file(output, render(series, left_out, title=title, link=lambda report: _link(report, output)).encode())
