@@ -15,6 +15,7 @@ from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
 from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import LedgerKind, Level
+from xsp_model.vocabulary import Recorder, formats_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -254,8 +255,8 @@ class TraceView(Memo):
     @once_property
     def is_one_by_one(self) -> bool:
         """Whether kernels ran alone for their counters (ncu, nvprof --metrics): then no gap or share of time tells."""
-        formats = self.kernel_runs.table["format"].drop_nulls().unique()
-        return bool(len(formats)) and all(name.startswith("ncu") or name.endswith("_metrics") for name in formats)
+        formats = self.kernel_runs.table["format"].drop_nulls()
+        return bool(len(formats)) and bool(formats.is_in(formats_by(Recorder.KERNEL_COUNTERS)).all())
 
     @once_property
     def span_names(self) -> pl.Series:
