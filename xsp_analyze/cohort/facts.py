@@ -85,8 +85,8 @@ def _of_operators(frames: StepView) -> Mix:
         if not frames.of_trace.all_activities.is_empty()
         else frames.of_trace.layer_runs or frames.of_trace.kernel_runs
     )
-    columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
-    frame = frames.trace.scan("spans").select(columns).collect()
+    columns = ("span_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
+    frame = frames.trace.scan("spans").select("parent_id", *columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
     if not (is_operator & frame["run_id"].is_in(runs.ids).to_numpy()).any():
         return _of_layers(frames)

@@ -70,7 +70,8 @@ class _Names:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.kernel_runs = TraceView(trace).kernel_runs
+        view = TraceView(trace)
+        self.kernel_runs, self.own_runs = view.kernel_runs, view.own_runs
 
     @cached_property
     def device(self) -> pl.DataFrame:
@@ -102,7 +103,7 @@ class _Names:
     def host(self) -> Mapping[str, Mapping[str, int]]:
         """How many spans on the host have each name, by kind."""
         rows = (
-            self.trace.scan("spans")
+            self.own_runs.scan("spans")
             .filter(pl.col("attribution").is_null())
             .group_by(pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String))
             .len()

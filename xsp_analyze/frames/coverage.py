@@ -284,7 +284,7 @@ def _overfull(frames: StepView) -> pl.DataFrame:
     hosted = frames.of_trace.once(layer_bases).filter(pl.col("basis") == "host")["run_id"]
     calls = frames.of_trace.once(layer_calls).filter(pl.col("run_id").is_in(hosted.implode()))
     of_calls = pl.col("span_id").is_in(calls["span_id"].implode())  # so that the many others are not read
-    threads = frames.trace.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
+    threads = frames.of_trace.own_runs.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
     sums = (
         calls.lazy()
         .join(threads, on="span_id", how="left")

@@ -91,7 +91,7 @@ def stages_of_runs(frames: TraceView) -> list[RunStages]:
 
 def _range_names(frames: TraceView) -> Sequence[str]:
     kinds = pl.col("kind").cast(pl.String).is_in([str(Kind.RANGE), str(Kind.STEP)])
-    names = frames.trace.scan("spans").filter(kinds, pl.col("duration_ns").is_not_null())
+    names = frames.own_runs.scan("spans").filter(kinds, pl.col("duration_ns").is_not_null())
     return names.select(pl.col("name").cast(pl.String).unique().sort()).collect()["name"].to_list()
 
 
@@ -101,7 +101,7 @@ def _stage_ranges(frames: TraceView) -> pl.DataFrame:
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     is_step = kind == str(Kind.STEP)
     rows = (
-        frames.trace.scan("spans")
+        frames.own_runs.scan("spans")
         .filter(is_step | (kind == str(Kind.RANGE)), pl.col("duration_ns").is_not_null())
         .filter(is_step | name.is_in(list(named)))
         .select(*_COLUMNS)

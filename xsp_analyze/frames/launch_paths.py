@@ -166,20 +166,20 @@ def launch_paths(view: TraceView) -> LaunchPaths:
     Operators are those between the activity and the first layer above it, on whichever thread launched it.
     """
     trace = view.trace
-    spans = trace.scan("spans")
+    is_operator = (pl.col("level") == str(Level.OPERATOR)).alias("is_operator")
+    spans = view.trace.scan("spans").select("parent_id", is_operator).collect()
     work = (
         view.kernel_runs.scan("spans")
         .filter(pl.col("attribution").is_not_null())
         .select("span_id", "parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
         .collect()
     )
-    parent = _numbers(spans.select("parent_id").collect().to_series())
-    is_operator = spans.select(pl.col("level") == str(Level.OPERATOR)).collect().to_series().to_numpy()
+    parent = _numbers(spans["parent_id"])
     is_layer = _layer_spans(trace, len(parent))
     layers = above(_numbers(work["layer_id"]), parent, is_layer)
     origin = origins(trace, work["span_id"])
     launch = np.where(origin != work["span_id"].to_numpy(), origin, _numbers(work["parent_id"]))
-    operators = above(launch, parent, is_operator, stop=is_layer)
+    operators = above(launch, parent, spans["is_operator"].to_numpy(), stop=is_layer)
     name_codes, names = _name_codes(trace, layers.spans, operators.spans)
     layer, of_layers = layers.paths_by_code(name_codes[: len(layers.spans)])
     operator, of_operators = operators.paths_by_code(name_codes[len(layers.spans) :])

@@ -58,7 +58,7 @@ def coverage_by_step(view: StepView) -> pl.DataFrame:
 def peak_memory_by_step(view: StepView, series: Mapping[str, Any]) -> pl.DataFrame:
     """Step and value, in bytes: the most of one series of B09 while the step's range was open on the host."""
     samples = (
-        view.trace.scan("counters")
+        view.of_trace.own_runs.scan("counters")
         .filter(
             pl.col("run_id") == series["run_id"],
             pl.col("device_id").eq_missing(pl.lit(series["device_id"], pl.Int64)),

@@ -165,7 +165,11 @@ def _makers_spelling(framework: str) -> str:
 
 
 def _kind_of_work(answers: Answers) -> str:
-    phases = set(answers.trace.scan("spans").select(pl.col("phase").cast(pl.String).unique()).collect()["phase"])
+    phases = set(
+        answers.per_step.of_trace.own_runs.scan("spans")
+        .select(pl.col("phase").cast(pl.String).unique())
+        .collect()["phase"]
+    )
     if str(Phase.BACKWARD) in phases:
         return "Training" if str(Phase.OPTIMIZER) in phases else "Forward and backward passes"
     if str(Phase.FORWARD) in phases and "module" in answers.summary.layer_sources:
