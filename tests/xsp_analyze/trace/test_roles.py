@@ -148,9 +148,9 @@ def test_work_of_all_runs_is_found() -> None:
         'def f(view):\n    trace.scan("spans")',
     ):
         assert list(_work_of_all_runs(source, in_frames=True))
-    asked = 'def f(trace): return trace.scan("spans").filter(a)'
-    assert list(_work_of_all_runs(asked, in_frames=False))
-    assert not list(_work_of_all_runs(asked, in_frames=True))
+    of_trace = 'def f(trace): return trace.scan("spans").filter(a)'
+    assert list(_work_of_all_runs(of_trace, in_frames=False))
+    assert not list(_work_of_all_runs(of_trace, in_frames=True))
     assert not list(_work_of_all_runs('view.trace.scan("spans").select("parent_id", "kind")', in_frames=False))
 
 
