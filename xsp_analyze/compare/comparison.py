@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rows import ClassMoves, Move, Row
     from xsp_analyze.compare.side import Difference
     from xsp_analyze.faults import FaultError
-    from xsp_analyze.frames.outputs import Distance, Tensor
+    from xsp_analyze.frames.outputs import Distance, RecordedTensor
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = [
@@ -110,8 +110,8 @@ class OutputPair:
 
     name: str
     distance: Distance
-    before: Tensor
-    after: Tensor
+    before: RecordedTensor
+    after: RecordedTensor
 
     @property
     def steps_differ(self) -> bool:
@@ -144,7 +144,9 @@ def results(before: Side, after: Side) -> Results:
 
 
 def _pair_outputs(
-    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], recorded: Mapping[tuple[str, str], Distance]
+    ours: Mapping[str, RecordedTensor],
+    theirs: Mapping[str, RecordedTensor],
+    recorded: Mapping[tuple[str, str], Distance],
 ) -> tuple[list[OutputPair], list[str]]:
     """Outputs of one name and shape; where each side has a single one, whatever its name is."""
     pairs = [(name, name) for name in ours if name in theirs]
