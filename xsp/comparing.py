@@ -14,7 +14,7 @@ from xsp.reading import LayerSource, Reading
 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison
-    from xsp_analyze.compare.rules import Compared, Outcome, Rule, Several
+    from xsp_analyze.compare.rules import Compared, Rule, RuleOutcome, Several
     from xsp_analyze.trace.step_view import StepView
     from xsp_model import Trace
 
@@ -214,7 +214,7 @@ def _names(inputs: tuple[str, str], baseline: str | None) -> tuple[str, str]:
     return (before if baseline is None else f"baseline {baseline}"), after
 
 
-def _outcomes(comparison: Comparison, request: Request, name: str) -> list[Outcome]:
+def _outcomes(comparison: Comparison, request: Request, name: str) -> list[RuleOutcome]:
     """What became of the rules; in a batch, a rule on what a model does not have is not held against it."""
     from xsp_analyze.compare.rules import absent, check  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415

@@ -138,7 +138,7 @@ def _has_unified_memory(view: TraceView) -> bool:
 
 
 def _has_gpu_metrics(view: TraceView) -> bool:
-    names = view.trace.scan("counters").select(pl.col("counter").unique()).collect().to_series().cast(pl.String)
+    names = view.own_runs.scan("counters").select(pl.col("counter").unique()).collect().to_series().cast(pl.String)
     return bool(names.str.contains(r"^(SMs? Active|SM Issue|Tensor Active)$").any())
 
 
@@ -284,7 +284,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "system": Condition(
         "samples of the machine",
         "Record them beside the run (the system_samples runner), and name their file in the run's run.json",
-        holds=lambda view: bool(system_series(view.trace.frame("counters"))),
+        holds=lambda view: bool(system_series(view.own_runs.frame("counters"))),
     ),
     "counted kernels": Condition(
         "the level kernel, or counters of kernels on their launches",
@@ -299,12 +299,12 @@ CONDITIONS: Mapping[str, Condition] = {
     "device samples": Condition(
         "samples of counters of a device",
         "Record them: nsys profile --gpu-metrics-devices=all, or the nvml runner beside the run",
-        holds=lambda view: any(True for _ in device_series(view.trace.frame("counters"))),
+        holds=lambda view: any(True for _ in device_series(view.own_runs.frame("counters"))),
     ),
     "power": Condition(
         "samples of power",
         "Record them beside the run (the nvml runner), and name their file in the run's run.json",
-        holds=lambda view: bool(power_series(view.trace.frame("counters"))),
+        holds=lambda view: bool(power_series(view.own_runs.frame("counters"))),
     ),
     "module": Condition(advice="Record modules: with_stack=True in torch.profiler", holds=_has_modules),
     "layer": Condition(

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from xsp_analyze.catalog import all_analyses, result
+from xsp_analyze.text.units import size
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 from xsp_model.errors import closest
@@ -44,7 +45,6 @@ __all__ = [
 _T = TypeVar("_T")
 _WATCH_S = 0.05
 _FREE_SHARE = 0.8  # of the memory that is free when a query begins
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _watch(worker: threading.Thread, limits: QueryLimits) -> None:
             )
         if resident_bytes() - before > ceiling and worker.is_alive():
             raise XspError(
-                f"the query needs more than the {ceiling / _GIB:.1f} GiB of memory that it may take",
+                f"the query needs more than the {size(ceiling)} of memory that it may take",
                 advice="Select fewer rows or columns",
             )
 

@@ -35,7 +35,7 @@ __all__ = [
     "CurvePoint",
     "OutputDistance",
     "RunDescription",
-    "Tensor",
+    "SavedTensor",
     "failed_runs",
     "is_run_set",
     "json_schema",
@@ -83,7 +83,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
     higher_is_better: bool | None = None
 
 
-class Tensor(msgspec.Struct, frozen=True):
+class SavedTensor(msgspec.Struct, frozen=True):
     """What a step was given, or what came out of it, by checksum."""
 
     kind: Literal["input", "weights", "output"]
@@ -114,7 +114,7 @@ class OutputDistance(msgspec.Struct, frozen=True):
 def results(
     accuracies: Sequence[Accuracy],
     curve: Sequence[CurvePoint],
-    tensors: Sequence[Tensor],
+    tensors: Sequence[SavedTensor],
     distances: Sequence[OutputDistance],
 ) -> Mapping[str, pl.DataFrame]:
     """The rows by table, without the run's number; tables without rows are left out."""
@@ -145,7 +145,7 @@ def _accuracy_row(point: Accuracy | CurvePoint, time_s: float | None = None) -> 
     }
 
 
-def _tensor(tensor: Tensor) -> dict[str, Any]:
+def _tensor(tensor: SavedTensor) -> dict[str, Any]:
     count = None if tensor.shape is None else math.prod(tensor.shape)
     return {
         **msgspec.structs.asdict(tensor),
@@ -216,7 +216,7 @@ class RunDescription(msgspec.Struct, frozen=True):
     step_durations_ns: list[_SummedPositive] = []  # measured around each step after warm-up; always for M
     accuracies: list[Accuracy] = []  # what the run ended with
     training_curve: list[CurvePoint] = []
-    tensors: list[Tensor] = []  # of what a step was given and of what came out of it
+    tensors: list[SavedTensor] = []  # of what a step was given and of what came out of it
     output_distances: list[OutputDistance] = []  # from other runs, worked out where both had their outputs
 
     @property

@@ -16,6 +16,7 @@ __all__ = [
     "FLOP_COUNTS",
     "GRAPH_CAPTURE",
     "LEVELS",
+    "RECORDERS",
     "STALLS",
     "TENSOR_PREFIX",
     "Attribution",
@@ -26,7 +27,9 @@ __all__ = [
     "Level",
     "MemoryKind",
     "Phase",
+    "Recorder",
     "Severity",
+    "formats_by",
 ]
 
 
@@ -122,6 +125,36 @@ class LayerSource(StrEnum):
     RANGE = "range"
     OPERATOR = "operator"
     NONE = "none"
+
+
+class Recorder(StrEnum):
+    """A tool of whose files analyses have to know, where the model's tables do not say it; see `RECORDERS`."""
+
+    TORCH_PROFILER = "torch_profiler"  # may have a capture of graphs beside it, and lines of Python or none
+    NSIGHT_SYSTEMS = "nsight_systems"
+    KERNEL_COUNTERS = "kernel_counters"  # ran kernels one by one, to count: gaps and shares of time tell nothing
+    LOAD_GENERATOR = "load_generator"  # MLPerf's: states latencies and rates itself
+    MEMORY_SNAPSHOT = "memory_snapshot"  # its memory is a device's, which it does not number
+
+
+RECORDERS: Mapping[str, Recorder] = {
+    "torch_profiler": Recorder.TORCH_PROFILER,
+    "nsys_export": Recorder.NSIGHT_SYSTEMS,
+    "nsys_report": Recorder.NSIGHT_SYSTEMS,
+    "nsys_sqlite": Recorder.NSIGHT_SYSTEMS,
+    "nsys_stats_csv": Recorder.NSIGHT_SYSTEMS,
+    "ncu_csv": Recorder.KERNEL_COUNTERS,
+    "ncu_report": Recorder.KERNEL_COUNTERS,
+    "nvprof_metrics": Recorder.KERNEL_COUNTERS,
+    "loadgen": Recorder.LOAD_GENERATOR,
+    "memory_snapshot": Recorder.MEMORY_SNAPSHOT,
+}
+"""The recorder by the name of a format, as runs have it: here a format says what an analysis may ask of it."""
+
+
+def formats_by(recorder: Recorder) -> list[str]:
+    """The formats of its files."""
+    return [name for name, one in RECORDERS.items() if one is recorder]
 
 
 class Severity(StrEnum):

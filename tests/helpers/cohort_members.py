@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xsp_analyze.cohort.cohort import Member
-from xsp_analyze.cohort.facts import Facts, Speed
+from xsp_analyze.cohort.facts import Speed, TraceFacts
 
 __all__ = ["member"]
 
@@ -17,5 +17,5 @@ def member(model: str, system: str = "gpu", name: str = "", **more: object) -> M
     batch, latency = more.pop("batch", 1), more.pop("latency_ns", 10 * _MS)
     rate = batch * 1e9 / latency if batch else None  # type: ignore[operator]
     speed = Speed(batch, latency, None, None, rate, int(more.pop("steps", 3)))  # type: ignore[arg-type,call-overload]
-    facts = Facts(model, system, "pytorch 2", ["torch_profiler"], ["model"], 1, 9, [speed])
+    facts = TraceFacts(model, system, "pytorch 2", ["torch_profiler"], ["model"], 1, 9, [speed])
     return Member(name or f"{model}-{system}-{batch}", replace(facts, **more))  # type: ignore[arg-type]

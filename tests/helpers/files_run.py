@@ -1,7 +1,7 @@
 """`python -m tests.helpers.files_run top trace.json`: which of our files run for a command, and how many are imported.
 
 A file runs where a function of it is called; class bodies and what importing alone does are not counted. The last line
-on stderr is JSON: `run`, names of files, and `imported`, a count of modules.
+on stderr is JSON: `run`, the functions called of each file by its name, and `imported`, a count of modules.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PACKAGES = ("xsp", "xsp_model", "xsp_ingest", "xsp_analyze")
 _IS_FUNCTION = 0x1  # CO_OPTIMIZED: locals of its own; bodies of modules and classes have none
 
 
-def files_run(*command: str) -> tuple[list[str], int]:
-    """Our files that run for the command in a process of its own, and how many of our modules it imports."""
+def files_run(*command: str) -> tuple[dict[str, list[str]], int]:
+    """Our files that run for the command in a process of its own, each with its functions that do; modules imported."""
     program = [sys.executable, "-m", "tests.helpers.files_run", *command, "--no-cache"]
     ended = subprocess.run(program, cwd=_REPO, capture_output=True, text=True, check=True)
     counted = json.loads(ended.stderr.splitlines()[-1])
@@ -34,11 +34,11 @@ def files_run(*command: str) -> tuple[list[str], int]:
 
 
 def _main() -> None:
-    seen: set[str] = set()
+    seen: dict[str, set[str]] = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_flags & _IS_FUNCTION:
-            seen.add(frame.f_code.co_filename)
+            seen.setdefault(frame.f_code.co_filename, set()).add(frame.f_code.co_name)
 
     from xsp.cli.main import main  # noqa: PLC0415 (imported as the command does, before it is watched)
 
@@ -46,8 +46,8 @@ def _main() -> None:
     sys.setprofile(note)
     main(sys.argv[1:])
     sys.setprofile(None)
-    names = (Path(os.path.relpath(name, _REPO)) for name in seen)
-    files = sorted(str(name) for name in names if name.parts[0] in _PACKAGES)
+    names = {Path(os.path.relpath(name, _REPO)): functions for name, functions in seen.items()}
+    files = {str(name): sorted(names[name]) for name in sorted(names) if name.parts[0] in _PACKAGES}
     imported = sum(name.split(".")[0] in _PACKAGES for name in sys.modules)
     sys.stderr.write(json.dumps({"run": files, "imported": imported}) + "\n")
 

@@ -18,7 +18,7 @@ import xsp_analyze.findings.registry
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
 from tests.helpers.rank_traces import rank_trace, write_rank
 from tests.helpers.report_trace import small_trace
-from xsp.agents.answers import Answers as AgentsAnswers
+from xsp.agents.answers import ServedAnswers as AgentsAnswers
 from xsp.agents.service import Service, name_inputs
 from xsp.api.open_trace import OpenTrace
 from xsp.batch.discover import discover
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
-    from xsp.batch.unit import Outcome
+    from xsp.batch.unit import UnitOutcome
     from xsp_analyze.core import Analysis, Result
     from xsp_analyze.findings import Rule
     from xsp_analyze.trace.step_view import StepView
@@ -93,7 +93,7 @@ def test_a_report_is_written_without_what_fails_and_says_why(
 def test_a_batch_says_what_its_reports_are_without(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def here(units: Sequence[Unit], settings: Settings, **_: int) -> Generator[Outcome]:
+    def here(units: Sequence[Unit], settings: Settings, **_: int) -> Generator[UnitOutcome]:
         yield from (process(unit, settings) for unit in units)
 
     monkeypatch.setattr("xsp.batch.pool.run_here", here)

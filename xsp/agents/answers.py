@@ -35,9 +35,9 @@ from xsp_model import Severity, Trace, XspError
 from xsp_model.errors import clean, closest
 
 __all__ = [
-    "Answers",
     "Page",
     "Rows",
+    "ServedAnswers",
     "brief_contents",
     "comparison_head",
     "comparison_rows",
@@ -232,7 +232,7 @@ _State = Sequence[tuple[int, int, int]]
 _Kept = tuple[_Answer, Rows]
 
 
-class Answers:
+class ServedAnswers:
     """Answers of a service; the last traces stay open and the last answers are kept for their further pages."""
 
     def __init__(self, service: Service) -> None:

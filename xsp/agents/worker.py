@@ -121,11 +121,11 @@ def _serve(pipe: Connection, service: Service) -> None:
     """Answers until the pipe is closed; at first null, or why it cannot."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a Ctrl-C the server hears, and ends this
     try:
-        from xsp.agents.answers import Answers  # noqa: PLC0415 (the server itself must not wait for polars)
+        from xsp.agents.answers import ServedAnswers  # noqa: PLC0415 (the server itself must not wait for polars)
         from xsp.memory import be_frugal  # noqa: PLC0415
 
         be_frugal()
-        answers = Answers(service)
+        answers = ServedAnswers(service)
     except Exception as error:  # noqa: BLE001 (who asked is to hear of it)
         traceback.print_exc(file=sys.stderr)
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from xsp.batch.unit import Outcome, Status
+from xsp.batch.unit import Status, UnitOutcome
 from xsp.batch.work import process
 from xsp_model import XspError
 from xsp_model.errors import install_advice
@@ -24,7 +24,7 @@ _MIN_AHEAD = 64
 
 def run_on_cluster(
     units: Sequence[Unit], settings: Settings, *, scheduler: str, say: Callable[[str], None]
-) -> Generator[Outcome]:
+) -> Generator[UnitOutcome]:
     """The outcomes, in the order in which they come; closing the iterator cancels what is not done.
 
     XspError where Dask is not installed, the scheduler does not answer, or workers hold another version of xsp.
@@ -74,7 +74,7 @@ def _check_workers(client: Any, settings: Settings) -> None:  # noqa: ANN401
             )
 
 
-def _outcomes(client: Any, units: Sequence[Unit], settings: Settings) -> Generator[Outcome]:  # noqa: ANN401
+def _outcomes(client: Any, units: Sequence[Unit], settings: Settings) -> Generator[UnitOutcome]:  # noqa: ANN401
     from distributed import as_completed  # noqa: PLC0415
 
     rest = iter(enumerate(units))
@@ -94,12 +94,12 @@ def _outcomes(client: Any, units: Sequence[Unit], settings: Settings) -> Generat
             waiting.add(hand_out(*one))
 
 
-def _outcome(future: Any, unit: Unit) -> Outcome:  # noqa: ANN401
+def _outcome(future: Any, unit: Unit) -> UnitOutcome:  # noqa: ANN401
     """What the worker said; a unit that killed its workers, or whose result did not arrive, has failed."""
     error = future.exception()
     if error is None:
-        outcome: Outcome = future.result()
+        outcome: UnitOutcome = future.result()
         return outcome
     reason = " ".join(str(error).split())
     sentence = f"{unit.inputs[0]}: its worker died or was lost ({type(error).__name__}: {reason})"
-    return Outcome(unit, Status.FAILED, sentence)
+    return UnitOutcome(unit, Status.FAILED, sentence)

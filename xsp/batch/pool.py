@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsp.batch.unit import Outcome, Status
+from xsp.batch.unit import Status, UnitOutcome
 from xsp.batch.work import process
 from xsp.memory import be_frugal
 from xsp.processes import ONE_THREAD, begin, context, for_own_processes
@@ -41,7 +41,7 @@ def default_limit_bytes(jobs: int) -> int:
     return int(limit_bytes() * _SYSTEM_SHARE / jobs)
 
 
-def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_bytes: int) -> Generator[Outcome]:
+def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_bytes: int) -> Generator[UnitOutcome]:
     """The outcomes, in the order in which they come. Closing the iterator ends the workers.
 
     Raises nothing of a unit's own: a worker that was killed, or that took more memory, is a failed unit.
@@ -50,7 +50,7 @@ def run_here(units: Sequence[Unit], settings: Settings, *, jobs: int, limit_byte
     waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
     for unit in sorted(units, key=_size, reverse=True):  # the largest first, so that no worker is left with it alone
         waiting.put(unit)
-    done: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+    done: queue.SimpleQueue[UnitOutcome | BaseException] = queue.SimpleQueue()
     crew = [_Worker(waiting, done, settings, limit_bytes) for _ in range(min(jobs, len(units)))]
     for worker in crew:
         worker.start()
@@ -81,7 +81,7 @@ class _Worker(threading.Thread):
     def __init__(
         self,
         waiting: queue.SimpleQueue[Unit],
-        done: queue.SimpleQueue[Outcome | BaseException],
+        done: queue.SimpleQueue[UnitOutcome | BaseException],
         settings: Settings,
         limit_bytes: int,
     ) -> None:
@@ -111,7 +111,7 @@ class _Worker(threading.Thread):
         self._ended = True
         self._kill()
 
-    def _outcome(self, unit: Unit) -> Outcome:
+    def _outcome(self, unit: Unit) -> UnitOutcome:
         for first in (True, False):
             try:
                 future = self._one_process().submit(process, unit, self._settings)
@@ -121,13 +121,13 @@ class _Worker(threading.Thread):
                 if not first:
                     reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").rstrip(".")
                     sentence = f"{unit.inputs[0]}: no worker could be started for it, or it died at once ({reason})"
-                    return Outcome(unit, Status.FAILED, f"{sentence}. {_LESS}")
+                    return UnitOutcome(unit, Status.FAILED, f"{sentence}. {_LESS}")
         peak = self._watch(future)
         try:
-            outcome: Outcome = future.result()
+            outcome: UnitOutcome = future.result()
         except BrokenProcessPool:
             self._drop()
-            return Outcome(unit, Status.FAILED, self._why(unit, peak))
+            return UnitOutcome(unit, Status.FAILED, self._why(unit, peak))
         if _resident_bytes(self._pid) > _RENEW_SHARE * self._limit_bytes:
             self._drop()
         return outcome
@@ -151,7 +151,7 @@ class _Worker(threading.Thread):
             self._pid = pid.result()
         return self._pool
 
-    def _watch(self, future: Future[Outcome]) -> int:
+    def _watch(self, future: Future[UnitOutcome]) -> int:
         """The most memory seen while the future ran; a worker over its limit is killed."""
         peak = 0
         while not future.done():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from xsp.batch.unit import Outcome
+    from xsp.batch.unit import UnitOutcome
 
 __all__ = ["BatchProgress"]
 
@@ -63,7 +63,7 @@ class BatchProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: UnitOutcome) -> None:
         """One unit more."""
         if outcome.status is Status.FAILED:
             self._failed += 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xsp.batch.discover import Discovered
-    from xsp.batch.unit import Outcome, Settings
+    from xsp.batch.unit import Settings, UnitOutcome
 
 __all__ = ["COSTS", "INDEX", "SUMMARY", "costs", "in_order", "summary", "summary_lines", "write"]
 
@@ -27,13 +27,13 @@ _SCHEMA = 1
 _OK = (Status.DONE, Status.KEPT)
 
 
-def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def in_order(outcomes: Iterable[UnitOutcome]) -> list[UnitOutcome]:
     """In the order of jobs, ranks and names, whoever was done first."""
     return sorted(outcomes, key=lambda o: (o.unit.job or "", o.unit.rank or 0, o.unit.name))
 
 
 def summary(
-    outcomes: Sequence[Outcome], left_out: Sequence[tuple[str, str]], discovered: Discovered, settings: Settings
+    outcomes: Sequence[UnitOutcome], left_out: Sequence[tuple[str, str]], discovered: Discovered, settings: Settings
 ) -> dict[str, Any]:
     """The document of summary.json: the same for the same inputs, however and by how many workers they were done."""
     traces = [_row(o, settings) for o in outcomes if o.unit.kind is Kind.TRACE]
@@ -57,7 +57,7 @@ def summary(
     }
 
 
-def _same_ranks_in_units(outcomes: Sequence[Outcome]) -> list[str]:
+def _same_ranks_in_units(outcomes: Sequence[UnitOutcome]) -> list[str]:
     sentences = [(o.unit.name, (o.facts or {}).get(SAME_RANKS)) for o in outcomes]
     return [f"{name}: {readable(sentence)}" for name, sentence in sentences if sentence]
 
@@ -67,7 +67,7 @@ def _inputs(discovered: Discovered) -> list[str]:
     return sorted((name for unit in discovered.units for name in unit.inputs), key=len, reverse=True)
 
 
-def _row(outcome: Outcome, settings: Settings) -> dict[str, Any]:
+def _row(outcome: UnitOutcome, settings: Settings) -> dict[str, Any]:
     unit = outcome.unit
     location = location_of(unit, settings.output)[len(settings.output.rstrip("/")) + 1 :]
     done = outcome.status in _OK
@@ -95,7 +95,7 @@ def _private(reason: str, inputs: Sequence[str], settings: Settings) -> str:
     return readable(reason)
 
 
-def _jobs(outcomes: Sequence[Outcome], settings: Settings) -> list[dict[str, Any]]:
+def _jobs(outcomes: Sequence[UnitOutcome], settings: Settings) -> list[dict[str, Any]]:
     names = dict.fromkeys(o.unit.job for o in outcomes if o.unit.job is not None)
     return [
         {
@@ -107,7 +107,7 @@ def _jobs(outcomes: Sequence[Outcome], settings: Settings) -> list[dict[str, Any
     ]
 
 
-def costs(outcomes: Sequence[Outcome], wall_s: float, how: str) -> dict[str, Any]:
+def costs(outcomes: Sequence[UnitOutcome], wall_s: float, how: str) -> dict[str, Any]:
     """The document of costs.json: what each unit took, and the batch as a whole."""
     done = [o for o in outcomes if o.status is Status.DONE]
     peaks = [o.cost.peak_bytes for o in done if o.cost.peak_bytes is not None]
@@ -129,7 +129,7 @@ def costs(outcomes: Sequence[Outcome], wall_s: float, how: str) -> dict[str, Any
     }
 
 
-def write(document: dict[str, Any], spent: dict[str, Any], outcomes: Sequence[Outcome], settings: Settings) -> None:
+def write(document: dict[str, Any], spent: dict[str, Any], outcomes: Sequence[UnitOutcome], settings: Settings) -> None:
     """Writes summary, costs, the tracebacks of faults in xsp, each job's page and the index, which comes last."""
     for name, content in ((SUMMARY, document), (COSTS, spent)):
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

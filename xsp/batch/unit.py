@@ -8,7 +8,7 @@ from typing import Any
 
 from xsp.reading import Reading
 
-__all__ = ["Cost", "Kind", "Outcome", "Settings", "Status", "Unit", "own_version"]
+__all__ = ["Cost", "Kind", "Settings", "Status", "Unit", "UnitOutcome", "own_version"]
 
 
 class Kind(StrEnum):
@@ -71,7 +71,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class UnitOutcome:
     """What came of a unit; `reason` says in a sentence why it failed or was left out, `details` is a bug's traceback.
 
     `facts` is what the index shows of it.

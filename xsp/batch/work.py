@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsp.batch.locations import fetch, from_batch, is_url, join_path, put_folder, read_bytes, stamp
-from xsp.batch.unit import Cost, Kind, Outcome, Status
+from xsp.batch.unit import Cost, Kind, Status, UnitOutcome
 from xsp.cache.key import look
 from xsp.memory import ran_out
 from xsp.opening import load
@@ -139,7 +139,7 @@ def location_of(unit: Unit, output: str) -> str:
     return join_path(output, TRACES, unit.name)
 
 
-def process(unit: Unit, settings: Settings) -> Outcome:
+def process(unit: Unit, settings: Settings) -> UnitOutcome:
     """Does the unit, or finds that it was done; whatever goes wrong with it is in the outcome, not raised."""
     clock, cpu = time.perf_counter(), time.process_time()
     try:
@@ -147,13 +147,13 @@ def process(unit: Unit, settings: Settings) -> Outcome:
         if settings.history is not None and unit.kind is Kind.TRACE:
             _add_to_history(unit, settings, settings.history)
     except _UnknownError as error:
-        outcome = Outcome(unit, Status.LEFT_OUT, str(error))
+        outcome = UnitOutcome(unit, Status.LEFT_OUT, str(error))
     except XspError as error:
-        outcome = Outcome(unit, Status.FAILED, str(error))
+        outcome = UnitOutcome(unit, Status.FAILED, str(error))
     except OSError as error:
         advice = "Free some space and run the batch again" if error.errno == _DISK_FULL else "Check its place"
         sentence = f"{unit.inputs[0]}: cannot be read or written ({error.strerror or error}). {advice}"
-        outcome = Outcome(unit, Status.FAILED, sentence)
+        outcome = UnitOutcome(unit, Status.FAILED, sentence)
     except Exception as error:  # noqa: BLE001 (one bad file must not stop the rest)
         outcome = _unforeseen(unit, error)
     cost = replace(
@@ -174,13 +174,13 @@ def _add_to_history(unit: Unit, settings: Settings, store: str) -> None:
     add_bundle(store, join_path(location, BUNDLE), report, dict(settings.labels))
 
 
-def _unforeseen(unit: Unit, error: Exception) -> Outcome:
+def _unforeseen(unit: Unit, error: Exception) -> UnitOutcome:
     if ran_out(error):
         advice = "Use fewer --jobs, or do it where there is more"
-        return Outcome(unit, Status.FAILED, f"{unit.inputs[0]}: there is not enough memory for it. {advice}")
+        return UnitOutcome(unit, Status.FAILED, f"{unit.inputs[0]}: there is not enough memory for it. {advice}")
     reason = f"{type(error).__name__}: {error}"
     sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(reason.split())}). Please report it"
-    return Outcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
+    return UnitOutcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
 
 
 def _peak_bytes() -> int:
@@ -205,7 +205,7 @@ def _check_known(path: Path) -> None:
         raise _UnknownError(error.what, path=path, advice=error.advice)
 
 
-def _earlier_outcome(unit: Unit, settings: Settings) -> Outcome | None:
+def _earlier_outcome(unit: Unit, settings: Settings) -> UnitOutcome | None:
     location = location_of(unit, settings.output)
     before = earlier_record(unit, settings, location)
     if before is None or not same_content(before):
@@ -214,10 +214,10 @@ def _earlier_outcome(unit: Unit, settings: Settings) -> Outcome | None:
     if facts is None:
         return None
     size = sum(int(content.get("bytes", 0)) for content in before.values())
-    return Outcome(unit, Status.KEPT, facts=json.loads(facts), cost=Cost(input_bytes=size))
+    return UnitOutcome(unit, Status.KEPT, facts=json.loads(facts), cost=Cost(input_bytes=size))
 
 
-def _convert_and_report(unit: Unit, settings: Settings) -> Outcome:
+def _convert_and_report(unit: Unit, settings: Settings) -> UnitOutcome:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix=UNIT, dir=settings.scratch))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -236,7 +236,7 @@ def _convert_and_report(unit: Unit, settings: Settings) -> Outcome:
         written = sum(file.stat().st_size for file in result.rglob("*") if file.is_file())
         put_folder(result, location_of(unit, settings.output), DONE)
     read = sum(int(content["bytes"]) for content in inputs.values())
-    return Outcome(unit, Status.DONE, facts=facts, cost=Cost(input_bytes=read, output_bytes=written))
+    return UnitOutcome(unit, Status.DONE, facts=facts, cost=Cost(input_bytes=read, output_bytes=written))
 
 
 def _check_unchanged(seen: Seen | None, inputs: Inputs) -> None:

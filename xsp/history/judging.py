@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from xsp.history.store import Store
-    from xsp_analyze.compare.rules import Outcome, Rule
+    from xsp_analyze.compare.rules import Rule, RuleOutcome
     from xsp_analyze.history.causes import Held
 
 __all__ = ["Judged", "Verdict", "judge", "parse_rule"]
@@ -42,7 +42,7 @@ class Judged:
     """The verdict, what became of each rule, and how many earlier runs stood against it; none held: there are none."""
 
     verdict: Verdict
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[RuleOutcome]
     held: Held | None
     earlier_count: int
 

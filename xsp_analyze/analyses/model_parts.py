@@ -14,7 +14,7 @@ from xsp_analyze.formulas import known_sum, quotient, ratio, share_of_sum
 from xsp_analyze.frames.host_ranges import RunStages, stages_of_runs
 from xsp_analyze.frames.kernels.expert_parts import PARTS, expert_parts
 from xsp_analyze.frames.kernels.kernel_means import step_work
-from xsp_analyze.frames.layers.repeated_blocks import folded_layers, standing_out
+from xsp_analyze.frames.layers.folded_layers import folded_layers, standing_out
 from xsp_analyze.frames.model_time import with_model_time
 from xsp_model.columns.intervals import intersection, union_length
 

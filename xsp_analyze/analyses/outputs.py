@@ -13,7 +13,7 @@ from xsp_analyze.frames.outputs import by_name, distance, input_match, recorded_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xsp_analyze.frames.outputs import Distance, Tensor
+    from xsp_analyze.frames.outputs import Distance, RecordedTensor
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = ["accuracy_and_outputs"]
@@ -83,7 +83,7 @@ def _measures(frames: StepView) -> Iterator[dict[str, Any]]:
 
 def _tensors(frames: StepView) -> Iterator[dict[str, Any]]:
     """The tensors of every run, outputs of all but the first run compared with the first one's."""
-    first: list[Tensor] = []
+    first: list[RecordedTensor] = []
     reference = ""
     for run, label in frames.of_trace.run_labels.items():
         tensors = tensors_of(frames.trace, [run])

@@ -12,7 +12,7 @@ from xsp_analyze.formulas import first_saturating_batch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xsp_analyze.cohort.facts import Facts, Speed
+    from xsp_analyze.cohort.facts import Speed, TraceFacts
     from xsp_analyze.cohort.quality import Prices
 
 __all__ = ["Member", "System", "group_by_system"]
@@ -26,7 +26,7 @@ class Member:
     """
 
     name: str
-    facts: Facts
+    facts: TraceFacts
     report: str | None = None
     path: str = ""
 
@@ -54,7 +54,7 @@ class System:
         return self.facts.model if self.is_alone else f"{self.facts.model} ({self.member.name})"
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> TraceFacts:
         """The facts of the trace that the row stands for."""
         return self.member.facts
 

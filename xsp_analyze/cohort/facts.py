@@ -19,7 +19,7 @@ from xsp_analyze.frames.kernels.measured_work import MODELLED
 from xsp_analyze.frames.kernels.roofline import agreed_peaks
 from xsp_analyze.frames.layers.layer_time import layer_calls, layer_latencies
 from xsp_analyze.frames.model_time import LoadTest, latency_by_run, load_test
-from xsp_analyze.frames.outputs import Tensor
+from xsp_analyze.frames.outputs import RecordedTensor
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import Attribution, Level
 from xsp_model.columns.tree import outermost
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLASSES",
-    "Facts",
     "Mix",
     "Speed",
+    "TraceFacts",
     "Utilisation",
     "facts_of",
     "facts_seen",
@@ -85,8 +85,8 @@ def _of_operators(frames: StepView) -> Mix:
         if not frames.of_trace.all_activities.is_empty()
         else frames.of_trace.layer_runs or frames.of_trace.kernel_runs
     )
-    columns = ("span_id", "parent_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
-    frame = frames.trace.scan("spans").select(columns).collect()
+    columns = ("span_id", "run_id", "step", "level", "name", "duration_ns", "attribution")
+    frame = frames.trace.scan("spans").select("parent_id", *columns).collect()
     is_operator = (frame["level"] == str(Level.OPERATOR)).to_numpy()
     if not (is_operator & frame["run_id"].is_in(runs.ids).to_numpy()).any():
         return _of_layers(frames)
@@ -205,7 +205,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TraceFacts:
     """One trace's word on its model and system; null: it does not say. Times in ns, shares in 0..1.
 
     All but `speeds` is of `profiled_batch_size`.
@@ -240,19 +240,19 @@ class Facts:
     mix: Mix = field(default_factory=Mix)
     load_test: LoadTest | None = None
     accuracies: Sequence[Measure] = ()
-    tensors: Sequence[Tensor] = ()
+    tensors: Sequence[RecordedTensor] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The same in JSON's own types; `from_json` undoes it."""
         return asdict(self)
 
 
-def facts_of(trace: Trace, name: str) -> Facts:
+def facts_of(trace: Trace, name: str) -> TraceFacts:
     """The facts of a trace; `name` stands for the model where no file names it."""
     return facts_seen(StepView.of(trace), name)
 
 
-def facts_seen(frames: StepView, name: str) -> Facts:
+def facts_seen(frames: StepView, name: str) -> TraceFacts:
     """The facts of a trace that is seen over its default steps already; what fails is unknown, and noted."""
     trace = frames.trace
     runs = trace.frame("runs")
@@ -262,7 +262,7 @@ def facts_seen(frames: StepView, name: str) -> Facts:
     def attempt_of(what: str, make: Callable[[], T], otherwise: T) -> T:
         return attempt(what, make, lambda _: otherwise)
 
-    return Facts(
+    return TraceFacts(
         model=_one(runs["model"]) or name,
         system=_system(frames),
         framework=_one(runs["framework"]),
@@ -286,16 +286,16 @@ def facts_seen(frames: StepView, name: str) -> Facts:
     )
 
 
-def from_json(document: Mapping[str, Any]) -> Facts:
+def from_json(document: Mapping[str, Any]) -> TraceFacts:
     """The facts that `to_json` wrote; keys of another version are ignored. KeyError or TypeError where it is none."""
-    values = {f.name: document[f.name] for f in fields(Facts) if f.name in document}
+    values = {f.name: document[f.name] for f in fields(TraceFacts) if f.name in document}
     values["speeds"] = [Speed(**speed) for speed in document["speeds"]]
     values["utilisation"] = Utilisation(**document["utilisation"])
     values["mix"] = Mix(**document["mix"])
     values["load_test"] = LoadTest(**document["load_test"]) if document.get("load_test") else None
     values["accuracies"] = [Measure(**measure) for measure in document.get("accuracies", ())]
-    values["tensors"] = [Tensor(**tensor) for tensor in document.get("tensors", ())]
-    return Facts(**values)
+    values["tensors"] = [RecordedTensor(**tensor) for tensor in document.get("tensors", ())]
+    return TraceFacts(**values)
 
 
 def _one(values: pl.Series) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from xsp_analyze.frames.outputs import Tensor
+    from xsp_analyze.frames.outputs import RecordedTensor
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = [
@@ -88,7 +88,7 @@ def accuracies_of(frames: StepView) -> list[Measure]:
     return [Measure(**row) for row in rows.unique(maintain_order=True).iter_rows(named=True)]
 
 
-def outputs_of(frames: StepView) -> list[Tensor]:
+def outputs_of(frames: StepView) -> list[RecordedTensor]:
     """What the step was given and what came out, of the run that model latency is taken from, else the next."""
     return tensors_of(frames.trace, output_runs(frames.of_trace))
 

@@ -41,6 +41,7 @@ from xsp_analyze.frames.outputs import (
 )
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
+from xsp_analyze.text.units import share
 from xsp_model import XspError
 from xsp_model.devices import peaks_for
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.rows import ClassMoves, Move, Row
     from xsp_analyze.compare.side import Difference
     from xsp_analyze.faults import FaultError
-    from xsp_analyze.frames.outputs import Distance, Tensor
+    from xsp_analyze.frames.outputs import Distance, RecordedTensor
     from xsp_analyze.trace.step_view import StepView
 
 __all__ = [
@@ -109,8 +110,8 @@ class OutputPair:
 
     name: str
     distance: Distance
-    before: Tensor
-    after: Tensor
+    before: RecordedTensor
+    after: RecordedTensor
 
     @property
     def steps_differ(self) -> bool:
@@ -143,7 +144,9 @@ def results(before: Side, after: Side) -> Results:
 
 
 def _pair_outputs(
-    ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], recorded: Mapping[tuple[str, str], Distance]
+    ours: Mapping[str, RecordedTensor],
+    theirs: Mapping[str, RecordedTensor],
+    recorded: Mapping[tuple[str, str], Distance],
 ) -> tuple[list[OutputPair], list[str]]:
     """Outputs of one name and shape; where each side has a single one, whatever its name is."""
     pairs = [(name, name) for name in ours if name in theirs]
@@ -500,7 +503,7 @@ def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -
     sources = {one.facts.layer_source, two.facts.layer_source}
     named = len(sources) == 1 and "operator" not in sources  # operators come and go with every optimisation
     if pairs.rate is not None and pairs.rate < MIN_MATCH and named:
-        reasons.append(f"only {pairs.rate:.0%} of the layers have a counterpart")
+        reasons.append(f"only {share(pairs.rate)} of the layers have a counterpart")
     return reasons
 
 

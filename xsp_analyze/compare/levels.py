@@ -131,8 +131,8 @@ def operators_by_layer(frames: StepView) -> pl.DataFrame:
 
 def operator_calls(frames: StepView) -> pl.DataFrame:
     """Every span of the kernels runs with the innermost operator around it, and of operators their own host time."""
-    columns = ("span_id", "parent_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
-    spans = frames.trace.scan("spans").select(columns).collect()
+    columns = ("span_id", "run_id", "step", "level", "kind", "name", "duration_ns", "layer_id")
+    spans = frames.trace.scan("spans").select("parent_id", *columns).collect()
     is_operator = (spans["kind"] == str(Kind.OPERATOR)) & (spans["level"] == str(Level.OPERATOR))
     parent = spans["parent_id"].fill_null(-1).to_numpy()
     mask = is_operator.to_numpy()

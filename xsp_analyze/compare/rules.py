@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Baseline",
     "Compared",
-    "Outcome",
     "Rule",
+    "RuleOutcome",
     "Several",
     "Verdict",
     "absent",
@@ -89,7 +89,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RuleOutcome:
     """A rule held against a comparison: the worst verdict of its rows, those rows, and sentences on them."""
 
     rule: Rule
@@ -123,7 +123,7 @@ def absent(rule: Rule, comparison: Comparison) -> bool:
     return rule.subject != "model" and not _rows_of_rule(rule, comparison)
 
 
-def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> Outcome:
+def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> RuleOutcome:
     """The rule held against every row that it is about; XspError where there is no such row.
 
     A row breaks a rule where its estimate lies beyond the threshold and it is significant, and keeps it where its whole
@@ -137,7 +137,9 @@ def check(rule: Rule, comparison: Comparison, *, strict: bool = False) -> Outcom
     if worst is Verdict.UNKNOWN and any(verdict is Verdict.KEPT for verdict, _ in judged):
         worst = Verdict.KEPT  # rows that only one side has have no ratio
     shown = [(verdict, row) for verdict, row in judged if verdict is worst] if worst is not Verdict.KEPT else []
-    return Outcome(rule, worst, [_sentence(rule, v, row, comparison) for v, row in shown], [row for _, row in shown])
+    return RuleOutcome(
+        rule, worst, [_sentence(rule, v, row, comparison) for v, row in shown], [row for _, row in shown]
+    )
 
 
 def _rows(rule: Rule, comparison: Comparison) -> list[Row]:
@@ -247,7 +249,7 @@ class Compared:
 
     name: str
     comparison: Comparison
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[RuleOutcome] = ()
 
 
 @dataclass(frozen=True, slots=True)

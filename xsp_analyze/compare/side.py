@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Difference",
     "DifferenceKind",
-    "Facts",
     "Pairs",
     "Side",
+    "SideFacts",
     "check_common",
     "differences",
     "facts",
@@ -66,7 +66,7 @@ class DifferenceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SideFacts:
     """What a side ran, on what, and how it was measured; null: the files do not say."""
 
     model: str | None
@@ -113,7 +113,7 @@ _COMPARED: tuple[tuple[str, str, DifferenceKind], ...] = (
 )
 
 
-def facts(views: Sequence[StepView]) -> Facts:
+def facts(views: Sequence[StepView]) -> SideFacts:
     """The facts of a side's captures; where captures contradict one another the words of both."""
     frames = views[0]
     runs = pl.concat([v.of_trace.own_runs.frame("runs") for v in views])
@@ -122,7 +122,7 @@ def facts(views: Sequence[StepView]) -> Facts:
     batches = runs["batch_size"].drop_nulls().unique().to_list()
     sources = [s for s in runs["layer_source"].drop_nulls().unique().sort() if s != "none"]
     has_layers = not frames.of_trace.once(layer_calls).is_empty()
-    return Facts(
+    return SideFacts(
         model=_join_with_and(runs["model"].drop_nulls().unique().sort().to_list()) or _outermost(frames),
         batch_size=int(batches[0]) if len(batches) == 1 else None,
         framework=_join_with_and(list(dict.fromkeys(name for name, _ in frameworks))),
@@ -141,7 +141,7 @@ def facts(views: Sequence[StepView]) -> Facts:
     )  # fmt: skip
 
 
-def differences(before: Facts, after: Facts, *, per_input: bool = False) -> list[Difference]:
+def differences(before: SideFacts, after: SideFacts, *, per_input: bool = False) -> list[Difference]:
     """What is known of both sides and not the same, what matters most first."""
     differing = []
     for name, label, usual in _COMPARED:
@@ -292,7 +292,7 @@ class Side:
     per: float = 1.0
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> SideFacts:
         """What was run, on what, and how it was measured."""
         return facts(self.views)
 

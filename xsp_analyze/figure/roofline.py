@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from xsp_analyze.figure.look import MARKERS, PALETTE
+from xsp_analyze.text.units import engineering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +82,6 @@ def _overlap(one: _Box, other: _Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MIN_AREA, _MAX_AREA = 6.0, 160.0  # square points
 _NO_ROOF = "#777777"
 _RIDGE_WIDTH = 1.5  # on the axis: ridges that differ by less have labels that overlap
@@ -172,7 +172,7 @@ def _slope(axes: Axes, bandwidth: float, highest: float, left: float, start: flo
     """The roof that a bandwidth is, up to the highest peak over it; one line for all precisions under it."""
     axes.plot([left, highest / bandwidth], [left * bandwidth, highest], color=color, zorder=2)
     axes.annotate(
-        f"{_engineering(bandwidth)}B/s", (start, start * bandwidth), xytext=(-1, 3), textcoords="offset points",
+        engineering(bandwidth, "B/s"), (start, start * bandwidth), xytext=(-1, 3), textcoords="offset points",
         fontsize=6, color=color, rotation=_angle(axes), rotation_mode="anchor",
     )  # fmt: skip
 
@@ -184,7 +184,7 @@ def _peak(axes: Axes, roof: Mapping[str, Any], name: str, window: Sequence[float
     ridge = peak / roof["bandwidth"]
     axes.plot([ridge, right], [peak, peak], color=color, zorder=2)
     axes.plot([ridge, ridge], [low, peak], color=color, linewidth=0.7, linestyle=":", zorder=1)
-    label = f"{name} {_engineering(peak)}FLOP/s"
+    label = f"{name} {engineering(peak, 'FLOP/s')}"
     aside = len(label) * _FONT * 0.6
     above, below = _FONT / 2 + 2, -_FONT / 2 - 2
     offsets = [(-2 - aside * n, up, True) for n in range(3) for up in (above, below)]
@@ -240,11 +240,5 @@ def _ticks(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(10, numticks=8))
         axis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _engineering(value).strip()))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _engineering(value).strip()))
-
-
-def _engineering(value: float) -> str:
-    """`19.5 T`: three digits that count, and the prefix, after which the unit follows."""
-    step, prefix = next((s for s in _STEPS if value >= s[0]), (1.0, ""))
-    return f"{value / step:.3g} {prefix}"
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: engineering(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: engineering(value)))

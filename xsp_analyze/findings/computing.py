@@ -20,7 +20,7 @@ from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import count, count_of, duration, quantity, share
 from xsp_model import Attribution, Kind, Phase
 from xsp_model.columns.tree import innermost
-from xsp_model.vocabulary import STALLS
+from xsp_model.vocabulary import STALLS, Recorder, formats_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -567,7 +567,7 @@ def graph_replays(facts: Facts) -> Iterator[Observation]:
     )
     if not total or replayed / total < limit.REPLAY_SHARE:
         return
-    is_of_torch = "torch_profiler" in facts.context.runs["format"].to_list()
+    is_of_torch = facts.context.runs["format"].is_in(formats_by(Recorder.TORCH_PROFILER)).any()
     yield Observation(
         f"{share(replayed / total)} of device time is replays of graphs, of which no layer is known.",
         (Evidence("replayed", replayed), Evidence("all device time", total)),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from xsp_analyze.findings.facts import Facts
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model import Trace
 
 __all__ = [
     "device_only",
@@ -139,7 +138,7 @@ def device_only(facts: Facts) -> Iterator[Observation]:
     """Nothing but device activities among the spans."""
     if (
         facts.frames.of_trace.all_activities.height
-        == facts.frames.trace.scan("spans").select(pl.len()).collect().item()
+        == facts.frames.of_trace.own_runs.scan("spans").select(pl.len()).collect().item()
     ):
         yield Observation("The file lists device work alone, without host, launches, layers or steps.", (), None, "A10")
 
@@ -313,15 +312,15 @@ def few_steps(facts: Facts) -> Iterator[Observation]:
         yield Observation(_why_whole(facts.frames.of_trace), (), None, "A01")
         return
     step_count = max((len(d) for d in facts.frames.once(latency_by_run)["durations"].to_list()), default=0)
-    if 0 < step_count < limit.FEW_STEPS and not _stands_for_many(facts.frames.trace):
+    if 0 < step_count < limit.FEW_STEPS and not _stands_for_many(facts.frames.of_trace):
         yield Observation(f"Numbers are from {count(step_count)} step{'s' if step_count > 1 else ''}.", (), None, "A01")
 
 
-def _stands_for_many(trace: Trace) -> bool:
+def _stands_for_many(view: TraceView) -> bool:
     """Whether a step is the average of many that its file counted, as TensorRT's profiles are."""
-    steps = trace.scan("spans").filter(pl.col("kind").cast(pl.String) == str(Kind.STEP)).select("span_id")
+    steps = view.own_runs.scan("spans").filter(pl.col("kind").cast(pl.String) == str(Kind.STEP)).select("span_id")
     many = pl.col("metric").cast(pl.String).eq("invocations") & pl.col("value").ge(limit.FEW_STEPS)
-    return not trace.scan("metrics").filter(many).join(steps, on="span_id", how="semi").collect().is_empty()
+    return not view.trace.scan("metrics").filter(many).join(steps, on="span_id", how="semi").collect().is_empty()
 
 
 def _why_whole(view: TraceView) -> str:
@@ -419,7 +418,7 @@ def _is_slower(model: _Steps, profiled: _Steps) -> bool:
 
 def _steps(facts: Facts, run: int) -> _Steps | None:
     """As the run timed them itself, else by the spans of its steps; None of too few."""
-    timed = facts.frames.trace.frame("step_times").filter(pl.col("run_id") == run)
+    timed = facts.frames.of_trace.runs([run]).frame("step_times")
     rows = timed if timed.height else facts.frames.of_trace.all_steps.filter(pl.col("run_id") == run)
     durations = rows["duration_ns"].drop_nulls()
     if len(durations) < limit.FEW_STEPS:

@@ -16,6 +16,7 @@ from xsp_analyze.text.units import count, count_of, share
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, LedgerKind
 from xsp_model.step_annotations import StepAnnotation, parse_step_annotation
+from xsp_model.vocabulary import Recorder, formats_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +70,8 @@ class _Names:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.kernel_runs = TraceView(trace).kernel_runs
+        view = TraceView(trace)
+        self.kernel_runs, self.own_runs = view.kernel_runs, view.own_runs
 
     @cached_property
     def device(self) -> pl.DataFrame:
@@ -101,7 +103,7 @@ class _Names:
     def host(self) -> Mapping[str, Mapping[str, int]]:
         """How many spans on the host have each name, by kind."""
         rows = (
-            self.trace.scan("spans")
+            self.own_runs.scan("spans")
             .filter(pl.col("attribution").is_null())
             .group_by(pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String))
             .len()
@@ -127,15 +129,9 @@ class _Names:
         names = pl.Series([*self.device["name"].drop_nulls(), *self.host.get(str(Kind.OPERATOR), ())], dtype=pl.String)
         return next((engine for engine, pattern in _ENGINES.items() if names.str.contains(pattern).any()), "")
 
-    @cached_property
-    def formats(self) -> set[str]:
-        """By which formats the runs were read."""
-        return set(self.trace.frame("runs")["format"].drop_nulls())
-
-    @property
-    def of_nsys(self) -> bool:
-        """Whether Nsight Systems recorded it."""
-        return any(name.startswith("nsys") for name in self.formats)
+    def is_by(self, recorder: Recorder) -> bool:
+        """Whether the tool recorded one of the runs."""
+        return bool(self.trace.frame("runs")["format"].is_in(formats_by(recorder)).any())
 
 
 def _graph_replays(names: _Names, captures: Sequence[str]) -> Iterator[Recording]:
@@ -143,7 +139,7 @@ def _graph_replays(names: _Names, captures: Sequence[str]) -> Iterator[Recording
     if lost < _MIN_SHARE:
         return
     state = f"{share(lost)} of device time is replays of graphs without layers"
-    if "torch_profiler" not in names.formats:
+    if not names.is_by(Recorder.TORCH_PROFILER):
         do = RECORD_NODES
     elif captures:
         do = give_captures(captures)
@@ -194,7 +190,7 @@ def _serving_steps(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
 
 def _source_lines(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     operators = names.trace.frame("operators")["source_lines"]
-    if "torch_profiler" not in names.formats or operators.is_empty():
+    if not names.is_by(Recorder.TORCH_PROFILER) or operators.is_empty():
         return
     if has := len(operators) - operators.null_count():
         of_all = count_of(len(operators), "operator", "operators")
@@ -207,7 +203,7 @@ def _source_lines(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
 
 def _layerwise(names: _Names, _: Sequence[str]) -> Iterator[Recording]:
     sources = set(names.trace.frame("runs")["layer_source"].drop_nulls())
-    if names.of_nsys and names.engine in _LAYERWISE and str(LayerSource.MODULE) not in sources:
+    if names.is_by(Recorder.NSIGHT_SYSTEMS) and names.engine in _LAYERWISE and str(LayerSource.MODULE) not in sources:
         yield Recording("layers", f"{names.engine} under Nsight Systems, without its modules", _LAYERWISE[names.engine])
 
 

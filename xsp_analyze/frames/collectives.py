@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import quotient
+from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.model_time import latency_by_run
@@ -19,6 +20,8 @@ from xsp_model.columns.intervals import coverage_before, merge
 from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
@@ -29,16 +32,22 @@ __all__ = [
     "CLOCKS",
     "GROUP",
     "PAIRWISE",
+    "MedianRank",
     "bus_factor",
     "group_label",
+    "groups_by_bytes",
     "has_ranks",
+    "longest_of_columns",
+    "matched_count",
     "mean_waiting",
+    "median_rank",
     "message_bytes",
     "modelled_collectives",
     "operations",
     "rank_clocks",
     "rank_times",
     "rank_units",
+    "ranks_off_the_median",
     "recorded_facts",
     "waiting_by_rank",
     "waits_of",
@@ -385,3 +394,57 @@ def rank_clocks(frames: StepView) -> pl.DataFrame:
     skews = {} if units["run_id"].n_unique() < units.height else clock_skews(ends)
     rows = [(rank, skew.offset_ns, skew.spread_ns, skew.count) for rank, skew in skews.items()]
     return pl.DataFrame(rows, schema={"rank": pl.Int64(), **CLOCKS}, orient="row")
+
+
+# What is said of ranks side by side, and drawn of them: of the tables of a trace, and of a job.
+
+
+@dataclass(frozen=True, slots=True)
+class MedianRank:
+    """Medians over rows of B29 or R01, each None where nothing is known."""
+
+    step_ns: float | None
+    exposed_share: float | None  # of the step
+    wait_ns: float | None
+
+
+def median_rank(ranks: pl.DataFrame) -> MedianRank:
+    """Of rows with step_ns and exposed_communication_ns, with wait_ns, or with all of them."""
+    columns = set(ranks.columns)
+    exposed = {"exposed_communication_ns", "step_ns"} <= columns
+    return MedianRank(
+        _median(ranks["step_ns"]) if "step_ns" in columns else None,
+        _median(ranks["exposed_communication_ns"] / ranks["step_ns"]) if exposed else None,
+        _median(ranks["wait_ns"]) if "wait_ns" in columns else None,
+    )
+
+
+def _median(values: pl.Series) -> float | None:
+    middle = values.median()
+    return middle if isinstance(middle, float | int) else None
+
+
+def ranks_off_the_median(cells: pl.DataFrame) -> list[int]:
+    """The ranks of rows with rank and step_ns, those first whose longest step is furthest from the median's."""
+    longest = cells.group_by("rank").agg(pl.col("step_ns").max()).drop_nulls()
+    apart = (pl.col("step_ns") - pl.col("step_ns").median()).abs()
+    return longest.sort(apart, "rank", descending=[True, False])["rank"].to_list()
+
+
+def longest_of_columns(cells: pl.DataFrame, columns: pl.DataFrame, measures: Iterable[str]) -> pl.DataFrame:
+    """The largest value of each measure by rank and `column`, in no order; `columns` has the column of each step."""
+    placed = cells.join(columns.cast({"step": cells.schema["step"]}), on="step", nulls_equal=True)
+    return placed.group_by("rank", "column").agg(pl.col(list(measures)).max())
+
+
+def groups_by_bytes(rates: pl.DataFrame) -> list[tuple[str, str | None]]:
+    """Operation and process group of B31's rows, those first that moved most."""
+    moved = (pl.col("message_bytes") * pl.col("count")).sum().alias("moved")
+    groups = rates.group_by("operation", "process_group", maintain_order=True).agg(moved)
+    return groups.sort("moved", descending=True).drop("moved").rows()
+
+
+def matched_count(stragglers: pl.DataFrame) -> float:
+    """How many collectives are matched, each counted once, by B30's rows."""
+    per_group = stragglers.group_by("operation", "process_group").agg(pl.col("matched_count").max())
+    return total_of(per_group["matched_count"])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
 
-__all__ = ["ATTRIBUTIONS", "attribution", "flags", "layer_work", "ledger", "provenance", "ways"]
+__all__ = ["ATTRIBUTIONS", "attribution", "flags", "layer_work", "ledger", "ledger_entries", "provenance", "ways"]
 
 # What a call of each layer must do at least, modelled from the shapes that its operators took.
 
@@ -284,7 +284,7 @@ def _overfull(frames: StepView) -> pl.DataFrame:
     hosted = frames.of_trace.once(layer_bases).filter(pl.col("basis") == "host")["run_id"]
     calls = frames.of_trace.once(layer_calls).filter(pl.col("run_id").is_in(hosted.implode()))
     of_calls = pl.col("span_id").is_in(calls["span_id"].implode())  # so that the many others are not read
-    threads = frames.trace.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
+    threads = frames.of_trace.own_runs.scan("spans").filter(of_calls).select("span_id", "process_id", "thread_id")
     sums = (
         calls.lazy()
         .join(threads, on="span_id", how="left")
@@ -384,6 +384,24 @@ def ledger(frames: StepView, *, on_layers: bool = True, on_work: bool = True) ->
     In a mean step, counts and durations of coverage are per step, so those columns are Float64.
     """
     return frames.once(_ledger, on_layers=on_layers, on_work=on_work)
+
+
+def ledger_entries(frames: StepView) -> pl.DataFrame:
+    """The ledger's rows but those on attribution, what several runs have in common as one: counts and times summed.
+
+    `run_id` is a list of the runs, in order, and `times` how many rows of the ledger an entry is of.
+    """
+    return (
+        ledger(frames)
+        .filter(~pl.col("kind").is_in([str(a) for a in Attribution]))
+        .group_by("kind", "severity", "detail", "advice", maintain_order=True)
+        .agg(
+            pl.col("count").sum(),
+            pl.col("duration_ns").sum().replace(0, None),
+            pl.col("run_id").drop_nulls().unique().sort(),
+            pl.len().alias("times"),
+        )
+    )
 
 
 def _ledger(frames: StepView, *, on_layers: bool, on_work: bool) -> pl.DataFrame:

@@ -36,11 +36,13 @@ __all__ = [
     "DeviceTime",
     "Utilisation",
     "busiest_device",
+    "busy_without_start",
     "class_time",
     "device_time",
     "device_windows",
     "serving_time",
     "utilisation",
+    "window_by_run",
     "window_parts",
     "with_start_up",
     "working_times",
@@ -247,6 +249,17 @@ def busiest_device(devices: pl.DataFrame) -> dict[str, Any] | None:
     own = pl.col("busy_ns") - pl.col("exposed_communication_ns")
     rows = devices.filter(pl.col("busy_ns") > 0).sort(own, descending=True, maintain_order=True)
     return rows.row(0, named=True) if rows.height else None
+
+
+def busy_without_start(devices: pl.DataFrame) -> float | None:
+    """Of B03's rows the share of time in which devices work, start-up and end left out; None where there is neither."""
+    busy, window, start = devices.select(pl.col("busy_ns", "window_ns", "idle_initialisation_ns").sum()).row(0)
+    return busy / (window - start) if start else None
+
+
+def window_by_run(devices: pl.DataFrame) -> list[int | float]:
+    """Of B03's rows the longest window of each run, where it is known."""
+    return devices.group_by("run_id").agg(pl.col("window_ns").max())["window_ns"].drop_nulls().to_list()
 
 
 def working_times(view: TraceView) -> Mapping[object, tuple[int, int]]:

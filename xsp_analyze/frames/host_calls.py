@@ -70,10 +70,13 @@ def host_waits(view: TraceView, run: int) -> pl.DataFrame:
 
 def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:
     """The run's calls that wait for a device if it has work, of before the trace too: process_id, start_ns, end_ns."""
-    waits = view.trace.scan("spans").filter(
-        pl.col("run_id") == run,
-        (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
-        pl.col("duration_ns").is_not_null(),
+    waits = (
+        view.runs([run])
+        .scan("spans")
+        .filter(
+            (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
+            pl.col("duration_ns").is_not_null(),
+        )
     )
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     return waits.select("process_id", "start_ns", end).collect()
@@ -368,9 +371,9 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         .then(_PROFILER)
     )
     rows = (
-        trace.scan("spans")
+        view.runs([run])
+        .scan("spans")
         .filter(
-            pl.col("run_id") == run,
             pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
             pl.col("kind") != str(Kind.SYNC),
             pl.col("duration_ns") > 0,
@@ -409,15 +412,13 @@ def kernel_searches(view: TraceView, run: int) -> pl.Series:
 
     It does that at the first call with such a shape (cuDNN's and MIOpen's benchmark mode), and never again.
     """
-    waits = view.trace.scan("spans").filter(
-        pl.col("run_id") == run, _is_named(view, lambda name: name.str.contains(_EVENT_WAIT))
-    )
+    waits = view.runs([run]).scan("spans").filter(_is_named(view, lambda name: name.str.contains(_EVENT_WAIT)))
     waiting = waits.group_by("parent_id").len().filter(pl.col("len") >= _MIN_TRIALS).collect()["parent_id"].drop_nulls()
     if waiting.is_empty():
         return waiting.rename("span_id")
     tried = pl.col("kernel_class").cast(pl.String).is_in(_TRIED_CLASSES)
     work = view.all_activities.filter(pl.col("run_id") == run, tried).select("name", "parent_id")
-    own = view.trace.scan("spans").filter(pl.col("parent_id").is_in(waiting.implode()))
+    own = view.own_runs.scan("spans").filter(pl.col("parent_id").is_in(waiting.implode()))
     launches = own.select(pl.col("span_id").alias("parent_id"), pl.col("parent_id").alias("span_id"))
     kernels = launches.join(work.lazy(), on="parent_id").group_by("span_id").agg(pl.col("name").n_unique())
     return kernels.filter(pl.col("name") >= _MIN_TRIALS).sort("span_id").collect()["span_id"]
@@ -426,7 +427,7 @@ def kernel_searches(view: TraceView, run: int) -> pl.Series:
 def tried_kernels(view: TraceView, run: int) -> pl.DataFrame:
     """The run's device work that such searches tried, by span_id: all but what they launched after the last wait."""
     searches = view.once(kernel_searches, run)
-    inside = view.trace.scan("spans").filter(pl.col("parent_id").is_in(searches.implode()))
+    inside = view.own_runs.scan("spans").filter(pl.col("parent_id").is_in(searches.implode()))
     is_wait = _is_named(view, lambda name: name.str.contains(_EVENT_WAIT))
     last = pl.col("start_ns").filter(is_wait).max().over("parent_id")
     tried = inside.filter(pl.col("start_ns") < last).select(pl.col("span_id").alias("parent_id")).collect()
@@ -441,7 +442,7 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
     is_call = pl.col("level") == str(Level.RUNTIME), pl.col("kind") != str(Kind.SYNC)
     reserves = _is_named(view, lambda name: name.str.contains(_RESERVES) & ~name.str.contains(_ASYNCHRONOUS))
     frees = _is_named(view, lambda name: name.str.contains(_FREES))
-    calls = view.trace.scan("spans").filter(pl.col("run_id") == run, *is_call, reserves | frees)
+    calls = view.runs([run]).scan("spans").filter(*is_call, reserves | frees)
     change = pl.when(reserves).then(1).otherwise(-1).alias("change")
     rows = calls.select("span_id", "process_id", "start_ns", change).sort("start_ns", "span_id").collect()
     held = rows.with_columns(pl.col("change").cum_sum().over("process_id").alias("held"))
@@ -455,9 +456,9 @@ def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
     Also parent_id (of the span around) and is_step: all that a thread does is in a step, which says nothing.
     """
     return (
-        view.trace.scan("spans")
+        view.runs([run])
+        .scan("spans")
         .filter(
-            pl.col("run_id") == run,
             pl.col("duration_ns") >= min_duration_ns,
             pl.col("level").is_in([str(level) for level in _HOST_LEVELS]),
             pl.col("kind") != str(Kind.SYNC),
@@ -478,9 +479,9 @@ def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
 def open_operators(view: TraceView, run: int, processes: pl.Expr) -> Blocks:
     """When operators of the host were open: of several the one that began last, as input where it fetches that."""
     rows = (
-        view.trace.scan("spans")
+        view.runs([run])
+        .scan("spans")
         .filter(
-            pl.col("run_id") == run,
             pl.col("level") == str(Level.OPERATOR),
             pl.col("kind") == str(Kind.OPERATOR),
             pl.col("thread_id").is_not_null(),

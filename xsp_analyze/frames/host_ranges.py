@@ -14,6 +14,7 @@ from xsp_analyze.frames.host_calls import INPUT_CALLS
 from xsp_model import Kind, Level
 from xsp_model.columns.intervals import intersection, merge
 from xsp_model.columns.tree import innermost
+from xsp_model.vocabulary import Recorder, formats_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +91,7 @@ def stages_of_runs(frames: TraceView) -> list[RunStages]:
 
 def _range_names(frames: TraceView) -> Sequence[str]:
     kinds = pl.col("kind").cast(pl.String).is_in([str(Kind.RANGE), str(Kind.STEP)])
-    names = frames.trace.scan("spans").filter(kinds, pl.col("duration_ns").is_not_null())
+    names = frames.own_runs.scan("spans").filter(kinds, pl.col("duration_ns").is_not_null())
     return names.select(pl.col("name").cast(pl.String).unique().sort()).collect()["name"].to_list()
 
 
@@ -100,7 +101,7 @@ def _stage_ranges(frames: TraceView) -> pl.DataFrame:
     kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
     is_step = kind == str(Kind.STEP)
     rows = (
-        frames.trace.scan("spans")
+        frames.own_runs.scan("spans")
         .filter(is_step | (kind == str(Kind.RANGE)), pl.col("duration_ns").is_not_null())
         .filter(is_step | name.is_in(list(named)))
         .select(*_COLUMNS)
@@ -164,7 +165,6 @@ LIBRARIES: Mapping[str, str] = {
 """By whose call it is: how names of spans at the level of libraries begin."""
 _OF_OTHERS = "|".join((*LIBRARIES.values(), r"^(cudnn|cublas|\[unnamed (call|MPI|UCP))"))
 _OS_RUNTIME = "OS runtime"
-_NSYS = "nsys"
 
 
 def library_spans(view: TraceView, whose: str) -> pl.LazyFrame:
@@ -184,8 +184,8 @@ def _rows(view: TraceView, whose: str) -> pl.LazyFrame:
     rows = view.kernel_runs.scan("spans").filter(pl.col("level") == str(Level.LIBRARY))
     if whose != _OS_RUNTIME:
         return rows
-    of_nsys = pl.col("format").str.starts_with(_NSYS).fill_null(value=False)
-    runs = view.kernel_runs.table.filter(of_nsys)["run_id"].to_list()
+    of_nsight = pl.col("format").is_in(formats_by(Recorder.NSIGHT_SYSTEMS))
+    runs = view.kernel_runs.table.filter(of_nsight)["run_id"].to_list()
     return rows.filter(pl.col("run_id").is_in(runs), pl.col("kind") == str(Kind.CALL))
 
 

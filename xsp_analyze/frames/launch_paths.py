@@ -14,12 +14,13 @@ from xsp_analyze.frames.kernels.activities import column_at, origins
 from xsp_analyze.frames.kernels.kernel_means import layer_executions
 from xsp_analyze.frames.kernels.measured_work import GRAPH_REPLAY
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
+from xsp_analyze.frames.layers.modules import module_rows
 from xsp_model.columns.arrays import no_refs
 from xsp_model.columns.tree import depths
 from xsp_model.vocabulary import Attribution, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
@@ -36,7 +37,9 @@ __all__ = [
     "device_parts",
     "host_parts",
     "launch_paths",
+    "prune",
     "time_tree",
+    "time_tree_of_modules",
 ]
 
 # Paths of chosen spans above others: which there are is found out once for each span, not for all that ran in it.
@@ -163,20 +166,20 @@ def launch_paths(view: TraceView) -> LaunchPaths:
     Operators are those between the activity and the first layer above it, on whichever thread launched it.
     """
     trace = view.trace
-    spans = trace.scan("spans")
+    is_operator = (pl.col("level") == str(Level.OPERATOR)).alias("is_operator")
+    spans = view.trace.scan("spans").select("parent_id", is_operator).collect()
     work = (
         view.kernel_runs.scan("spans")
         .filter(pl.col("attribution").is_not_null())
         .select("span_id", "parent_id", "layer_id", "name", "kind", "attribution", pl.col("duration_ns").fill_null(0))
         .collect()
     )
-    parent = _numbers(spans.select("parent_id").collect().to_series())
-    is_operator = spans.select(pl.col("level") == str(Level.OPERATOR)).collect().to_series().to_numpy()
+    parent = _numbers(spans["parent_id"])
     is_layer = _layer_spans(trace, len(parent))
     layers = above(_numbers(work["layer_id"]), parent, is_layer)
     origin = origins(trace, work["span_id"])
     launch = np.where(origin != work["span_id"].to_numpy(), origin, _numbers(work["parent_id"]))
-    operators = above(launch, parent, is_operator, stop=is_layer)
+    operators = above(launch, parent, spans["is_operator"].to_numpy(), stop=is_layer)
     name_codes, names = _name_codes(trace, layers.spans, operators.spans)
     layer, of_layers = layers.paths_by_code(name_codes[: len(layers.spans)])
     operator, of_operators = operators.paths_by_code(name_codes[len(layers.spans) :])
@@ -311,6 +314,73 @@ def _sum_upwards(nodes: _Nodes, at: Ints, paths: LaunchPaths) -> TimeTree:
         np.add.at(time, parent[rows], time[rows])
         np.add.at(count, parent[rows], count[rows])
     return TimeTree(parent, nodes.name, nodes.kind, time, count)
+
+
+def prune(tree: TimeTree, max_nodes: int, name_of_rest: Callable[[int], str]) -> TimeTree:
+    """The `max_nodes` longest nodes, children longest first; what each parent loses is one node of kind `others`.
+
+    It is named by how many nodes it is of. A parent is never shorter than its child, so the longest nodes make a tree.
+    """
+    order = np.lexsort((np.arange(len(tree.parent)), -tree.time_ns))
+    kept = np.sort(order[:max_nodes]) if len(order) > max_nodes else np.arange(len(order))
+    is_kept = np.zeros(len(order), dtype=bool)
+    is_kept[kept] = True
+    frame = pl.DataFrame(
+        {"node": np.arange(len(order)), "parent": tree.parent, "time_ns": tree.time_ns, "count": tree.count}
+    )
+    lost = frame.filter(pl.Series(~is_kept) & pl.Series(is_kept[tree.parent]))
+    others = lost.group_by("parent", maintain_order=True).agg(
+        pl.len().alias("nodes"), pl.col("time_ns").sum(), pl.col("count").sum()
+    )
+    names = list(map(name_of_rest, others["nodes"]))
+    return _parents_first(tree, kept, others, names)
+
+
+def _parents_first(tree: TimeTree, kept: Ints, others: pl.DataFrame, names: Sequence[str]) -> TimeTree:
+    """The kept nodes and the rests, parents first and longest first within a parent."""
+    node_of = np.full(len(tree.parent), -1, dtype=np.int64)
+    node_of[kept] = np.arange(len(kept))
+    parent = np.concatenate((np.where(kept == 0, -1, node_of[tree.parent[kept]]), node_of[others["parent"].to_numpy()]))
+    name = [*(tree.name[k] for k in kept), *names]
+    kind = [*(tree.kind[k] for k in kept), *("others" for _ in names)]
+    time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
+    count = np.concatenate((tree.count[kept], others["count"].to_numpy()))
+    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], depths(parent)))
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.arange(len(order))
+    moved = np.where(parent[order] < 0, -1, back[parent[order]])
+    return TimeTree(moved, [name[i] for i in order], [kind[i] for i in order], time[order], count[order])
+
+
+def time_tree_of_modules(modules: pl.DataFrame) -> TimeTree:
+    """B06's rows as a tree: node 0 is all modules, then every module, parents first; times in whole ns.
+
+    A module counts at least what those in it do: phases are matched apart, and may leave a parent behind by rounding.
+    """
+    rows = module_rows(modules)
+    depth = [0, *(d + 1 for d in rows["depth"].to_list())]
+    parent = _parents_of(depth)
+    time = [0, *(round(v or 0) for v in rows["device_sum_ns"].to_list())]
+    calls = [0, *(round(v or 0) for v in rows["count"].to_list())]
+    below = [0] * len(parent)
+    for node in range(len(parent) - 1, 0, -1):  # children stand after their parent
+        time[node] = max(time[node], below[node])
+        below[parent[node]] += time[node]
+    time[0] = below[0]
+    names = ["all modules", *rows["module"].to_list()]
+    kinds = ["all", *(["layer"] * rows.height)]
+    return TimeTree(np.array(parent), names, kinds, np.array(time), np.array(calls))
+
+
+def _parents_of(depths: list[int]) -> list[int]:
+    """The parent of each node of a depth-first list, -1 for the first."""
+    parents: list[int] = []
+    path: list[int] = []
+    for node, depth in enumerate(depths):
+        del path[depth:]
+        parents.append(path[-1] if path else -1)
+        path.append(node)
+    return parents
 
 
 # What layers are made of: their device work by operator, library call and kernel, and their operators on the host.

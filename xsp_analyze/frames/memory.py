@@ -28,6 +28,7 @@ __all__ = [
     "memory_events",
     "memory_peaks",
     "of_series",
+    "samples_in_use",
 ]
 
 # Blocks of memory: from when to when each was in use, what allocated it, and what it is used for.
@@ -289,4 +290,34 @@ def _rest(kinds: pl.DataFrame, at: pl.DataFrame, alive: pl.DataFrame) -> pl.Data
         left.filter(pl.col("bytes") != 0)
         .join(at, on=SERIES, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(is_block=pl.lit(value=False))
+    )
+
+
+# What samples of counters tell, where no allocations do.
+
+_IN_USE = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use", "memory_used_bytes")  # the first that there is
+
+
+def samples_in_use(trace: Trace, max_moments: int) -> pl.DataFrame:
+    """Moments of what counters say is in use and reserved; of each of equal stretches one, with most in use."""
+    samples = (
+        trace.frame("counters")
+        .filter(pl.col("unit").cast(pl.String) == "byte")
+        .with_columns(pl.col("counter").cast(pl.String), pl.col("value").cast(pl.Int64, strict=False))
+        .drop_nulls("value")  # of more than 64 bits
+    )
+    rank = pl.col("counter").replace_strict({name: i for i, name in enumerate(_IN_USE)}, default=None)
+    ranked = samples.with_columns(rank.alias("rank")).drop_nulls("rank")
+    in_use = ranked.filter(pl.col("rank") == pl.col("rank").min().over(SERIES)).rename({"value": "allocated_bytes"})
+    held = samples.filter(pl.col("counter") == "reserved_bytes").rename({"value": "reserved_bytes"})
+    keys = [*SERIES, "time_ns"]
+    by_time = held.group_by(keys).agg(pl.col("reserved_bytes").max())
+    joined = in_use.join(by_time, on=keys, how="left", nulls_equal=True, maintain_order="left").sort(keys)
+    begin, end = pl.col("time_ns").min().over(SERIES), pl.col("time_ns").max().over(SERIES)
+    stretch = ((pl.col("time_ns") - begin) * (max_moments - 1)) // pl.max_horizontal(end - begin, 1)
+    return (
+        joined.with_columns(stretch.alias("stretch"))
+        .group_by(*SERIES, "stretch", maintain_order=True)
+        .agg(pl.col("time_ns", "allocated_bytes", "reserved_bytes").get(pl.col("allocated_bytes").arg_max()))
+        .drop("stretch")
     )

@@ -11,6 +11,7 @@ import polars as pl
 from xsp_analyze.formulas import trimmed_mean
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_model import LedgerKind
+from xsp_model.vocabulary import Recorder, formats_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,6 @@ __all__ = [
 
 # What MLPerf LoadGen said of its tests: scenario, validity, rates, latencies, and the latency that it was held to.
 
-_FORMAT = "loadgen"
 _RULE, _PERCENTILE = "_satisfied", "latency_p"
 _CONSTRAINTS = "performance constraints"
 _QUEUED = ("Server", "Offline")
@@ -103,7 +103,8 @@ def load_tests(view: TraceView) -> list[LoadTest]:
 
 
 def tests_in(trace: Trace) -> list[LoadTest]:
-    runs = trace.frame("runs").filter(pl.col("format") == _FORMAT)["run_id"].to_list()
+    of_generator = pl.col("format").is_in(formats_by(Recorder.LOAD_GENERATOR))
+    runs = trace.frame("runs").filter(of_generator)["run_id"].to_list()
     if not runs:
         return []
     tests = (

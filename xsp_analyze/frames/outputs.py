@@ -20,7 +20,7 @@ __all__ = [
     "Basis",
     "Distance",
     "InputMatch",
-    "Tensor",
+    "RecordedTensor",
     "by_name",
     "distance",
     "input_match",
@@ -55,7 +55,7 @@ class InputMatch(StrEnum):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class RecordedTensor:
     """A tensor as one run recorded it; null: it did not."""
 
     kind: str
@@ -110,17 +110,17 @@ def output_runs(view: TraceView) -> list[int]:
     return list(dict.fromkeys([*view.model_runs, *view.layer_runs, *view.kernel_runs]))
 
 
-def tensors_of(trace: Trace, runs: Iterable[int]) -> list[Tensor]:
+def tensors_of(trace: Trace, runs: Iterable[int]) -> list[RecordedTensor]:
     """What the first of these runs that recorded any says, in the table's order."""
     rows = trace.frame("tensors")
     for run in runs:
         own = [row for row in rows.iter_rows(named=True) if row["run_id"] == run]
         if own:
-            return [Tensor(**{key: value for key, value in row.items() if key != "run_id"}) for row in own]
+            return [RecordedTensor(**{key: value for key, value in row.items() if key != "run_id"}) for row in own]
     return []
 
 
-def distance(reference: Tensor, other: Tensor) -> Distance | None:
+def distance(reference: RecordedTensor, other: RecordedTensor) -> Distance | None:
     """From the reference; None where the two cannot be compared at all (other shapes, nothing recorded)."""
     if reference.shape != other.shape or reference.shape is None:
         return None
@@ -144,7 +144,7 @@ def distance(reference: Tensor, other: Tensor) -> Distance | None:
     )
 
 
-def _identical(tensor: Tensor) -> Distance:
+def _identical(tensor: RecordedTensor) -> Distance:
     rows = len(tensor.largest) or None
     has_norm = bool(tensor.l2_norm)
     return Distance(
@@ -176,7 +176,7 @@ def _cosine(pairs: Sequence[tuple[float, float]]) -> float | None:
     return max(-1.0, min(1.0, math.fsum(a * b for a, b in pairs) / norms)) if norms else None
 
 
-def input_match(one: Sequence[Tensor], two: Sequence[Tensor]) -> InputMatch:
+def input_match(one: Sequence[RecordedTensor], two: Sequence[RecordedTensor]) -> InputMatch:
     """Whether both runs recorded the same weights and inputs, so that their outputs ought to be the same."""
     sides = [{(t.kind, t.name): t for t in side if t.kind != "output"} for side in (one, two)]
     kinds = [{kind for kind, _ in side} for side in sides]
@@ -187,7 +187,7 @@ def input_match(one: Sequence[Tensor], two: Sequence[Tensor]) -> InputMatch:
     return next((verdict for verdict in order if verdict in verdicts), InputMatch.YES)
 
 
-def _same(one: Tensor, two: Tensor) -> InputMatch:
+def _same(one: RecordedTensor, two: RecordedTensor) -> InputMatch:
     if one.sha256 and one.sha256 == two.sha256:
         return InputMatch.YES
     if one.shape != two.shape:
@@ -216,6 +216,6 @@ def recorded_distances(trace: Trace, runs: Iterable[int]) -> list[tuple[str, str
     ]
 
 
-def by_name(tensors: Iterable[Tensor]) -> Mapping[str, Tensor]:
+def by_name(tensors: Iterable[RecordedTensor]) -> Mapping[str, RecordedTensor]:
     """The outputs among them."""
     return {t.name: t for t in tensors if t.kind == "output"}

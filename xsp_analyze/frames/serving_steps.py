@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.formulas import total_of
 from xsp_model import Kind, Level, XspError
 from xsp_model.step_annotations import ServingPhase, is_serving_step, parse_step_annotation
 
@@ -14,7 +16,17 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-__all__ = ["COUNTS", "STEADY_LOAD", "batch_of", "of_phase", "parsed_phase", "serving_steps", "with_state"]
+__all__ = [
+    "COUNTS",
+    "STEADY_LOAD",
+    "Output",
+    "batch_of",
+    "of_phase",
+    "output_of",
+    "parsed_phase",
+    "serving_steps",
+    "with_state",
+]
 
 COUNTS = (
     "requests",
@@ -29,6 +41,7 @@ COUNTS = (
 
 STEADY_LOAD = 0.9  # of the usual number of decoding requests: from the first to the last step with it
 _USUAL = 0.75  # quantile of decoding requests over steps: ramp-up and drain lie below, and so does a burst above
+_NS_PER_S = 1e9
 _MIN_STEADY = 3  # steps with that load: of fewer nothing is said
 
 _IN = ["run_id", "process_id", "step"]
@@ -112,6 +125,27 @@ def with_state(steps: pl.DataFrame) -> pl.DataFrame:
     )
     enough = is_loaded.sum().over("run_id") >= _MIN_STEADY
     return steps.with_columns(pl.when(enough).then(state).alias("state"))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What requests got of some steps: output tokens, and the time from the first's begin to the last's end."""
+
+    tokens: int
+    duration_ns: float
+
+    @property
+    def per_s(self) -> float:
+        """Output tokens a second."""
+        return self.tokens * _NS_PER_S / self.duration_ns
+
+
+def output_of(steps: pl.DataFrame) -> Output | None:
+    """Of rows of B20 that follow one another; None where a step does not say how many tokens it put out."""
+    took = total_of(steps["duration_ns"]) + float(steps["gap_ns"].head(steps.height - 1).sum())
+    tokens = int(steps["decode_tokens"].sum())
+    is_known = steps["decode_tokens"].null_count() == 0
+    return Output(tokens, took) if is_known and tokens and took else None
 
 
 def batch_of(steps: pl.DataFrame, serving: pl.DataFrame) -> pl.DataFrame:

@@ -30,8 +30,10 @@ __all__ = [
     "faulty_steps",
     "host_steps",
     "kept_steps",
+    "kind_of_mean",
     "marked_steps",
     "mean_over_steps",
+    "step_at",
     "step_counts",
     "step_windows",
     "steps_of",
@@ -254,6 +256,13 @@ def steps_of(trace: Trace) -> pl.DataFrame:
     return by_run.agg(pl.col("start_ns").min(), pl.col("host_ns").max().alias("duration_ns"))
 
 
+def step_at(steps: pl.DataFrame, run: int, time_ns: int) -> int | None:
+    """The number of the step in whose range on the host the run was then; of several, the one that began last."""
+    begun = steps.filter(pl.col("run_id") == run, pl.col("start_ns") <= time_ns)
+    inside = begun.sort("start_ns").filter(pl.col("start_ns") + pl.col("host_ns") > time_ns).tail(1)
+    return inside["step"].item() if inside.height else None
+
+
 def marked_steps(trace: Trace) -> pl.DataFrame:
     """run_id and step of every step that a span marks or that was timed, without what it takes to know its latency."""
     timed = trace.frame("step_times").select("run_id", "step")
@@ -441,3 +450,11 @@ def mean_over_steps(
         .group_by(*keys, maintain_order=True)
         .agg(pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
     )
+
+
+def kind_of_mean(step_count: int) -> str:
+    """What `trimmed_mean` is of so many steps."""
+    dropped = pl.select(trimmed_count(pl.lit(step_count))).item()
+    if not dropped:
+        return "mean"
+    return "median" if step_count - 2 * dropped == 1 else "trimmed mean"

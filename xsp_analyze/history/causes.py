@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.compare.levels import Measured
 from xsp_analyze.compare.rows import Assumed, conclude, conclude_all, rows_of
-from xsp_analyze.compare.rules import Outcome, check
+from xsp_analyze.compare.rules import RuleOutcome, check
 from xsp_analyze.compare.significance import FALSE_DISCOVERY_RATE, RUN_NOISE
 from xsp_analyze.history.facts import CAUSES
 from xsp_model import XspError
@@ -158,7 +158,7 @@ def _mean_rate(runs: Sequence[pl.DataFrame]) -> float | None:
     )
 
 
-def outcomes(held: Held, rules: Sequence[Rule], *, strict: bool = False) -> list[Outcome]:
+def outcomes(held: Held, rules: Sequence[Rule], *, strict: bool = False) -> list[RuleOutcome]:
     """What becomes of the rules, as of two captures; XspError where one is on what no run has."""
     comparison = cast("Comparison", held)  # the part of one that rules ask for
     return [check(rule, comparison, strict=strict) for rule in rules]

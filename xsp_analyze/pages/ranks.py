@@ -10,7 +10,13 @@ import polars as pl
 from xsp_analyze.core import Result
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.collectives import CALL
+from xsp_analyze.frames.collectives import (
+    CALL,
+    groups_by_bytes,
+    longest_of_columns,
+    median_rank,
+    ranks_off_the_median,
+)
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.ranks.job import experts_by_rank, tables
@@ -33,7 +39,6 @@ __all__ = [
     "heat_map",
     "last_to_come",
     "mean_steps",
-    "median",
     "rank_name",
     "render",
     "slowest",
@@ -81,12 +86,7 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
     per_column = max(ceil(len(steps) * len(ranks) / _MAX_CELLS), 1)
     columns = [steps[at : at + per_column] for at in range(0, len(steps), per_column)]
     numbers = pl.DataFrame({"step": steps, "column": [at // per_column for at in range(len(steps))]})
-    longest = (
-        cells.filter(pl.col("rank").is_in(ranks))
-        .join(numbers.cast({"step": cells.schema["step"]}), on="step", nulls_equal=True)
-        .group_by("rank", "column")
-        .agg(pl.col(list(MEASURES)).max())
-    )
+    longest = longest_of_columns(cells.filter(pl.col("rank").is_in(ranks)), numbers, MEASURES)
     grid = pl.DataFrame({"rank": ranks}).join(numbers.select("column").unique(), how="cross")
     values = grid.join(longest, on=["rank", "column"], how="left").sort("rank", "column")
     notes = [left_out, f"A column is {per_column} steps, and shows the longest of them." if per_column > 1 else ""]
@@ -105,14 +105,12 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
 
 
 def _kept_ranks(cells: pl.DataFrame) -> tuple[list[int], str]:
-    longest = cells.group_by("rank").agg(pl.col("step_ns").max()).drop_nulls().sort("rank")
-    if longest.height <= _MAX_RANKS:
-        return longest["rank"].to_list(), ""
-    apart = (pl.col("step_ns") - pl.col("step_ns").median()).abs()
-    kept = longest.sort(apart, "rank", descending=[True, False]).head(_MAX_RANKS)["rank"].sort().to_list()
+    ranks = ranks_off_the_median(cells)
+    if len(ranks) <= _MAX_RANKS:
+        return sorted(ranks), ""
     return (
-        kept,
-        f"Shown: the {_MAX_RANKS} of {count(longest.height)} ranks whose longest step is furthest from the median.",
+        sorted(ranks[:_MAX_RANKS]),
+        f"Shown: the {_MAX_RANKS} of {count(len(ranks))} ranks whose longest step is furthest from the median.",
     )
 
 
@@ -147,15 +145,13 @@ def bandwidth(rows: pl.DataFrame) -> Block | None:
     None where no two sizes are known, which are no curve.
     """
     rated = rows.drop_nulls("bus_byte_per_s")
-    moved = (pl.col("message_bytes") * pl.col("count")).sum()
-    keys = ["operation", "process_group"]
-    groups = rated.group_by(keys, maintain_order=True).agg(moved.alias("moved")).sort("moved", descending=True)
+    groups = groups_by_bytes(rated)
     if rated.height < 2:  # noqa: PLR2004 (a pair)
         return None
-    series = [_line(rated, *key) for key in groups.head(_MAX_GROUPS).select(keys).iter_rows()]
+    series = [_line(rated, *key) for key in groups[:_MAX_GROUPS]]
     rates = [log10(point["rate"]) for line in series for point in line["points"]]
     sizes = [log2(point["bytes"]) for line in series for point in line["points"]]
-    more = groups.height - _MAX_GROUPS
+    more = len(groups) - _MAX_GROUPS
     return {
         "type": "bandwidth",
         "title": "Bus bandwidth by message size",
@@ -221,14 +217,8 @@ def last_to_come(ranks: pl.DataFrame, calls: float) -> str | None:
 
 def exposed_sentence(ranks: pl.DataFrame) -> str | None:
     """What of the median rank's step communication takes that nothing hides."""
-    part = median((ranks["exposed_communication_ns"] / ranks["step_ns"]).alias("share"))
+    part = median_rank(ranks).exposed_share
     return None if part is None else f"Communication that nothing hides is {share(part)} of the median rank's step."
-
-
-def median(values: pl.Series) -> float | None:
-    """The median; None where nothing is known."""
-    middle = values.median()
-    return middle if isinstance(middle, float | int) else None
 
 
 # The page of a job: its ranks, steps, collectives and kernels, compared.
@@ -315,7 +305,7 @@ def findings(job: Job) -> list[str]:
     worlds = {f.get("world_size") for f in job.facts.values()} - {None}
     of = f" of {count(worlds.pop())}" if len(worlds) == 1 else ""
     sentences = [
-        f"{count(len(job.folders))}{of} ranks; the median rank takes {duration(median(ranks['step_ns']))} a step."
+        f"{count(len(job.folders))}{of} ranks; the median rank takes {duration(median_rank(ranks).step_ns)} a step."
     ]
     calls = job.waits.filter("matched").select(CALL).unique().height
     sentences += filter(None, [slowest(ranks), last_to_come(ranks, calls), exposed_sentence(ranks)])
@@ -332,8 +322,8 @@ def _uneven_experts(job: Job) -> Iterator[str]:
         return
     heaviest = ranks.sort("products_ns", descending=True).row(0, named=True)
     over = heaviest["products_ns"] / total_of(ranks["products_ns"]) * ranks.height - 1
-    others = ranks.filter(pl.col("rank") != heaviest["rank"])["wait_ns"]
-    step, wait = median(job.by_rank()["step_ns"]), median(others)
+    others = ranks.filter(pl.col("rank") != heaviest["rank"])
+    step, wait = median_rank(job.by_rank()).step_ns, median_rank(others).wait_ns
     if not step or wait is None or wait < WORTH * step or over < WORTH or heaviest["wait_ns"] > wait:
         return
     yield (

@@ -35,6 +35,7 @@ __all__ = [
     "cut",
     "cut_to_room",
     "duration",
+    "engineering",
     "exact",
     "fit_names",
     "is_share",
@@ -55,6 +56,7 @@ __all__ = [
 # Units for people: which unit a column is shown in, and how a value then reads.
 # `pages/assets/units.js` says the same for what pages draw themselves; a test holds the two together.
 
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 UNKNOWN = "-"
 """How a null reads."""
 THIN_SPACE = "\u202f"
@@ -274,6 +276,12 @@ def exact(value: float | None, unit: str) -> str:
     digits = re.sub(r"(?<=\d)(?=(?:\d{3})+$)", THIN_SPACE, before)
     tail = "" if fraction in {"", "0"} else f"{point}{fraction}"
     return f"{digits}{tail}{THIN_SPACE}{unit}" if unit else f"{digits}{tail}"
+
+
+def engineering(value: float, unit: str = "") -> str:
+    """`19.5 TFLOP/s`: three digits that count and the prefix, with a plain space; for figures, in any typeface."""
+    step, prefix = next((step for step in _PREFIXES if value >= step[0]), (1.0, ""))
+    return f"{value / step:.3g} {prefix}{unit}".rstrip()
 
 
 def plain_spaces(text: str) -> str:

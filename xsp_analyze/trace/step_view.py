@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -18,7 +19,7 @@ from xsp_analyze.frames.steps import (
     mean_over_steps,
     without_ramp_up,
 )
-from xsp_analyze.trace.memo import Memo, once_property
+from xsp_analyze.trace.memo import Memo
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import XspError
 
@@ -68,7 +69,7 @@ class StepView(Memo):
         """The trace itself."""
         return self.of_trace.trace
 
-    @once_property
+    @cached_property
     def choice(self) -> StepChoice:
         """Which steps, found out when first asked for where nothing was said: reports of other tools take all."""
         if self._requested == str(StepMode.ALL):
@@ -97,17 +98,17 @@ class StepView(Memo):
             return steps
         return of_phase(steps, self.of_trace.serving_steps, self.serving_phase)
 
-    @once_property
+    @cached_property
     def every_step(self) -> pl.DataFrame:
         """Every step of the trace, as `all_steps`; of a serving phase its own."""
         return self._of_phase(self.of_trace.all_steps)
 
-    @once_property
+    @cached_property
     def of_all_steps(self) -> StepView:
         """The frames of all steps and of what is outside of them, which is what reports of other tools answer for."""
         return self if self.choice.mode is StepMode.ALL else StepView(self.of_trace, StepMode.ALL)
 
-    @once_property
+    @cached_property
     def of_each_step(self) -> StepView:
         """The frames of every step by itself."""
         each = self.choice.mode is StepMode.EACH
@@ -123,7 +124,7 @@ class StepView(Memo):
         """Whether numbers are means over steps (Float64) rather than exact sums (Int64)."""
         return self.choice.mode is StepMode.MEAN
 
-    @once_property
+    @cached_property
     def steps(self) -> pl.DataFrame:
         """The steps chosen, as `all_steps`; a mean without faulty ones and ramp-up (`without_ramp_up`)."""
         if self.choice.mode is StepMode.ONE:
@@ -133,14 +134,14 @@ class StepView(Memo):
         by_phase = batch_of(self.worked_steps, self.of_trace.serving_steps)  # a prefill before decoding is no ramp-up
         return without_ramp_up(by_phase, ("run_id", "serving_phase")).select(STEP_COLUMNS)
 
-    @once_property
+    @cached_property
     def worked_steps(self) -> pl.DataFrame:
         """Every step but faulty ones, of which a mean takes no more than it must; it leaves out ramp-up as well."""
         faulty = self.of_trace.once(_faulty_steps)
         sound = self.every_step.join(faulty, on=["run_id", "step"], how="anti", maintain_order="left")
         return self.every_step if sound.is_empty() else sound
 
-    @once_property
+    @cached_property
     def faulty_steps(self) -> pl.DataFrame:
         """The steps that a mean leaves out, each with its `fault`, but for ramp-up."""
         left_out = self.every_step.join(self.worked_steps, on=["run_id", "step"], how="anti")
@@ -148,7 +149,7 @@ class StepView(Memo):
             left_out, on=["run_id", "step"], how="semi", maintain_order="left"
         )
 
-    @once_property
+    @cached_property
     def ramp_up_count(self) -> int:
         """How many steps a mean leaves out because the latency of their run had not settled; 0 where all are taken."""
         return self.worked_steps.height - self.steps.height if self.is_mean else 0
@@ -171,7 +172,7 @@ class StepView(Memo):
         totals = (pl.when(pl.col(m).count() > 0).then(pl.col(m).sum()).alias(m) for m in measures)
         return inside.group_by(*self.by, *keys, maintain_order=True).agg(totals)
 
-    @once_property
+    @cached_property
     def by_batch_size(self) -> Sequence[StepView]:
         """These frames, then those of the profile's other batch sizes over the same choice of steps, if any."""
         others = (self._with_this_choice(each) for each in self.of_trace.at_other_batch_sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,11 +11,12 @@ from xsp_analyze.frames.kernels.activities import device_activities, device_work
 from xsp_analyze.frames.kernels.kernel_classes import kernel_classes
 from xsp_analyze.frames.serving_steps import serving_steps
 from xsp_analyze.frames.steps import QUEUED_NS, all_steps, host_steps, marked_steps, step_windows
-from xsp_analyze.trace.memo import Memo, once_property
+from xsp_analyze.trace.memo import Memo
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
 from xsp_analyze.trace.timed_runs import timed_runs
 from xsp_model import LedgerKind, Level
+from xsp_model.vocabulary import Recorder, formats_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,11 +38,11 @@ class TraceView(Memo):
         self.trace: Trace = trace
         self._batch_size = batch_size
 
-    @once_property
+    @cached_property
     def _roles(self) -> Roles:
         return roles_of(self.trace, self._batch_size)
 
-    @once_property
+    @cached_property
     def _every_run(self) -> Sequence[int]:
         return self.trace.frame("runs")["run_id"].to_list()
 
@@ -68,48 +70,48 @@ class TraceView(Memo):
         """Theirs, smallest first."""
         return self._roles.batch_sizes
 
-    @once_property
+    @cached_property
     def own_runs(self) -> Runs:
         """All runs but those of other batch sizes, also such that no time is taken from."""
         others = set(self._roles.other_batches)
         return self.runs([run for run in self._every_run if run not in others])
 
-    @once_property
+    @cached_property
     def timed_runs(self) -> Runs:
         """All runs of whatever batch size, but captures of graphs: these say which layers work is of, and no time."""
         return self.runs(timed_runs(self.trace)["run_id"].to_list())
 
-    @once_property
+    @cached_property
     def model_runs(self) -> Runs:
         """Those that model latency is taken from."""
         return self.runs(self._roles.model)
 
-    @once_property
+    @cached_property
     def layer_runs(self) -> Runs:
         """Those that layers and their latency are taken from."""
         return self.runs(self._roles.layers)
 
-    @once_property
+    @cached_property
     def kernel_runs(self) -> Runs:
         """Those that device work and its launches are taken from."""
         return self.runs(self._roles.kernels)
 
-    @once_property
+    @cached_property
     def serialised_runs(self) -> Runs:
         """Those of kernels in which the host waited for each layer's work, where such were made."""
         return self.runs(self._roles.serialised_kernels)
 
-    @once_property
+    @cached_property
     def profiled_layer_runs(self) -> Runs:
         """Those whose steps show what it costs to profile layers."""
         return self.runs(self._roles.profiled_layers)
 
-    @once_property
+    @cached_property
     def counter_runs(self) -> Runs:
         """Those that counters alone are taken from, and no time."""
         return self.runs(self._roles.counters)
 
-    @once_property
+    @cached_property
     def run_labels(self) -> Mapping[int, str | None]:
         """What each run of a profile was made for, as a label for people; null in a plain trace."""
         runs = self.trace.frame("runs").select("run_id", pl.col("role").cast(pl.String))
@@ -133,27 +135,27 @@ class TraceView(Memo):
         """Whether layers take what their replayed work takes: no other run was made to time their calls."""
         return set(self.layer_runs.ids) <= set(self.kernel_runs.ids)
 
-    @once_property
+    @cached_property
     def at_other_batch_sizes(self) -> Sequence[TraceView]:
         """The same of the profile's other batch sizes, smallest first."""
         return [TraceView(self.trace, size) for size in self._roles.batch_sizes]
 
-    @once_property
+    @cached_property
     def marked_steps(self) -> pl.DataFrame:
         """run_id and step of every step of every run: what choosing among them takes."""
         return self.own_runs.of(marked_steps(self.trace))
 
-    @once_property
+    @cached_property
     def process_steps(self) -> pl.DataFrame:
         """Every step that a span marks, of every process, with the time it took on the process's devices."""
         return step_windows(self._host_steps, self._launched_work)
 
-    @once_property
+    @cached_property
     def _host_steps(self) -> pl.DataFrame:
         """Every step of every process as its range marks it on the host; see `steps.host_steps`."""
         return self.own_runs.of(host_steps(self.trace))
 
-    @once_property
+    @cached_property
     def _launched_work(self) -> pl.DataFrame:
         """What `step_windows` asks of device work; of processes without steps it counts as that of one with steps."""
         owners = self._host_steps.group_by("run_id").agg(
@@ -164,13 +166,13 @@ class TraceView(Memo):
         owns = pl.col("process_id").is_in(pl.col("process_id_owners"))
         return work.with_columns(pl.when(owns).then("process_id").otherwise("owner").alias("process_id"))
 
-    @once_property
+    @cached_property
     def all_steps(self) -> pl.DataFrame:
         """Every step of every run that a number is taken from, in `steps.STEP_COLUMNS`."""
         timed_first = self.model_runs.ids if self.is_leveled else ()
         return self.own_runs.of(all_steps(self.trace, self.process_steps, timed_first=timed_first))
 
-    @once_property
+    @cached_property
     def work_in_steps(self) -> pl.DataFrame:
         """By run and step (null: outside of all) `count` and `duration_ns` of device activities (`on_device`).
 
@@ -187,7 +189,7 @@ class TraceView(Memo):
             [device, operators.group_by("run_id", "step").agg(*sums, on_device=pl.lit(value=False)).collect()]
         )
 
-    @once_property
+    @cached_property
     def share_in_steps(self) -> float:
         """The part of the work of runs with marked steps that is in these; 1 where no work is recorded.
 
@@ -201,23 +203,23 @@ class TraceView(Memo):
         shares = [part / every for part, every in zip(inside.row(0), total.row(0), strict=True) if every]
         return max(shares, default=1.0)
 
-    @once_property
+    @cached_property
     def device_work(self) -> pl.DataFrame:
         """Of `all_activities` what needs nothing but their own rows: run, process, step, kind, name and duration."""
         return self.kernel_runs.of(device_work(self.trace))
 
-    @once_property
+    @cached_property
     def all_activities(self) -> pl.DataFrame:
         """Every device activity of the runs that kernels are taken from; see `device_activities`, `kernel_classes`."""
         activities = self.kernel_runs.of(device_activities(self.trace))
         return activities.hstack(kernel_classes(self.trace, activities))
 
-    @once_property
+    @cached_property
     def serving_steps(self) -> pl.DataFrame:
         """What a serving engine named its steps; see `serving_steps.serving_steps`."""
         return self.own_runs.of(serving_steps(self.trace))
 
-    @once_property
+    @cached_property
     def extents(self) -> pl.DataFrame:
         """run_id, begin_ns, end_ns: first start to last end of anything in each run in which something was timed."""
         end = (pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()
@@ -226,12 +228,12 @@ class TraceView(Memo):
         extents = runs.agg(pl.col("start_ns").min().alias("begin_ns"), end.alias("end_ns"), is_timed.alias("timed"))
         return self.own_runs.of(extents.filter("timed").drop("timed").sort("run_id").collect())
 
-    @once_property
+    @cached_property
     def is_timed(self) -> bool:
         """Whether it says of anything how long it took; counters alone may come without any time."""
         return bool(self.trace.scan("spans").select(pl.col("duration_ns").count() > 0).collect().item())
 
-    @once_property
+    @cached_property
     def extents_seen(self) -> pl.DataFrame:
         """The extents, without what was before the first device work where that stood behind work of before the trace.
 
@@ -245,19 +247,19 @@ class TraceView(Memo):
             "run_id", pl.when(queued).then("start_ns").otherwise("begin_ns").alias("begin_ns"), "end_ns"
         )
 
-    @once_property
+    @cached_property
     def has_starts(self) -> bool:
         """Whether work stands where it ran: reports of sums have no times of start."""
         ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.NO_TIMESTAMPS))
         return not any(run is None or run in self.kernel_runs for run in ledger["run_id"])
 
-    @once_property
+    @cached_property
     def is_one_by_one(self) -> bool:
         """Whether kernels ran alone for their counters (ncu, nvprof --metrics): then no gap or share of time tells."""
-        formats = self.kernel_runs.table["format"].drop_nulls().unique()
-        return bool(len(formats)) and all(name.startswith("ncu") or name.endswith("_metrics") for name in formats)
+        formats = self.kernel_runs.table["format"].drop_nulls()
+        return bool(len(formats)) and bool(formats.is_in(formats_by(Recorder.KERNEL_COUNTERS)).all())
 
-    @once_property
+    @cached_property
     def span_names(self) -> pl.Series:
         """All names of spans, each once."""
         return self.trace.scan("spans").select(pl.col("name").unique()).collect().to_series()

@@ -19,7 +19,7 @@ from xsp_ingest.link.graph_captures import (
     is_of_the_process,
     replay_tokens,
 )
-from xsp_ingest.link.graph_pairing import Outcome, Replays, launches_on_streams, pair, replays_of, surroundings
+from xsp_ingest.link.graph_pairing import PairingOutcome, Replays, launches_on_streams, pair, replays_of, surroundings
 from xsp_ingest.link.layers import layer_spans
 from xsp_ingest.link.spans import innermost, matches
 from xsp_model import GRAPH_CAPTURE, Attribution, AttributionBasis, Finding, Kind, LedgerKind, Level
@@ -256,10 +256,10 @@ def replayed_first(
 # Ties replayed work to what its graph was captured from: in the same run, or in runs that were given as captures.
 
 _REASONS = {
-    Outcome.NOT_CAPTURED: LedgerKind.GRAPH_NOT_CAPTURED,
-    Outcome.SEVERAL: LedgerKind.GRAPH_CAPTURES_ALIKE,
-    Outcome.INCOMPLETE: LedgerKind.GRAPH_CAPTURES_INCOMPLETE,
-    Outcome.UNNAMED: LedgerKind.GRAPH_CAPTURE_UNNAMED,
+    PairingOutcome.NOT_CAPTURED: LedgerKind.GRAPH_NOT_CAPTURED,
+    PairingOutcome.SEVERAL: LedgerKind.GRAPH_CAPTURES_ALIKE,
+    PairingOutcome.INCOMPLETE: LedgerKind.GRAPH_CAPTURES_INCOMPLETE,
+    PairingOutcome.UNNAMED: LedgerKind.GRAPH_CAPTURE_UNNAMED,
 }
 
 
@@ -323,7 +323,7 @@ def _pair_replays(
     layerings: Sequence[Layering],
     names: Sequence[str],
     numbers: KernelNumbers,
-) -> tuple[Sequence[Ints], Ints, Sequence[Outcome]]:
+) -> tuple[Sequence[Ints], Ints, Sequence[PairingOutcome]]:
     """The tokens of each graph as far as they are known, the graph of each replay (-1: none), and what became of it."""
     unnamed = {graph.run for graph in graphs if not graph.is_named}
     expected = [graph.tokens for graph in graphs]
@@ -413,7 +413,7 @@ def _names(forests: Sequence[Forest], runs: Ints, at: Ints) -> NDArray[np.object
     return out
 
 
-def _findings(forest: Forest, replays: Replays, outcomes: Sequence[Outcome], graphs: int) -> list[Finding]:
+def _findings(forest: Forest, replays: Replays, outcomes: Sequence[PairingOutcome], graphs: int) -> list[Finding]:
     """How many replays, and how much device time, each reason leaves without a layer."""
     duration = forest.spans["duration_ns"].fill_null(0).gather(replays.at).to_numpy()
     of_replay = np.add.reduceat(duration, replays.first[:-1])

@@ -35,7 +35,7 @@ __all__ = [
     "Ambiguous",
     "Batch",
     "Order",
-    "Outcome",
+    "PairingOutcome",
     "Replays",
     "Surroundings",
     "graph_batches",
@@ -267,7 +267,7 @@ _LONG = 8  # from so many kernels on a replay may lack its graph's last one, whi
 _ENOUGH = 0.5  # of launches that do not say their kernel so many must be known otherwise
 
 
-class Outcome(Enum):
+class PairingOutcome(Enum):
     """What became of a replay."""
 
     PAIRED = 0
@@ -324,7 +324,7 @@ class _Candidates:
             if len(graph.tokens) > _LONG:
                 self.without_last[graph.tokens[:-1].tobytes()].append(number)
 
-    def of(self, tokens: Ints, stream: Ints) -> tuple[list[int], Outcome]:
+    def of(self, tokens: Ints, stream: Ints) -> tuple[list[int], PairingOutcome]:
         """Graphs whose sequence this is, and what to say of it where there are none."""
         if (stream != stream[0]).any():
             return self._on_streams(tokens, stream)
@@ -332,24 +332,24 @@ class _Candidates:
         # one of kinds and counts, which a graph of other kernels may have as well.
         key = tokens.tobytes()
         if named := self.by_key.get(key) or self.without_last.get(key):
-            return named, Outcome.PAIRED
+            return named, PairingOutcome.PAIRED
         alike = [n for n in self.unnamed.get(_kinds(tokens).tobytes(), ()) if _agrees(self.expected[n], tokens)]
         certain = [n for n in alike if _known_share(self.expected[n]) >= _ENOUGH]
-        return certain, Outcome.UNNAMED if alike else Outcome.NOT_CAPTURED
+        return certain, PairingOutcome.UNNAMED if alike else PairingOutcome.NOT_CAPTURED
 
-    def _on_streams(self, tokens: Ints, stream: Ints) -> tuple[list[int], Outcome]:
+    def _on_streams(self, tokens: Ints, stream: Ints) -> tuple[list[int], PairingOutcome]:
         """The same of work on several streams; each of its launches must be known, and have one place only."""
         orders: dict[int, Order] = {}
-        outcome = Outcome.NOT_CAPTURED
+        outcome = PairingOutcome.NOT_CAPTURED
         for number in self.by_amount.get(np.sort(_kinds(tokens)).tobytes(), ()):
             expected = self.expected[number]
             # An unknown launch could be on any stream, so the order within each no longer tells which work is whose.
             if (expected == UNKNOWN).any():
-                outcome = Outcome.UNNAMED
+                outcome = PairingOutcome.UNNAMED
             elif (np.sort(expected) == np.sort(tokens)).all():
                 orders[number] = order_on_streams(expected, tokens, stream)
         if any(order is Ambiguous.YES for order in orders.values()):
-            return [], Outcome.SEVERAL
+            return [], PairingOutcome.SEVERAL
         return [number for number, order in orders.items() if order is not None], outcome
 
 
@@ -374,16 +374,16 @@ def pair(
     expected: Sequence[Ints],
     around: Surroundings,
     meaning: Callable[[int], int],
-) -> tuple[Ints, Sequence[Outcome]]:
+) -> tuple[Ints, Sequence[PairingOutcome]]:
     """For each replay its graph (-1: none) and what became of it.
 
     `expected[g]`: tokens of graph g with what is known of its unnamed launches. `around`: what captures and replays
     lay in. `meaning(g)`: equal for graphs that say the same of their work.
     """
     candidates = _Candidates(graphs, expected)
-    matches: dict[tuple[bytes, bytes], tuple[list[int], Outcome]] = {}
+    matches: dict[tuple[bytes, bytes], tuple[list[int], PairingOutcome]] = {}
     possible: list[list[int]] = []
-    outcomes = [Outcome.NOT_CAPTURED] * len(replays)
+    outcomes = [PairingOutcome.NOT_CAPTURED] * len(replays)
     for replay in range(len(replays)):
         rows = slice(replays.first[replay], replays.first[replay + 1])
         tokens, stream = replays.tokens[rows], replays.stream[rows]
@@ -400,11 +400,11 @@ def pair(
     doubtful = _incomplete(chosen, possible, around.steps)
     for replay, graph in enumerate(chosen):
         if doubtful[replay]:
-            outcomes[replay] = Outcome.INCOMPLETE
+            outcomes[replay] = PairingOutcome.INCOMPLETE
         elif graph >= 0:
-            outcomes[replay] = Outcome.PAIRED
+            outcomes[replay] = PairingOutcome.PAIRED
         elif possible[replay]:
-            outcomes[replay] = Outcome.SEVERAL
+            outcomes[replay] = PairingOutcome.SEVERAL
     return np.where(doubtful, -1, chosen), outcomes
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
 from tests.helpers.synth import KinetoTrace
-from xsp.agents.answers import Answers, Page, _largest_parts, json_text, one_page
+from xsp.agents.answers import Page, ServedAnswers, _largest_parts, json_text, one_page
 from xsp.agents.service import TOOLS, Service, name_inputs
 from xsp.api.open_trace import open as open_trace
 from xsp_model import XspError
@@ -27,8 +27,8 @@ def fixture_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "small.json"
 
 
-def _answers(*inputs: str | Path) -> Answers:
-    return Answers(Service(name_inputs([str(each) for each in inputs])))
+def _answers(*inputs: str | Path) -> ServedAnswers:
+    return ServedAnswers(Service(name_inputs([str(each) for each in inputs])))
 
 
 def test_an_input_is_named_by_the_user_or_by_its_file(tmp_path: Path) -> None:

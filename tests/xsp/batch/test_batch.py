@@ -19,7 +19,7 @@ import pytest
 from tests.helpers.batches import bytes_below, trace_of
 from xsp.batch.discover import discover
 from xsp.batch.pool import run_here
-from xsp.batch.unit import Kind, Outcome, Settings, Status, Unit, own_version
+from xsp.batch.unit import Kind, Settings, Status, Unit, UnitOutcome, own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
 from xsp.reading import LayerSource, Reading
@@ -170,7 +170,7 @@ def test_a_fault_of_ours_is_one_failed_trace(traces: Path, tmp_path: Path, monke
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
 
-def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
+def _process_or_die(unit: Unit, settings: Settings) -> UnitOutcome:
     """What a worker does, but that it is killed as the system would, or takes too much memory, where so named."""
     if unit.name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -184,7 +184,7 @@ def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
 
 def _outcomes(
     traces: Path, out: Path, bad: str, monkeypatch: pytest.MonkeyPatch, limit_bytes: int
-) -> dict[str, Outcome]:
+) -> dict[str, UnitOutcome]:
     monkeypatch.setattr("xsp.batch.pool.process", _process_or_die)
     names = {"one": "a/one.json", bad: "three.json", "two": "a/two.json"}
     units = [Unit(name, (str(traces / file),)) for name, file in names.items()]

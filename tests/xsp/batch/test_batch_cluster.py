@@ -20,7 +20,7 @@ from tests.helpers.batches import bytes_below, trace_of
 from tests.helpers.run_sets import merged, write_run
 from xsp.batch import cluster
 from xsp.batch.discover import discover
-from xsp.batch.unit import Outcome, Settings, Status, Unit, own_version
+from xsp.batch.unit import Settings, Status, Unit, UnitOutcome, own_version
 from xsp.batch.work import process
 from xsp.cli.main import main
 from xsp_ingest.convert import convert
@@ -126,7 +126,7 @@ def test_a_cluster_writes_what_this_machine_does(
     assert bytes_below(tmp_path / "near") == bytes_below(tmp_path / "far")
 
 
-def _process_or_die(unit: Unit, settings: Settings) -> Outcome:
+def _process_or_die(unit: Unit, settings: Settings) -> UnitOutcome:
     if unit.name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     return process(unit, settings)

@@ -10,7 +10,7 @@ from tests.helpers.recorded_results import recorded_tensor, run_of
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.analyses.outputs import accuracy_and_outputs
 from xsp_analyze.core import run
-from xsp_analyze.frames.outputs import Basis, InputMatch, Tensor, distance, input_match
+from xsp_analyze.frames.outputs import Basis, InputMatch, RecordedTensor, distance, input_match
 from xsp_analyze.merge.merge import merge
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
@@ -58,8 +58,8 @@ def test_outputs_of_a_later_run_of_a_profile_are_compared_with_those_of_the_firs
 
 
 def test_a_distance_is_what_paper_says() -> None:
-    ours = Tensor("output", "o", shape="[1, 2]", sha256="a", sampled_values="[3.0, 4.0]", top1="[1]")
-    theirs = Tensor("output", "o", shape="[1, 2]", sha256="b", sampled_values="[3.0, 4.5]", top1="[1]")
+    ours = RecordedTensor("output", "o", shape="[1, 2]", sha256="a", sampled_values="[3.0, 4.0]", top1="[1]")
+    theirs = RecordedTensor("output", "o", shape="[1, 2]", sha256="b", sampled_values="[3.0, 4.5]", top1="[1]")
     apart = distance(ours, theirs)
     assert apart is not None
     assert (apart.basis, apart.value_count, apart.max_abs_difference) == (Basis.SAMPLED, 2, 0.5)
@@ -69,7 +69,7 @@ def test_a_distance_is_what_paper_says() -> None:
 
 
 def test_equal_digests_are_equal_in_all_elements() -> None:
-    one = Tensor("output", "o", shape="[2]", dtype="float32", value_count=2, sha256="a", l2_norm=5.0)
+    one = RecordedTensor("output", "o", shape="[2]", dtype="float32", value_count=2, sha256="a", l2_norm=5.0)
     apart = distance(one, one)
     assert apart is not None
     assert apart.is_identical
@@ -77,16 +77,16 @@ def test_equal_digests_are_equal_in_all_elements() -> None:
 
 
 def test_other_digests_without_values_say_only_that_they_differ() -> None:
-    ours, theirs = (Tensor("output", "o", shape="[2]", sha256=s) for s in "ab")
+    ours, theirs = (RecordedTensor("output", "o", shape="[2]", sha256=s) for s in "ab")
     apart = distance(ours, theirs)
     assert apart is not None
     assert (apart.basis, apart.max_abs_difference, apart.relative_l2) == (Basis.CHECKSUM, None, None)
-    assert distance(ours, Tensor("output", "o", shape="[3]", sha256="b")) is None
+    assert distance(ours, RecordedTensor("output", "o", shape="[3]", sha256="b")) is None
 
 
-def _inputs(digest: str, value: float, dtype: str = "float32") -> list[Tensor]:
+def _inputs(digest: str, value: float, dtype: str = "float32") -> list[RecordedTensor]:
     shared = {"shape": "[1]", "dtype": dtype, "sha256": digest, "sampled_values": f"[{value}]"}
-    return [Tensor("input", "x", **shared), Tensor("weights", "w", **shared)]  # type: ignore[arg-type]
+    return [RecordedTensor("input", "x", **shared), RecordedTensor("weights", "w", **shared)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def _inputs(digest: str, value: float, dtype: str = "float32") -> list[Tensor]:
         ([], InputMatch.UNKNOWN),
     ],
 )
-def test_whether_both_were_given_the_same_is_said(other: list[Tensor], expected: InputMatch) -> None:
+def test_whether_both_were_given_the_same_is_said(other: list[RecordedTensor], expected: InputMatch) -> None:
     assert input_match(_inputs("a", 1.0), other) is expected
 
 

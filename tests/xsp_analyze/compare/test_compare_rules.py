@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.captures import Noise, Work, view
 from xsp_analyze.compare.comparison import Comparison, compare
-from xsp_analyze.compare.rules import Outcome, Rule, Verdict, check, parse
+from xsp_analyze.compare.rules import Rule, RuleOutcome, Verdict, check, parse
 from xsp_model import XspError
 
 _NOISE = Noise(kernel=0.01, step=0.005)
@@ -18,7 +18,7 @@ def fixture_slower() -> Comparison:
     return compare([view(Work(), 1, _NOISE)], [view(Work(slower={11: 1.5}), 2, _NOISE)])
 
 
-def _held(text: str, comparison: Comparison, *, strict: bool = False) -> Outcome:
+def _held(text: str, comparison: Comparison, *, strict: bool = False) -> RuleOutcome:
     return check(parse(text), comparison, strict=strict)
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from tests.helpers.report_trace import HOSTILE, small_trace
 from xsp_analyze.frames.launch_paths import TimeTree, time_tree
+from xsp_analyze.frames.layers.modules import module_rows
 from xsp_analyze.pages.blocks import safe_json
-from xsp_analyze.pages.report.figures import module_rows, prune
+from xsp_analyze.pages.report.figures import cut_tree
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.service import summarise
 from xsp_analyze.trace.trace_view import TraceView
@@ -113,7 +114,7 @@ def test_children_of_the_tree_add_up_to_their_parent(trace: Trace) -> None:
 
 
 def test_a_tree_cut_short_keeps_its_sums_in_others(trace: Trace) -> None:
-    tree = prune(time_tree(TraceView(trace)), 4)
+    tree = cut_tree(time_tree(TraceView(trace)), 4)
     paths = _paths(tree)
     assert paths[("all device work",)] == _paths(time_tree(TraceView(trace)))[("all device work",)]
     assert sum(kind == "others" for kind in tree.kind) >= 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.examples import examples
 from xsp_analyze.frames.launch_paths import TimeTree, time_tree
-from xsp_analyze.pages.report.figures import prune
+from xsp_analyze.pages.report.figures import cut_tree
 from xsp_analyze.trace.trace_view import TraceView
 from xsp_model import Attribution, Kind, Level, Trace, TraceBuilder
 
@@ -79,7 +79,7 @@ def test_every_node_is_the_sum_of_its_children_cut_short_or_not(trace: Trace, ma
     work = trace.frame("spans").filter(pl.col("attribution").is_not_null())
     tree = time_tree(TraceView(trace))
     _check(tree, int(work["duration_ns"].sum()), work.height)
-    _check(prune(tree, max_nodes), int(work["duration_ns"].sum()), work.height)
+    _check(cut_tree(tree, max_nodes), int(work["duration_ns"].sum()), work.height)
 
 
 @settings(max_examples=examples(30))

@@ -26,6 +26,10 @@ _MAY_READ = ("xsp_analyze/trace/", "xsp_analyze/merge/", "xsp_analyze/export/")
 
 _MODULES = {"xsp_analyze.trace.roles", "xsp_analyze.trace.timed_runs"}
 _OF_RUNS = {name for name, table in TABLES.items() if "run_id" in {column.name for column in table.columns}}
+_OF_WORK = {"spans", "counters", "allocations", "page_faults", "step_times"}
+"""Of these the tables that say what was done; the others describe runs, devices and what was lost."""
+_IDENTITY = "xsp_analyze/history/facts.py"
+"""Makes a digest of all that a run holds."""
 
 
 def _sources() -> Mapping[str, str]:
@@ -54,6 +58,43 @@ def _tables_of_all_runs(source: str) -> Iterator[int]:
                 yield node.lineno
 
 
+def _work_of_all_runs(source: str, *, in_frames: bool) -> Iterator[int]:
+    """Lines that take from a trace itself what was done in its runs.
+
+    A walk up the tree takes the parents of all spans; and a function in `frames/` that is given a trace is asked by a
+    view, which says what is looked up.
+    """
+    tree = ast.parse(source)
+    above = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="scan" | "frame" | "pieces" | "table", value=whose),
+                args=[ast.Constant(value=name), *_],
+            ) if name in _OF_WORK and _name(whose) == "trace":
+                is_given = in_frames and isinstance(whose, ast.Name) and _is_parameter(node, above)
+                if not is_given and not _takes_parents(node, above):
+                    yield node.lineno
+
+
+def _is_parameter(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether `trace` is what the function around is given."""
+    while not isinstance(node, ast.FunctionDef):
+        if node not in above:
+            return False
+        node = above[node]
+    return "trace" in {argument.arg for argument in node.args.args}
+
+
+def _takes_parents(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether `.select` with the column `parent_id` follows at once."""
+    match above[node]:
+        case ast.Attribute(attr="select") as method:
+            columns = ast.walk(above[method])
+            return any(isinstance(each, ast.Constant) and each.value == "parent_id" for each in columns)
+    return False
+
+
 def _is_role(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "role"
 
@@ -72,6 +113,16 @@ def test_an_analysis_says_of_which_runs_its_rows_are() -> None:
     assert {name: lines for name, source in analyses.items() if (lines := list(_tables_of_all_runs(source)))} == {}
 
 
+def test_what_was_done_is_asked_of_the_views() -> None:
+    others = {name: source for name, source in _sources().items() if not name.startswith((*_MAY_READ, _IDENTITY))}
+    of_all_runs = {
+        name: lines
+        for name, source in others.items()
+        if (lines := list(_work_of_all_runs(source, in_frames=name.startswith("xsp_analyze/frames/"))))
+    }
+    assert of_all_runs == {}
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -88,6 +139,19 @@ def test_a_read_of_roles_is_found(source: str) -> None:
 def test_a_table_of_all_runs_is_found() -> None:
     assert list(_tables_of_all_runs('frames.trace.scan("spans")')) == [1]
     assert list(_tables_of_all_runs('frames.of_trace.kernel_runs.scan("spans")')) == []
+
+
+def test_work_of_all_runs_is_found() -> None:
+    for source in (
+        'view.trace.scan("spans").filter(a)',
+        'trace.frame("counters")',
+        'def f(view):\n    trace.scan("spans")',
+    ):
+        assert list(_work_of_all_runs(source, in_frames=True))
+    of_trace = 'def f(trace): return trace.scan("spans").filter(a)'
+    assert list(_work_of_all_runs(of_trace, in_frames=False))
+    assert not list(_work_of_all_runs(of_trace, in_frames=True))
+    assert not list(_work_of_all_runs('view.trace.scan("spans").select("parent_id", "kind")', in_frames=False))
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from xsp.reading import Reading
 
 if TYPE_CHECKING:
     from xsp.batch.discover import Discovered
-    from xsp.batch.unit import Outcome, Settings, Unit
+    from xsp.batch.unit import Settings, Unit, UnitOutcome
 
 __all__ = ["batch"]
 
@@ -302,11 +302,11 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 def _all(
     discovered: Discovered, settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
-) -> list[Outcome]:
+) -> list[UnitOutcome]:
     """The outcomes of all units; on an interrupt what is done stays, and a line says how to go on."""
     from xsp.batch.progress import BatchProgress  # noqa: PLC0415
 
-    outcomes: list[Outcome] = []
+    outcomes: list[UnitOutcome] = []
     with ended_politely(), BatchProgress(len(discovered.units)) as progress:
         stream = _stream(discovered.units, settings, scheduler, jobs, memory)
         try:
@@ -325,7 +325,7 @@ def _all(
 
 def _stream(
     units: Sequence[Unit], settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None
-) -> Generator[Outcome]:
+) -> Generator[UnitOutcome]:
     if scheduler is not None:
         from xsp.batch.cluster import run_on_cluster  # noqa: PLC0415 (Dask only where asked for)
 
@@ -336,7 +336,9 @@ def _stream(
     return run_here(units, settings, jobs=count, limit_bytes=_bytes(memory) if memory else default_limit_bytes(count))
 
 
-def _split_unknown(discovered: Discovered, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[tuple[str, str]]]:
+def _split_unknown(
+    discovered: Discovered, outcomes: Sequence[UnitOutcome]
+) -> tuple[list[UnitOutcome], list[tuple[str, str]]]:
     """Outcomes of what is a trace, and the files that are none, with a sentence each."""
     traces = [o for o in outcomes if str(o.status) != "left out"]
     unknown = [

@@ -287,7 +287,9 @@ def _roof(*, has_basis: bool) -> list[pl.Expr]:
 
 def ideal_intensity(view: TraceView) -> float | None:
     """Peak flop/s over peak byte/s where all devices that did work agree on it; null: unknown or they differ."""
-    used = view.trace.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
+    used = (
+        view.own_runs.scan("spans").filter(pl.col("attribution").is_not_null()).select("run_id", "device_id").unique()
+    )
     ratio = quotient(pl.col("fp32_flop_per_s"), pl.col("dram_byte_per_s"))
     devices = view.trace.scan("devices").join(used, on=["run_id", "device_id"], how="semi")
     values = devices.select(ratio.alias("ideal")).collect()["ideal"].unique().to_list()

@@ -30,6 +30,7 @@ __all__ = [
     "calls_of_layers",
     "every_layer_call",
     "host_time",
+    "host_time_by",
     "layer_bases",
     "layer_calls",
     "layer_intervals",
@@ -370,6 +371,12 @@ def parts_of_host_time(view: StepView) -> pl.DataFrame:
     order = pl.col("phase").replace_strict(_HOST_PHASES, range(len(_HOST_PHASES)), return_dtype=pl.Int64)
     every = pl.concat([parts, rest], how="diagonal").collect()
     return every.sort(*view.by, order, -pl.col("duration_ns"), "layer_type", nulls_last=True)
+
+
+def host_time_by(parts: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Of B43's rows the time of each phase, or of each type of layer, where there is any; in their order."""
+    sums = parts.group_by(column, maintain_order=True).agg(pl.col("duration_ns").sum())
+    return sums.filter(pl.col("duration_ns") > 0)
 
 
 def host_time(view: TraceView) -> pl.DataFrame:

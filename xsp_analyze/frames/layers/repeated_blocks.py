@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import column_at
-from xsp_analyze.frames.kernels.measured_work import layer_kernels
-from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_latencies
-from xsp_analyze.needs import holds
+from xsp_analyze.frames.layers.layer_time import LAYER_KEY
 from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.columns.arrays import Ints
 
@@ -34,14 +30,10 @@ __all__ = [
     "below",
     "block_name",
     "block_sentences",
-    "folded_layers",
-    "layer_times",
     "pattern",
     "repeated_blocks",
     "repeats_in",
     "scopes_of",
-    "standing_out",
-    "with_equal_folded",
     "without_numbers",
 ]
 
@@ -442,76 +434,3 @@ def _with_counts(texts: Sequence[str]) -> list[str]:
         seen[text] += 1
         numbered.append(f"{text}#{seen[text]}" if totals[text] > 1 else text)
     return numbered
-
-
-# The layers of repeated blocks with their times, and which of the equal ones stands out.
-
-_AS_TEXT = pl.col("layer_name", "layer_type").cast(pl.String)
-_MIN_EXCESS = 0.1  # of the median
-_MIN_DEVIATIONS = 3.5  # median absolute deviations: Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993
-
-
-def folded_layers(frames: StepView) -> pl.DataFrame:
-    """`repeated_blocks` with the times of `layer_times`; a row a step too, where each is answered.
-
-    A layer without a time in the steps chosen has no row.
-    """
-    members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
-    rows = members.join(layer_times(frames), on=LAYER_KEY, how="inner", nulls_equal=True)
-    return rows.sort(*frames.by, "block_index", "repetition", "position")
-
-
-def layer_times(frames: StepView) -> pl.DataFrame:
-    """LAYER_KEY, latency_ns and call_count of each layer as A02 has them, kernel_duration_ns as A11 has it."""
-    keys = [*frames.by, *LAYER_KEY]
-    times = frames.once(layer_latencies).select(*keys, "latency_ns", "call_count").with_columns(_AS_TEXT)
-    if not holds(frames.of_trace, "kernel"):
-        return times.with_columns(pl.lit(None, times.schema["latency_ns"]).alias("kernel_duration_ns"))
-    device = layer_kernels(frames).select(*keys, "kernel_duration_ns").collect()
-    return times.join(device, on=keys, how="left", nulls_equal=True, maintain_order="left")
-
-
-def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """LAYER_KEY and the column of a table over layers, those that are equal as one row with their sum.
-
-    Calls of an operator or a range, which are layers of their own, are equal by name, wherever they are: `16 x decode`.
-    Others, modules above all, are equal at one position of a block: `24 x self_attn of layers.{0..23}`. The index is
-    that of the first of them.
-    """
-    members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
-    rows = table.select(*LAYER_KEY, by).join(members, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
-    is_call = pl.col("layer_name").str.replace(r"#\d+$", "") == pl.col("layer_type")
-    is_again = (is_call & (is_call.sum().over("layer_type") > 1)).fill_null(value=False)
-    in_block = ~is_again & pl.col("block_index").is_not_null()
-    keys = (
-        pl.when(is_again).then("layer_type").alias("again"),
-        pl.when(in_block).then("block_index").alias("of_block"),
-        pl.when(in_block).then("position").alias("at"),
-        pl.when(~is_again & ~in_block).then("layer_name").alias("alone"),
-    )
-    first = pl.col("layer_name", "layer_type", "block", "position_name", "position_type").first()
-    groups = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("layer_index").min(), first, pl.len().alias("number"), known_sum(pl.col(by))
-    )
-    of_block = pl.format("{} x {} of {}", "number", "position_name", "block")
-    name = pl.when(pl.col("again").is_not_null()).then(pl.format("{} x {}", "number", "again")).otherwise("layer_name")
-    folded = groups.with_columns(
-        pl.when(pl.col("of_block").is_not_null()).then(of_block).otherwise(name).alias("layer_name"),
-        pl.when(pl.col("of_block").is_not_null()).then("position_type").otherwise("layer_type").alias("layer_type"),
-    )
-    return folded.select(*LAYER_KEY, by).sort(LAYER_KEY, nulls_last=True)
-
-
-def standing_out(values: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Of a group of layers the name of the one with most, and its excess over the median as a part of it.
-
-    Null where it is not above by more than a tenth and by 3.5 times the median absolute deviation.
-    """
-    median, largest = values.median(), values.max()
-    deviation = (values - median).abs().median()
-    above = largest - median
-    stands_out = (above > _MIN_EXCESS * median) & (above > _MIN_DEVIATIONS * deviation) & (median > 0)
-    name = pl.col("layer_name").get(values.arg_max())
-    return pl.when(stands_out).then(name).alias("outlier"), pl.when(stands_out).then(above / median).alias(
-        "outlier_excess"
-    )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import Comparison, Expected, Results
     from xsp_analyze.compare.parts import Waterfall
     from xsp_analyze.compare.rows import Row
-    from xsp_analyze.compare.rules import Compared, Outcome, Several
+    from xsp_analyze.compare.rules import Compared, RuleOutcome, Several
 
 __all__ = [
     "document",
@@ -74,7 +74,7 @@ def _suite(suites: ET.Element, one: Compared) -> None:
         _outcome(suite, outcome)
 
 
-def _outcome(suite: ET.Element, outcome: Outcome) -> None:
+def _outcome(suite: ET.Element, outcome: RuleOutcome) -> None:
     case = _case(suite, outcome.rule.text)
     text = _text("\n".join(outcome.sentences))
     if outcome.verdict is Verdict.VIOLATED:
@@ -99,7 +99,7 @@ _OF_MODEL = ("before_ns", "after_ns", "difference_ns", "ratio", "low", "high", "
              "significant", "conclusion")  # fmt: skip
 
 
-def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, object]:
+def document(c: Comparison, outcomes: Sequence[RuleOutcome] = ()) -> dict[str, object]:
     """The comparison in JSON's own types; null is unknown, times are ns."""
     one, two = c.throughput
     latency, *others = c.model
@@ -139,7 +139,7 @@ def document(c: Comparison, outcomes: Sequence[Outcome] = ()) -> dict[str, objec
     }
 
 
-def render(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
+def render(c: Comparison, outcomes: Sequence[RuleOutcome] = ()) -> str:
     """The document with one row a line."""
     parts = (f"{json.dumps(key)}: {_value(plain(value))}" for key, value in document(c, outcomes).items())
     return "{" + ",\n ".join(parts) + "}\n"
@@ -219,7 +219,7 @@ _IN_SUMMARY = 5
 
 
 def terminal(
-    c: Comparison, outcomes: Sequence[Outcome] = (), *, width: int | None = None, rows: int | None = 10
+    c: Comparison, outcomes: Sequence[RuleOutcome] = (), *, width: int | None = None, rows: int | None = 10
 ) -> str:
     """Sentences, tables, and what became of the rules; null width: as wide as needed."""
     lines = [part for line in sentences(c) for part in wrap_line(line, width)]
@@ -254,7 +254,7 @@ def markdown_of_several(several: Several) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | None = _IN_SUMMARY) -> str:
+def markdown(c: Comparison, outcomes: Sequence[RuleOutcome] = (), *, rows: int | None = _IN_SUMMARY) -> str:
     """A summary for a pull request: the verdict first, tables folded away below it."""
     lines = [f"### {_headline(c, outcomes)}", ""]
     lines += [f"- {escape_markdown(line)}" for line in sentences(c)]
@@ -271,7 +271,7 @@ def markdown(c: Comparison, outcomes: Sequence[Outcome] = (), *, rows: int | Non
     return "\n".join(lines) + "\n"
 
 
-def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
+def _headline(c: Comparison, outcomes: Sequence[RuleOutcome]) -> str:
     violated = sum(o.verdict is Verdict.VIOLATED for o in outcomes)
     undecided = sum(o.verdict in {Verdict.INCONCLUSIVE, Verdict.UNKNOWN} for o in outcomes)
     text = "Performance rules kept"
@@ -286,7 +286,7 @@ def _headline(c: Comparison, outcomes: Sequence[Outcome]) -> str:
     return escape_markdown(f"{text}: {latency}" if outcomes else f"Performance: {latency}")
 
 
-def _rule_lines(outcome: Outcome) -> list[str]:
+def _rule_lines(outcome: RuleOutcome) -> list[str]:
     mark = _MARKS[outcome.verdict]
     more = len(outcome.sentences) - _IN_SUMMARY
     lines = [f"{mark:{_MARK_WIDTH}}{outcome.rule.text}"]

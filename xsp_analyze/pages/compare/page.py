@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.compare.comparison import Comparison
     from xsp_analyze.compare.parts import Contribution, Waterfall
-    from xsp_analyze.compare.rules import Outcome, Several
+    from xsp_analyze.compare.rules import RuleOutcome, Several
     from xsp_analyze.text.table import Table
 
 __all__ = ["chart", "page", "page_of_several"]
@@ -120,7 +120,7 @@ _FOOTER = (
 )
 
 
-def page(c: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
+def page(c: Comparison, outcomes: Sequence[RuleOutcome] = ()) -> str:
     """The page: what was compared, the verdict, a waterfall, every table (at most 100 rows each)."""
     title = clean(f"{c.before.name} and {c.after.name}")
     heading = f"{escape(title)}: latency {escape(change(c.latency))} {_verdict(c)}"
@@ -144,7 +144,7 @@ def page_of_several(several: Several) -> str:
     return page_of_html(_KIND, title, title, links, body, f"{program_and_version()} {_FOOTER}")
 
 
-def _links(c: Comparison, outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+def _links(c: Comparison, outcomes: Sequence[RuleOutcome]) -> list[tuple[str, str]]:
     rules = [(_RULES, "Rules")] if outcomes else []
     return [*rules, *((part.identity, part.label) for part in _in_order(c))]
 
@@ -155,7 +155,7 @@ def _in_order(c: Comparison) -> list[PageTable]:
     return [*(part for part in every if part.waterfall), *(part for part in every if not part.waterfall)]
 
 
-def _content(c: Comparison, outcomes: Sequence[Outcome], prefix: str = "") -> Iterator[str]:
+def _content(c: Comparison, outcomes: Sequence[RuleOutcome], prefix: str = "") -> Iterator[str]:
     """The sentences, the rules and every part, whose ids begin with `prefix`."""
     lines = "".join(f"<li>{escape(line)}</li>" for line in sentences(c))
     yield f'<ul class="short">{lines}</ul>'
@@ -170,7 +170,7 @@ def _verdict(c: Comparison) -> str:
     return f'<span class="null">({escape(text)})</span>' if text else ""
 
 
-def _rules(outcomes: Sequence[Outcome], prefix: str) -> Iterator[str]:
+def _rules(outcomes: Sequence[RuleOutcome], prefix: str) -> Iterator[str]:
     if not outcomes:
         return
     yield f'<section id="{prefix}{_RULES}"><h2>Rules</h2><ul>'

@@ -14,7 +14,7 @@ from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, apart, count, count_of, 
 if TYPE_CHECKING:
     from xsp_analyze.compare.comparison import AccuracyPair, Comparison, OutputPair, Results
     from xsp_analyze.compare.rows import ClassMoves, Row
-    from xsp_analyze.compare.side import Facts, Side
+    from xsp_analyze.compare.side import Side, SideFacts
 
 __all__ = [
     "change",
@@ -264,7 +264,7 @@ def sentences(c: Comparison) -> list[str]:
 
 def side_line(side: Side) -> str:
     """One side in a line: its file, what ran, on what, how often."""
-    facts: Facts = side.facts
+    facts: SideFacts = side.facts
     batch = f"batch {facts.batch_size}" if facts.batch_size else None
     framework = " ".join(filter(None, (facts.framework, facts.framework_version)))
     steps = f"{facts.steps} {'step' if facts.steps == 1 else 'steps'}" if facts.steps else "taken whole"

@@ -6,21 +6,19 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from xsp_analyze.analyses.kernels import kernel_information, list_of_kernels, order_of_list
 from xsp_analyze.classification.labels import distinct_labels
 from xsp_analyze.core import Role, run
-from xsp_analyze.formulas import known_sum, total_of
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
-from xsp_analyze.frames.launch_paths import TimeTree
+from xsp_analyze.frames.launch_paths import TimeTree, prune, time_tree_of_modules
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.pages.report.roofline import figure_of
 from xsp_analyze.text.table import clean, heading, short_name
 from xsp_analyze.text.units import count, count_of, scale_of, share, tell_apart
-from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,53 +27,8 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block
     from xsp_analyze.service import Answers
     from xsp_analyze.trace.step_view import StepView
-    from xsp_model.columns.arrays import Ints
 
-__all__ = ["MAX_ROWS", "cut_executions", "cut_rows", "figure", "module_icicle", "module_rows", "module_tree"]
-
-# The module tree as a page shows it: one row a module, phases side by side, children under their parent.
-
-_PHASES = ("forward", "recompute", "backward")
-
-
-def module_rows(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows of B06 folded over phases, in depth-first order of first call.
-
-    Columns: module, depth, count, device_sum_ns, self_device_sum_ns, forward_ns, recompute_ns, backward_ns, host_ns;
-    a phase that occurs nowhere is null throughout, and so is device time where no device work was recorded.
-    """
-    folded = table.group_by("module_path", maintain_order=True).agg(
-        pl.col("module_instance").first().alias("module"),
-        pl.col("depth").first(),
-        pl.col("count").filter(pl.col("phase") == "forward").sum(),
-        known_sum(pl.col("device_sum_ns")),
-        known_sum(pl.col("self_device_sum_ns")),
-        *(_of_phase(phase) for phase in _PHASES),
-        pl.col("host_ns").sum(),
-    )
-    return folded[_depth_first(folded["module_path"].to_list(), folded["module"].to_list())].drop("module_path")
-
-
-def _of_phase(phase: str) -> pl.Expr:
-    time = pl.col("device_sum_ns").filter(pl.col("phase") == phase)
-    return known_sum(time).alias(f"{phase}_ns")
-
-
-def _depth_first(paths: list[str], names: list[str]) -> list[int]:
-    """The order in which each row is followed by those below it; a row whose parent is not there is a root."""
-    at = {path: row for row, path in enumerate(paths)}
-    below: dict[int, list[int]] = {}
-    for row, (path, name) in enumerate(zip(paths, names, strict=True)):
-        parent = at.get(path[: -len(name) - 1], -1) if len(path) > len(name) else -1
-        below.setdefault(parent, []).append(row)
-    order: list[int] = []
-    stack = below.get(-1, [])[::-1]
-    while stack:
-        row = stack.pop()
-        order.append(row)
-        stack.extend(below.get(row, [])[::-1])
-    return order
-
+__all__ = ["MAX_ROWS", "cut_executions", "cut_rows", "cut_tree", "figure", "module_icicle", "tree_of"]
 
 # What is drawn of a tree of time.
 
@@ -88,39 +41,9 @@ def tree_of(result: Result) -> TimeTree:
     return TimeTree(parent, table["name"].to_list(), table["kind"].to_list(), *times)
 
 
-def prune(tree: TimeTree, max_nodes: int) -> TimeTree:
-    """The `max_nodes` longest nodes, children longest first; what each parent loses is one node `others`.
-
-    A parent is never shorter than its child, so the longest nodes make a tree.
-    """
-    order = np.lexsort((np.arange(len(tree.parent)), -tree.time_ns))
-    kept = np.sort(order[:max_nodes]) if len(order) > max_nodes else np.arange(len(order))
-    is_kept = np.zeros(len(order), dtype=bool)
-    is_kept[kept] = True
-    frame = pl.DataFrame(
-        {"node": np.arange(len(order)), "parent": tree.parent, "time_ns": tree.time_ns, "count": tree.count}
-    )
-    lost = frame.filter(pl.Series(~is_kept) & pl.Series(is_kept[tree.parent]))
-    others = lost.group_by("parent", maintain_order=True).agg(
-        pl.len().alias("nodes"), pl.col("time_ns").sum(), pl.col("count").sum()
-    )
-    return _parents_first(tree, kept, others)
-
-
-def _parents_first(tree: TimeTree, kept: Ints, others: pl.DataFrame) -> TimeTree:
-    """The kept nodes and the rests, parents first and longest first within a parent."""
-    node_of = np.full(len(tree.parent), -1, dtype=np.int64)
-    node_of[kept] = np.arange(len(kept))
-    parent = np.concatenate((np.where(kept == 0, -1, node_of[tree.parent[kept]]), node_of[others["parent"].to_numpy()]))
-    name = [*(tree.name[k] for k in kept), *(count_of(n, "other", "others") for n in others["nodes"])]
-    kind = [*(tree.kind[k] for k in kept), *("others" for _ in range(others.height))]
-    time = np.concatenate((tree.time_ns[kept], others["time_ns"].to_numpy()))
-    count = np.concatenate((tree.count[kept], others["count"].to_numpy()))
-    order = np.lexsort((np.arange(len(parent)), -time, [k == "others" for k in kind], depths(parent)))
-    back = np.empty(len(order), dtype=np.int64)
-    back[order] = np.arange(len(order))
-    moved = np.where(parent[order] < 0, -1, back[parent[order]])
-    return TimeTree(moved, [name[i] for i in order], [kind[i] for i in order], time[order], count[order])
+def cut_tree(tree: TimeTree, max_nodes: int) -> TimeTree:
+    """`prune`, with what is left out called `3 others`."""
+    return prune(tree, max_nodes, lambda number: count_of(number, "other", "others"))
 
 
 # The icicle of the module tree: device time of every module, those called in it below.
@@ -130,42 +53,11 @@ _MAX_NODES = 3000
 
 def module_icicle(result: Result) -> list[Block]:
     """The icicle as a block; nothing where no module has device time."""
-    tree = module_tree(result)
+    tree = time_tree_of_modules(result.table)
     if not tree.time_ns[0]:
         return []
     texts = {"counted": ["call", "calls"], "root": "Device time of all modules."}
-    return [{**blocks.icicle(prune(tree, _MAX_NODES)), **texts}]
-
-
-def module_tree(result: Result) -> TimeTree:
-    """B06 as a tree: node 0 is all modules, then every module, parents first; times in whole ns.
-
-    A module counts at least what those in it do: phases are matched apart, and may leave a parent behind by rounding.
-    """
-    rows = module_rows(result.table)
-    depths = [0, *(d + 1 for d in rows["depth"].to_list())]
-    parent = _parents(depths)
-    time = [0, *(round(v or 0) for v in rows["device_sum_ns"].to_list())]
-    count = [0, *(round(v or 0) for v in rows["count"].to_list())]
-    below = [0] * len(parent)
-    for node in range(len(parent) - 1, 0, -1):  # children stand after their parent
-        time[node] = max(time[node], below[node])
-        below[parent[node]] += time[node]
-    time[0] = below[0]
-    names = ["all modules", *rows["module"].to_list()]
-    kinds = ["all", *(["layer"] * rows.height)]
-    return TimeTree(np.array(parent), names, kinds, np.array(time), np.array(count))
-
-
-def _parents(depths: list[int]) -> list[int]:
-    """The parent of each node of a depth-first list, -1 for the first."""
-    parents: list[int] = []
-    path: list[int] = []
-    for node, depth in enumerate(depths):
-        del path[depth:]
-        parents.append(path[-1] if path else -1)
-        path.append(node)
-    return parents
+    return [{**blocks.icicle(cut_tree(tree, _MAX_NODES)), **texts}]
 
 
 # An analysis's FigureSpec as blocks of the page; a spec says what is drawn, the page's script how.
@@ -366,7 +258,7 @@ def cut_executions(frames: StepView, max_rows: int = MAX_ROWS) -> tuple[Result, 
     """A08 cut to `cut_rows` where there are more: the others, which may be millions, are not described."""
     order = order_of_list(frames)
     duration = frames.once(kernel_executions)["duration_ns"].gather(order)
-    kept = np.flatnonzero(_longest(duration, max_rows).to_numpy())[:max_rows]
+    kept = _longest(duration, max_rows).arg_true().cast(pl.Int64)[:max_rows].to_numpy()
     result = run(
         replace(
             kernel_information,

@@ -109,15 +109,9 @@ def _of_findings(advice: Sequence[Advice]) -> Iterator[tuple[str, str]]:
 
 def _of_ledger(answers: Answers) -> Iterator[tuple[str, str]]:
     """Its warnings and errors, each kind and text once."""
-    rows = (
-        coverage.ledger(answers.per_step)
-        .filter(
-            ~pl.col("kind").is_in([str(a) for a in Attribution]),
-            pl.col("severity").ne(str(Severity.INFO)) | pl.col("kind").is_in([str(k) for k in _ALWAYS]),
-        )
-        .group_by("kind", "detail", "advice", maintain_order=True)
-        .agg(pl.col("count").sum(), pl.col("run_id").drop_nulls().unique().sort())
-    )
+    is_worth_it = pl.col("severity").ne(str(Severity.INFO)) | pl.col("kind").is_in([str(k) for k in _ALWAYS])
+    entries = coverage.ledger_entries(answers.per_step).filter(is_worth_it)
+    rows = entries.select("kind", "detail", "advice", "count", "run_id")
     several = len(answers.summary.runs) > 1
     for kind, detail, advice, number, runs in rows.iter_rows():
         concerns = next((at for start, at in _OF_KINDS.items() if str(kind).startswith(start)), GENERAL)

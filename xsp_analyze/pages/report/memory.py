@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.core import Column
-from xsp_analyze.frames.memory import KIND_COLUMNS, SERIES, SUMMED, of_series
-from xsp_analyze.frames.steps import steps_of
+from xsp_analyze.frames.memory import KIND_COLUMNS, SERIES, SUMMED, of_series, samples_in_use
+from xsp_analyze.frames.steps import step_at, steps_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import scale_entries
 from xsp_analyze.pages.report.figures import cut_rows
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, share, size
 from xsp_model import MemoryKind
+from xsp_model.vocabulary import RECORDERS, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.service import Answers
     from xsp_model import Trace
 
-__all__ = ["BYTES", "curve", "memory", "samples_in_use", "tone_of"]
+__all__ = ["BYTES", "curve", "memory", "tone_of"]
 
 # The block that draws memory over time: what was in use and reserved, what for, and the steps.
 
@@ -39,9 +40,9 @@ _STACKED = (  # from below
     MemoryKind.WORKSPACE,
     MemoryKind.UNKNOWN,
 )
-_IN_USE = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use", "memory_used_bytes")  # the first that there is
 _MAX_MOMENTS = 1_000
 _MAX_STEPS = 400
+_MARK = ("step", "start_ns", "duration_ns")
 
 
 def curve(answers: Answers, name: str, rows: pl.DataFrame, peak: Mapping[str, Any]) -> Block:
@@ -83,38 +84,12 @@ def _steps(answers: Answers, run: int) -> list[tuple[int, int, int]]:
     steps = steps_of(answers.trace).filter(pl.col("run_id") == run)
     if steps.height > _MAX_STEPS:
         return []
-    end = pl.col("start_ns") + pl.col("duration_ns")
-    return steps.select("step", "start_ns", end.alias("end_ns")).rows()
+    return [(step, start, start + length) for step, start, length in steps.select(_MARK).iter_rows()]
 
 
 def _limit(trace: Trace, run: int, device: int | None) -> int | None:
     largest = of_series(trace.frame("devices"), run, device)["memory_bytes"].max()
     return largest if isinstance(largest, int) else None
-
-
-def samples_in_use(trace: Trace) -> pl.DataFrame:
-    """Moments of what counters say is in use and reserved; of many those of equal times at which most is in use."""
-    samples = (
-        trace.frame("counters")
-        .filter(pl.col("unit").cast(pl.String) == "byte")
-        .with_columns(pl.col("counter").cast(pl.String), pl.col("value").cast(pl.Int64, strict=False))
-        .drop_nulls("value")  # of more than 64 bits
-    )
-    rank = pl.col("counter").replace_strict({name: i for i, name in enumerate(_IN_USE)}, default=None)
-    ranked = samples.with_columns(rank.alias("rank")).drop_nulls("rank")
-    in_use = ranked.filter(pl.col("rank") == pl.col("rank").min().over(SERIES)).rename({"value": "allocated_bytes"})
-    held = samples.filter(pl.col("counter") == "reserved_bytes").rename({"value": "reserved_bytes"})
-    keys = [*SERIES, "time_ns"]
-    by_time = held.group_by(keys).agg(pl.col("reserved_bytes").max())
-    joined = in_use.join(by_time, on=keys, how="left", nulls_equal=True, maintain_order="left").sort(keys)
-    begin, end = pl.col("time_ns").min().over(SERIES), pl.col("time_ns").max().over(SERIES)
-    stretch = ((pl.col("time_ns") - begin) * (_MAX_MOMENTS - 1)) // pl.max_horizontal(end - begin, 1)
-    return (
-        joined.with_columns(stretch.alias("stretch"))
-        .group_by(*SERIES, "stretch", maintain_order=True)
-        .agg(pl.col("time_ns", "allocated_bytes", "reserved_bytes").get(pl.col("allocated_bytes").arg_max()))
-        .drop("stretch")
-    )
 
 
 _MAX_CURVES = 4
@@ -176,7 +151,7 @@ def name_of(answers: Answers, run: int, device: int | None, *, several: bool) ->
 def _is_host(answers: Answers, run: int, device: int | None) -> bool:
     """An exported timeline is of a device that it does not name."""
     runs = answers.trace.frame("runs").filter(pl.col("run_id") == run)
-    return device is None and runs["format"].item() != "memory_snapshot"
+    return device is None and RECORDERS.get(runs["format"].item()) is not Recorder.MEMORY_SNAPSHOT
 
 
 def _at_most(answers: Answers, name: str, peak: Mapping[str, Any], owners: pl.DataFrame) -> str:
@@ -193,11 +168,8 @@ def _at_most(answers: Answers, name: str, peak: Mapping[str, Any], owners: pl.Da
 
 
 def _in_step(answers: Answers, peak: Mapping[str, Any]) -> str:
-    steps = answers.per_step.of_trace.all_steps.filter(
-        pl.col("run_id") == peak["run_id"], pl.col("start_ns") <= peak["time_ns"]
-    ).sort("start_ns")
-    inside = steps.filter(pl.col("start_ns") + pl.col("host_ns") > peak["time_ns"]).tail(1)
-    return f", in step {inside['step'].item()}" if inside.height else ""
+    step = step_at(answers.per_step.of_trace.all_steps, peak["run_id"], peak["time_ns"])
+    return "" if step is None else f", in step {step}"
 
 
 def _doubts(peak: Mapping[str, Any], *, on_host: bool) -> str:
@@ -252,7 +224,7 @@ def _sentence_on_undrawn_curves(table: pl.DataFrame, rest: pl.DataFrame) -> Bloc
 
 def _of_counters(answers: Answers) -> Section | None:
     """What samples of memory in use tell, where no allocations do."""
-    samples = samples_in_use(answers.trace)
+    samples = samples_in_use(answers.trace, _MAX_MOMENTS)
     if samples.is_empty():
         return None
     shown, rest = _curves_to_draw(samples.select(SERIES).unique().sort(*SERIES, nulls_last=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.catalog import result
-from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.collectives import matched_count, median_rank
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
     bandwidth,
@@ -17,7 +17,6 @@ from xsp_analyze.pages.ranks import (
     heat_map,
     last_to_come,
     mean_steps,
-    median,
     rank_name,
     slowest,
 )
@@ -72,7 +71,7 @@ def _each_step(answers: Answers) -> pl.DataFrame:
 def _sentences(answers: Answers, rows: pl.DataFrame) -> Iterator[str]:
     runs = answers.trace.frame("runs")
     kind = "of which each is a run" if rows.height <= runs.height else "which are devices of one run"
-    middle = duration(median(rows["step_ns"]))
+    middle = duration(median_rank(rows).step_ns)
     yield f"{count(rows.height)} ranks, {kind}; the median one takes {middle} {answers.basis}."
     calls = _matched_calls(answers)
     yield from filter(None, [slowest(rows), last_to_come(rows, calls), exposed_sentence(rows)])
@@ -84,8 +83,7 @@ def _matched_calls(answers: Answers) -> float:
     result = answers.of("B30")
     if isinstance(result, str):
         return 0
-    per_group = result.table.group_by("operation", "process_group").agg(pl.col("matched_count").max())
-    return total_of(per_group["matched_count"])
+    return matched_count(result.table)
 
 
 def _waiting(answers: Answers) -> Iterator[str]:
@@ -115,7 +113,7 @@ def _table(result: Result, what: str, **drawn: Any) -> Block:  # noqa: ANN401 (w
 
 def _stragglers(answers: Answers) -> Iterator[Block]:
     result = answers.of("B30")
-    if isinstance(result, str) or not result.table["matched_count"].sum():
+    if isinstance(result, str) or not matched_count(result.table):
         return
     drawn = blocks.table(cut_rows(result)[0], name="B30", bar="waited_for_ns", left_out=cut_rows(result)[1])
     yield folded_away("Who came last, by collective and process group", [drawn])

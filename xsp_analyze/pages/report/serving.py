@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.analyses.model_parts import NO_STAGE, SEVERAL_STAGES, UNKNOWN_LAUNCH
 from xsp_analyze.classification.experts import Stage
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.serving_steps import STEADY_LOAD
+from xsp_analyze.frames.serving_steps import STEADY_LOAD, output_of
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.figures import cut_rows
 from xsp_analyze.text.units import count, count_of, duration, share
@@ -27,7 +27,6 @@ __all__ = ["output_rate", "sentence", "serving", "stages"]
 # The part of a report on a server: how long its prefill, decode and mixed steps take.
 
 _MAX_COLUMNS = 300
-_NS_PER_S = 1e9
 _TONES = {ServingPhase.PREFILL: "compute", ServingPhase.MIXED: "communication", ServingPhase.DECODE: "layer"}
 _TITLE = ("serving", "Serving", "Prefill and decode")
 _MEANS = (
@@ -82,8 +81,8 @@ def _steady_states(steps: pl.DataFrame) -> list[str]:
     """A sentence a run on which steps count, and what came out of them."""
     several = steps["run_id"].n_unique() > 1
     return [
-        (f"Run {run}: " if several else "") + _steady_state(rows)
-        for (run,), rows in steps.group_by("run_id", maintain_order=True)
+        (f"Run {rows['run_id'][0]}: " if several else "") + _steady_state(rows)
+        for rows in steps.partition_by("run_id", maintain_order=True)
     ]
 
 
@@ -93,22 +92,14 @@ def _steady_state(steps: pl.DataFrame) -> str:
         return "No steady state can be told apart from ramp-up and drain, so every step counts below."
     before, after = (steps.filter(pl.col("state") == state).height for state in ("ramp_up", "drain"))
     got = ""
-    if (rate := _output(steady)) is not None:
-        output, took = rate
-        rate_per_s = count(output * _NS_PER_S / took)
-        got = f" Requests got {count(output)} output tokens in {duration(took)}, {rate_per_s} a second."
+    if (out := output_of(steady)) is not None:
+        per_s = f"{count(out.per_s)} a second"
+        got = f" Requests got {count(out.tokens)} output tokens in {duration(out.duration_ns)}, {per_s}."
     return (
         f"Steady state: steps {steady['step'][0]} to {steady['step'][-1]}, from the first to the last with"
         f" {round(100 * STEADY_LOAD)} % of the usual number of decoding requests. The first table leaves out"
         f" {count_of(before, 'step', 'steps')} of ramp-up and {after} of drain."
     ) + got
-
-
-def _output(steady: pl.DataFrame) -> tuple[int, float] | None:
-    """Output tokens of these steps, and the time from the first's begin to the last's end; None where unknown."""
-    took = total_of(steady["duration_ns"]) + float(steady["gap_ns"].head(steady.height - 1).sum())
-    output = int(steady["decode_tokens"].sum())
-    return (output, took) if steady["decode_tokens"].null_count() == 0 and output and took else None
 
 
 def output_rate(answers: Answers) -> tuple[float, str] | None:
@@ -121,13 +112,12 @@ def output_rate(answers: Answers) -> tuple[float, str] | None:
         return None
     steady = steps.table.filter(pl.col("state") == "steady")
     counting = steady if steady.height else steps.table
-    rate = _output(counting) if counting.height else None
-    if rate is None:
+    out = output_of(counting) if counting.height else None
+    if out is None:
         return None
-    output, took = rate
-    of = f"{count_of(output, 'output token', 'output tokens')} in {count_of(counting.height, 'step', 'steps')}"
+    of = f"{count_of(out.tokens, 'output token', 'output tokens')} in {count_of(counting.height, 'step', 'steps')}"
     of += " of the steady state" if steady.height else ", as no steady state can be told apart"
-    return output * _NS_PER_S / took, f"{of}, {duration(took)} with the gaps between them."
+    return out.per_s, f"{of}, {duration(out.duration_ns)} with the gaps between them."
 
 
 def _chart(steps: Result) -> list[Block]:
@@ -196,7 +186,7 @@ def _parts(result: Result) -> Block:
     """Two bars divided up: wall-clock time, and device time where there is any."""
     table = result.table
     measures = {"wall-clock time": "exclusive_ns", "device time": "device_sum_ns"}
-    shown = {label: name for label, name in measures.items() if table[name].sum()}
+    shown = {label: name for label, name in measures.items() if total_of(table[name])}
     series = [
         {
             "name": row["stage"],

@@ -11,7 +11,7 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.frames.layers.layer_time import INPUT
+from xsp_analyze.frames.layers.layer_time import INPUT, host_time_by
 from xsp_analyze.pages.blocks import IDLE_TONES, tone
 from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import IDLE, duration, share
@@ -178,9 +178,9 @@ def _calls(answers: Answers, row: Mapping[str, Any], cause: str) -> tuple[str, b
         return "", False
     rows = rows.filter(pl.col("cause") == cause)
     named = rows.drop_nulls("call").sort("idle_ns", descending=True, maintain_order=True).head(1)
-    half = total_of(rows["idle_ns"]) / 2
+    total = total_of(rows["idle_ns"])
     longest = [
-        f" {'Most of it' if t >= half else 'Longest'} in {short_name(c)} ({duration(t)})."
+        f" {'Most of it' if 2 * t >= total else 'Longest'} in {short_name(c)} ({duration(t)})."
         for c, t in named.select("call", "idle_ns").iter_rows()
     ]
     return "".join(longest), rows.height > 0
@@ -211,8 +211,7 @@ def phases_on_host(answers: Answers) -> pl.DataFrame:
     result = answers.of("B43")
     if isinstance(result, str) or not {Phase.FORWARD, Phase.BACKWARD} <= set(result.table["phase"]):
         return pl.DataFrame(schema={"phase": pl.String, "duration_ns": pl.Float64})
-    sums = result.table.group_by("phase", maintain_order=True).agg(pl.col("duration_ns").sum())
-    return sums.filter(pl.col("duration_ns") > 0)
+    return host_time_by(result.table, "phase")
 
 
 def _of_host(answers: Answers) -> Block | None:
@@ -238,8 +237,7 @@ def _phases(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _types(table: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """A part a type, those with least in one, and what is left."""
-    sums = table.group_by("layer_type", maintain_order=True).agg(pl.col("duration_ns").sum())
-    rows = sums.filter(pl.col("duration_ns") > 0)
+    rows = host_time_by(table, "layer_type")
     types = rows.drop_nulls().sort("duration_ns", descending=True, maintain_order=True)
     for i, (name, time) in enumerate(types.head(_MAX_TYPES).iter_rows()):
         text = clean(str(name))

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.formulas import trimmed_count
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import coverage
+from xsp_analyze.frames.device_time import window_by_run
 from xsp_analyze.frames.model_time import load_test
-from xsp_analyze.frames.steps import StepBasis
+from xsp_analyze.frames.steps import StepBasis, kind_of_mean
 from xsp_analyze.pages.report import attribution, roofline, serving
 from xsp_analyze.pages.report.step_bar import phases_on_host
 from xsp_analyze.service import roof_summary
@@ -110,7 +111,7 @@ def _step_time(answers: Answers) -> Iterator[str]:
         return
     phase = f"{answers.per_step.serving_phase} " if answers.per_step.serving_phase else ""
     number = answers.step_count
-    of = f"{_mean_of(number)} of {count(number)} {phase}steps" if number > 1 else f"the one {phase}step"
+    of = f"{kind_of_mean(number)} of {count(number)} {phase}steps" if number > 1 else f"the one {phase}step"
     if (chosen := answers.per_step.choice.number) is not None:
         of = f"step {chosen}"
     yield f"{duration(latency)}{_latency_basis_words(row)}, {of}{_of_each(answers)}{_ramp_up(answers)}"
@@ -141,16 +142,8 @@ def _ends(answers: Answers) -> list[str]:
     runs, timeline = _runs(answers), answers.of("B03")
     if not _several_runs(answers, runs) or isinstance(timeline, str):
         return []
-    times = timeline.table.group_by("run_id").agg(pl.col("window_ns").max())["window_ns"].drop_nulls()
-    return apart((times.min(), times.max()), "ns")  # type: ignore[arg-type]
-
-
-def _mean_of(number: int) -> str:
-    """What the mean over so many steps is, as `trimmed_mean` takes it."""
-    dropped = pl.select(trimmed_count(pl.lit(number))).item()
-    if not dropped:
-        return "mean"
-    return "median" if number - 2 * dropped == 1 else "trimmed mean"
+    times = window_by_run(timeline.table)
+    return apart((min(times), max(times)), "ns") if times else []
 
 
 def _runs(answers: Answers) -> list[Mapping[str, Any]]:
@@ -172,7 +165,11 @@ def _makers_spelling(framework: str) -> str:
 
 
 def _kind_of_work(answers: Answers) -> str:
-    phases = set(answers.trace.scan("spans").select(pl.col("phase").cast(pl.String).unique()).collect()["phase"])
+    phases = set(
+        answers.per_step.of_trace.own_runs.scan("spans")
+        .select(pl.col("phase").cast(pl.String).unique())
+        .collect()["phase"]
+    )
     if str(Phase.BACKWARD) in phases:
         return "Training" if str(Phase.OPTIMIZER) in phases else "Forward and backward passes"
     if str(Phase.FORWARD) in phases and "module" in answers.summary.layer_sources:
@@ -225,7 +222,7 @@ def _how_fast(answers: Answers) -> str | None:
     taken, *ends = apart([v for v in (latency, low, high) if v is not None], "ns")
     interval = f" (95 % interval {ends[0]} to {ends[1]})" if len(ends) > 1 else ""
     number = answers.step_count
-    over = f", the {_mean_of(number)} over {count(number)} steps" if number > 1 else ""
+    over = f", the {kind_of_mean(number)} over {count(number)} steps" if number > 1 else ""
     over += _ramp_up(answers)
     inputs = f"; that is {quantity(rate, 'inputs/s')}" if rate is not None and answers.step_count else ""
     return f"{what} {taken}{_latency_basis_words(row) if answers.step_count else ''}{over}{interval}{inputs}."
@@ -249,7 +246,8 @@ def _where(answers: Answers) -> Iterator[str]:
     top_type, kernel, summary = answers.first("A06"), answers.first("A10"), answers.summary
     total = answers.first("A15").get("kernel_duration_ns")
     phases = phases_on_host(answers)
-    if parts := [f"{name} {share(ns / phases['duration_ns'].sum())}" for name, ns in phases.iter_rows()]:
+    total_ns = total_of(phases["duration_ns"])
+    if parts := [f"{name} {share(ns / total_ns)}" for name, ns in phases.iter_rows()]:
         yield f"Of that time on the host, {', '.join(parts[:-1])} and {parts[-1]}."
     if top_type.get("share") and top_type["layer_type"] not in phases["phase"]:
         caveat = f", but {summary.layer_caveat}" if summary.layer_caveat else ""

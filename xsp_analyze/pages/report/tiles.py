@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import result
-from xsp_analyze.formulas import quotient
-from xsp_analyze.frames.device_time import class_time, device_windows
-from xsp_analyze.frames.model_time import latency_of_model, load_test
+from xsp_analyze.frames.device_time import busy_without_start
+from xsp_analyze.frames.model_time import load_test
+from xsp_analyze.frames.step_values import (
+    busy_by_step,
+    coverage_by_step,
+    latency_by_step,
+    mean_of_several,
+    peak_memory_by_step,
+    throughput_by_step,
+)
 from xsp_analyze.pages.report import serving
 from xsp_analyze.pages.report.overview import facts_by_label
 from xsp_analyze.pages.report.step_bar import busiest
@@ -18,21 +24,16 @@ from xsp_analyze.pages.report.summary import over_ranks
 from xsp_analyze.service import coverage_of, reached_share
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, exact, quantity, share, size
-from xsp_model import Attribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from xsp_analyze.frames.model_time import LoadTest
     from xsp_analyze.service import Answers
     from xsp_analyze.trace.runs import Runs
 
 __all__ = [
-    "busy_by_step",
-    "coverage_by_step",
-    "latency_by_step",
     "mfu_by_step",
-    "peak_memory_by_step",
     "spark",
     "tiles",
     "tiles_of",
@@ -98,62 +99,12 @@ _MIN_STEPS = 2
 _MAX_MARKS = 60  # of a line; of more steps each mark is of several
 
 
-def latency_by_step(answers: Answers) -> pl.DataFrame:
-    """Step and value, in ns: the mean over the runs that latency is taken from."""
-    each = answers.per_step.of_each_step
-    return each.once(latency_of_model).select("step", pl.col("latency_ns").cast(pl.Float64).alias("value"))
-
-
-def busy_by_step(answers: Answers) -> pl.DataFrame:
-    """Step and value: the share of the time of all devices in which they worked."""
-    each = answers.per_step.of_each_step
-    windows = device_windows(each).group_by("step").agg((pl.col("end_ns") - pl.col("begin_ns")).sum().alias("window"))
-    busy = each.once(class_time).group_by("step").agg(pl.col("time_ns").sum())
-    shares = windows.filter(pl.col("window") > 0).join(busy, on="step", how="left")
-    return shares.select("step", quotient(pl.col("time_ns").fill_null(0), pl.col("window")).alias("value"))
-
-
-def coverage_by_step(answers: Answers) -> pl.DataFrame:
-    """Step and value: the share of device time that is tied to a layer."""
-    in_layer = (pl.col("attribution") == str(Attribution.LAYER)).fill_null(value=False)
-    time = pl.col("duration_ns")
-    return (
-        answers.per_step.of_trace.all_activities.filter(pl.col("step").is_not_null())
-        .group_by("step")
-        .agg(time.sum().alias("all"), time.filter(in_layer).sum().alias("tied"))
-        .filter(pl.col("all") > 0)
-        .select("step", quotient(pl.col("tied"), pl.col("all")).alias("value"))
-    )
-
-
 def mfu_by_step(answers: Answers) -> pl.DataFrame:
     """Step and value: model flop utilisation as B24 has it; no rows for a profile, whose runs have other steps."""
     if answers.is_leveled or not answers.step_count:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
     each = result(answers.per_step.of_each_step, "B24").table
     return each.filter(pl.col("scope") == "model").select("step", pl.col("mfu").alias("value")).drop_nulls()
-
-
-def peak_memory_by_step(answers: Answers, series: Mapping[str, Any]) -> pl.DataFrame:
-    """Step and value, in bytes: the most of one series of B09 while the step's range was open on the host."""
-    samples = (
-        answers.trace.scan("counters")
-        .filter(
-            pl.col("run_id") == series["run_id"],
-            pl.col("device_id").eq_missing(pl.lit(series["device_id"], pl.Int64)),
-            pl.col("counter").cast(pl.String) == series["counter"],
-        )
-        .select("time_ns", "value")
-        .sort("time_ns")
-        .collect()
-    )
-    time, value = samples["time_ns"].to_numpy(), samples["value"].to_numpy()
-    of_run = answers.per_step.every_step.filter(pl.col("run_id") == series["run_id"])
-    start = of_run["start_ns"].to_numpy()
-    first = np.maximum(np.searchsorted(time, start, side="right") - 1, 0)  # what was held as the step began counts
-    last = np.searchsorted(time, start + of_run["host_ns"].to_numpy(), side="right")
-    peaks = [float(value[i:j].max()) if i < j else None for i, j in zip(first, last, strict=True)]
-    return of_run.select("step").with_columns(pl.Series("value", peaks, dtype=pl.Float64)).drop_nulls()
 
 
 def spark(answers: Answers, values: pl.DataFrame, runs: Runs, shown: Callable[[float], str]) -> dict[str, Any] | None:
@@ -171,11 +122,7 @@ def spark(answers: Answers, values: pl.DataFrame, runs: Runs, shown: Callable[[f
         return None
     rows = rows.with_columns(pl.col("step").is_in(list(kept)).not_().alias("is_left_out"))
     per_mark = -(-rows.height // _MAX_MARKS)
-    marks = (
-        rows.with_row_index("row")
-        .group_by(pl.col("row") // per_mark, maintain_order=True)
-        .agg(pl.col("step").first(), pl.col("value").mean(), pl.col("is_left_out").all())
-    )
+    marks = mean_of_several(rows, per_mark)
     return {
         "values": marks["value"].to_list(),
         "left_out": marks["is_left_out"].to_list(),
@@ -194,7 +141,7 @@ def _mark_name(step: int, per_mark: int) -> str:
 def _line_description(rows: pl.DataFrame, per_mark: int, shown: Callable[[float], str]) -> str:
     """What the line says, for who does not see it."""
     low, high = (float(v) for v in rows.select(pl.col("value").min(), pl.col("value").max().alias("high")).row(0))
-    left_out = int(rows["is_left_out"].sum())
+    left_out = rows.filter("is_left_out").height
     ramp_up = f"; {count_of(left_out, 'step', 'steps')} of ramp-up, paler, left out of the mean" if left_out else ""
     marks = f"; a mark is the mean of {per_mark} steps" if per_mark > 1 else ""
     return f"Over {count_of(rows.height, 'step', 'steps')}: {shown(low)} to {shown(high)}{ramp_up}{marks}."
@@ -249,8 +196,8 @@ def _step(answers: Answers) -> Iterator[_Tile]:
 
 def _line(answers: Answers, what: str, runs: Runs) -> dict[str, Any] | None:
     if what == "latency":
-        return spark(answers, latency_by_step(answers), runs, duration)
-    return spark(answers, busy_by_step(answers), runs, share)
+        return spark(answers, latency_by_step(answers.per_step), runs, duration)
+    return spark(answers, busy_by_step(answers.per_step), runs, share)
 
 
 def _throughput(answers: Answers) -> Iterator[_Tile]:
@@ -271,13 +218,7 @@ def _throughput(answers: Answers) -> Iterator[_Tile]:
     latency = answers.of_model().get("latency_ns")
     line = None
     if answers.step_count > 1 and latency:
-        of_step = pl.col("value")
-        rates = (
-            latency_by_step(answers)
-            .filter(of_step > 0)
-            .select("step", quotient(rate * latency, of_step).alias("value"))
-        )
-        line = spark(answers, rates, runs, _inputs)
+        line = spark(answers, throughput_by_step(answers.per_step, rate, latency), runs, _inputs)
     yield _tile("throughput", "Throughput", value, f"{rate} inputs/s", note, "model", line)
 
 
@@ -297,12 +238,10 @@ def _busy(answers: Answers) -> Iterator[_Tile]:
         return
     value, of_exact, note = fact
     timeline = answers.of("B03")
-    if not answers.step_count and not answers.is_leveled and not isinstance(timeline, str):
-        sums = timeline.table.select(pl.col("busy_ns", "window_ns", "idle_initialisation_ns").sum()).row(0, named=True)
-        if sums["idle_initialisation_ns"]:
-            note = f"Of the time without start-up and end; {value} of all that was recorded."
-            part = sums["busy_ns"] / (sums["window_ns"] - sums["idle_initialisation_ns"])
-            value, of_exact = share(part), f"{part}"
+    is_of_all = not answers.step_count and not answers.is_leveled
+    if is_of_all and not isinstance(timeline, str) and (part := busy_without_start(timeline.table)) is not None:
+        note = f"Of the time without start-up and end; {value} of all that was recorded."
+        value, of_exact = share(part), f"{part}"
     devices = answers.first("A15").get("device_count") or 1
     label = f"{devices} devices busy" if devices > 1 else "Device busy"
     runs = answers.per_step.of_trace.kernel_runs
@@ -341,7 +280,8 @@ def _memory(answers: Answers) -> Iterator[_Tile]:
     what = " ".join(part for part in row["counter"].split("_") if part not in {"bytes", "memory"})
     note = f"Most {what} memory on device {row['device_id']}, {duration(row['peak_time_ns'])} from the start{layer}."
     held = _allocator_sentence(rows, row)
-    line = spark(answers, peak_memory_by_step(answers, row), answers.per_step.of_trace.runs([row["run_id"]]), size)
+    peaks = peak_memory_by_step(answers.per_step, row)
+    line = spark(answers, peaks, answers.per_step.of_trace.runs([row["run_id"]]), size)
     yield _tile(
         "memory",
         "Memory peak",
@@ -370,5 +310,5 @@ def _coverage(answers: Answers) -> Iterator[_Tile]:
         return
     note = "Of device time over the whole trace, what is tied to a layer of the model."
     runs = answers.per_step.of_trace.kernel_runs
-    line = spark(answers, coverage_by_step(answers), runs, share) if part else None
+    line = spark(answers, coverage_by_step(answers.per_step), runs, share) if part else None
     yield _tile("coverage", "Tied to layers", share(part), f"{part}", note, "ledger", line)

@@ -83,7 +83,7 @@ def drawing_of(frames: TraceView) -> Drawing:
     depths = [int(each.row.max(initial=0)) + 1 for each in of_lanes]
     boxes = _join_boxes(of_lanes)
     begin, end = (int(boxes.start.min()), int(boxes.end.max())) if len(boxes) else (0, 0)
-    unclosed = frames.trace.scan("spans").filter(pl.col("duration_ns").is_null()).select(pl.len()).collect().item()
+    unclosed = frames.own_runs.scan("spans").filter(pl.col("duration_ns").is_null()).select(pl.len()).collect().item()
     drawn = [replace(lane, rows=depth) for lane, depth in zip(lanes, depths, strict=True)]
     return Drawing(drawn, names, boxes, begin, end, unclosed)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from xsp_ingest.files.content import cut_off, lines, read_all
 from xsp_ingest.files.values import natural
-from xsp_ingest.formats.loadgen.run import Outcome, sentences
+from xsp_ingest.formats.loadgen.run import TestResult, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ class _Entry(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
-def read_detail(path: Path) -> Outcome:
+def read_detail(path: Path) -> TestResult:
     """What the file says; XspError where its last line is cut off."""
     values: dict[str, Any] = {}
     warnings = errors = 0
@@ -92,8 +92,8 @@ def read_detail(path: Path) -> Outcome:
     return _outcome(values, warnings, errors)
 
 
-def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> Outcome:
-    return Outcome(
+def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> TestResult:
+    return TestResult(
         version=_text_or_none(values.get("loadgen_version")),
         scenario=_text_or_none(values.get("effective_scenario")),
         mode=_text_or_none(values.get("effective_test_mode")),
@@ -179,14 +179,14 @@ _COUNT = re.compile(r"^(?:(\d{1,18})|(No)) (warning|error)s?\b", re.MULTILINE | 
 _END = "samples_per_query"  # among the last section, which every version writes
 
 
-def read_summary(path: Path) -> Outcome:
+def read_summary(path: Path) -> TestResult:
     """What the file says; XspError where the file ends before its parameters and counts do."""
     text = read_all(path, _MAX_BYTES).decode("utf-8", errors="replace")
     values = {key.lower(): value for key, value in reversed(_LINE.findall(text))}
     counts = {what.lower(): int(number or 0) for number, _, what in _COUNT.findall(text)}
     if _END not in values or "error" not in counts:
         raise cut_off(path, "a LoadGen summary ends with its parameters and its count of errors")
-    return Outcome(
+    return TestResult(
         scenario=values.get("scenario"),
         mode=values.get("mode"),
         valid={"VALID": True, "INVALID": False}.get(values.get("result is", "")),

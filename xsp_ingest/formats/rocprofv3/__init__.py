@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.content import Probe
-from xsp_ingest.formats.rocprofv3.outputs import Output, Table, output_of, table_of
+from xsp_ingest.formats.rocprofv3.outputs import Output, OutputTable, output_of, table_of
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -86,7 +86,7 @@ def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
         return [from_perfetto(path) for path in paths]
     if output in {Output.RPD, Output.EVENTS}:
         return [from_rpd(path) if output == Output.RPD else from_events(path) for path in paths]
-    tables: dict[Table, list[Path]] = defaultdict(list)
+    tables: dict[OutputTable, list[Path]] = defaultdict(list)
     for path in paths:
         table = table_of(Probe(path).text)
         if table is None:
@@ -98,7 +98,7 @@ def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
 def _sort_key(path: Path) -> tuple[int, int, str]:
     probe = Probe(path)
     output, table = output_of(probe), table_of(probe.text)
-    order = list(Table)
+    order = list(OutputTable)
     return (
         len(Output) if output is None else output,
         len(order) if table is None else order.index(table),

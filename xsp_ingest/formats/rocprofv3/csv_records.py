@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from xsp_ingest.files.content import cut_off, lines
-from xsp_ingest.formats.rocprofv3.outputs import Table, plain_heading
+from xsp_ingest.formats.rocprofv3.outputs import OutputTable, plain_heading
 from xsp_ingest.formats.rocprofv3.records import (
     API,
     COPY,
@@ -30,20 +30,20 @@ __all__ = ["from_tables"]
 _HZ_PER_MHZ = 1_000_000
 
 
-def from_tables(paths: Mapping[Table, list[Path]]) -> Records:
+def from_tables(paths: Mapping[OutputTable, list[Path]]) -> Records:
     """The records of the files of one process; agents are numbered among the GPUs where they are listed."""
     parts = {table: [_read(path, table) for path in files] for table, files in paths.items()}
-    agents = pl.concat(parts.get(Table.AGENTS, []), how="diagonal") if parts.get(Table.AGENTS) else None
+    agents = pl.concat(parts.get(OutputTable.AGENTS, []), how="diagonal") if parts.get(OutputTable.AGENTS) else None
     numbers = _numbers(agents)
-    calls = _shape_parts(parts.get(Table.CALLS, []), API, _API)
-    counts = _shape_parts(parts.get(Table.COUNTS, []), COUNT, _COUNT)
+    calls = _shape_parts(parts.get(OutputTable.CALLS, []), API, _API)
+    counts = _shape_parts(parts.get(OutputTable.COUNTS, []), COUNT, _COUNT)
     process = pl.concat([calls["process"], counts["process"]]).unique().to_list()
     own = process[0] if len(process) == 1 else None if process else 0
-    kernels = _shape_parts(parts.get(Table.KERNELS, []), KERNEL, _KERNEL)
-    counted = _shape_parts(parts.get(Table.COUNTS, []), KERNEL, _KERNEL)
+    kernels = _shape_parts(parts.get(OutputTable.KERNELS, []), KERNEL, _KERNEL)
+    counted = _shape_parts(parts.get(OutputTable.COUNTS, []), KERNEL, _KERNEL)
     return Records(
         _with_gpu_numbers(with_counted(*(_of_process(rows, own) for rows in (kernels, counted))), numbers),
-        _of_process(_copies(parts.get(Table.COPIES, []), numbers), own),
+        _of_process(_copies(parts.get(OutputTable.COPIES, []), numbers), own),
         calls,
         pl.DataFrame(schema=dict(DEVICE)) if agents is None else _devices(agents),
         _of_process(counts, own),
@@ -87,7 +87,7 @@ _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Dest
 """What else a column was called, or is taken from where a version does not write it."""
 
 
-def _read(path: Path, table: Table) -> pl.DataFrame:
+def _read(path: Path, table: OutputTable) -> pl.DataFrame:
     try:
         frames = [frame.rename(plain_heading) for frame in _blocks(path)]
         rows = pl.concat(frames) if frames else pl.DataFrame()

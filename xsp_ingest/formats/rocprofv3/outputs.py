@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.content import Probe
 
-__all__ = ["CATEGORIES", "PACKET", "Output", "Table", "output_of", "plain_heading", "suffixes", "table_of"]
+__all__ = ["CATEGORIES", "PACKET", "Output", "OutputTable", "output_of", "plain_heading", "suffixes", "table_of"]
 
 _JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
 _OLDER = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\}\s*,')
@@ -39,7 +39,7 @@ class Output(IntEnum):
     EVENTS = 5  # its JSON, and that of the first rocprof
 
 
-class Table(Enum):
+class OutputTable(Enum):
     """What a file holds, by columns that only it has."""
 
     KERNELS = frozenset({"Kind", "Agent_Id", "Kernel_Name", "Start_Timestamp", "Grid_Size_X"})
@@ -49,10 +49,10 @@ class Table(Enum):
     AGENTS = frozenset({"Node_Id", "Logical_Node_Id", "Agent_Type"})
 
 
-def table_of(text: bytes) -> Table | None:
+def table_of(text: bytes) -> OutputTable | None:
     """What the content that starts like this is; None where it is none of rocprofv3's traces."""
     columns = _columns(text)
-    return next((table for table in Table if table.value <= columns), None)
+    return next((table for table in OutputTable if table.value <= columns), None)
 
 
 def _columns(text: bytes) -> frozenset[str]:

@@ -44,7 +44,7 @@ __all__ = [
     "ReadColumns",
     "Room",
     "RowRange",
-    "Table",
+    "StoredTable",
     "Values",
     "layout",
     "leaves",
@@ -107,7 +107,7 @@ def _lies_beside(path: str, suffix: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StoredTable:
     """`column_indices`: of each column its index in a record; `plain`: those without a default value."""
 
     root: int
@@ -122,7 +122,7 @@ class Table:
         return self.column_indices[column]
 
 
-def table(connection: sqlite3.Connection, name: str) -> Table:
+def table(connection: sqlite3.Connection, name: str) -> StoredTable:
     """A plain table; CannotRead where it is none, or where `rowid` means a column of its own."""
     roots = connection.execute(
         "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ? AND sql NOT LIKE 'CREATE VIRTUAL%'",
@@ -136,7 +136,7 @@ def table(connection: sqlite3.Connection, name: str) -> Table:
     indexes = connection.execute("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (name,)).fetchall()
     # Else the key is an index, as in a table without rowid, or with the key in descending order.
     is_rowid = len(key) == 1 and key[0][1].upper() == "INTEGER" and not indexes
-    return Table(
+    return StoredTable(
         int(roots[0][0]),
         {column: offset for offset, (column, *_) in enumerate(rows)},
         frozenset(column for column, _, default, *_ in rows if default is None),
@@ -328,7 +328,7 @@ class RowRange:
 class Room:
     """Room for the chosen columns of so many rows at most, each of a kind of value; and what is in it at the end."""
 
-    def __init__(self, table: Table, selected: Mapping[str, Values], max_rows: int) -> None:
+    def __init__(self, table: StoredTable, selected: Mapping[str, Values], max_rows: int) -> None:
         self.selected = selected
         self.plain = table.plain
         stored = {table.index_of(name): name for name in selected if name != table.rowid}
