@@ -13,6 +13,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.kernels.measured_work import kernel_work
+from xsp_analyze.service import Answers, roof_summary
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -184,6 +185,15 @@ def test_switches_may_add_up_for_the_ranks_of_an_all_reduce(tmp_path: Path, kern
     trace = convert([made.write(tmp_path / "t.json")], Options())
     share = None if excuse is None else about(1.75 * (1 << 30) / 450e9 / 3.9e-3)
     assert rows(trace, "B11", "roof_share", "above_roof", "gain_ns") == [(share, excuse, None)]
+
+
+def test_what_stands_in_no_sum_is_of_no_share_either() -> None:
+    # The ReLU has 16 of 24 us, and 4 at its roof; of the products 24 of 32 us count.
+    relu = ("aten::relu", "[1000, 50]", "relu", 16_000, 1)
+    summary = roof_summary(Answers(timed((*_PRODUCT, "winograd", 8_000, 1), relu))) or ""
+    assert "run at 25.0\u202f% of what their shapes allow on this device (modelled for 66.7\u202f% of" in summary
+    summary = roof_summary(Answers(timed((*_PRODUCT, "winograd", 8_000, 1), (*_PRODUCT, "gemm", 24_000, 1)))) or ""
+    assert "MFU is at least 1.33" in summary
 
 
 def test_a_little_above_the_roof_is_a_matter_of_rates() -> None:
