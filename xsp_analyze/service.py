@@ -35,6 +35,7 @@ __all__ = [
     "Coverage",
     "Summary",
     "coverage_of",
+    "reached_sentence",
     "reached_share",
     "roof_summary",
     "roofed_time_ns",
@@ -321,6 +322,7 @@ class Coverage:
 
     modelled_share: float
     rest: Sequence[tuple[str, float]]
+    device_ns: float
 
     @property
     def sentence(self) -> str:
@@ -350,7 +352,7 @@ def coverage_of(answers: Answers) -> Coverage | None:
     rows = [*table.select("operator", rest_ns).iter_rows(), *others]
     largest = sorted(rows, key=lambda row: -row[1])[:_MAX_NAMED]
     rest = sum(time for _, time in rows)
-    return Coverage(1 - rest / total, [(name, time / total) for name, time in largest])
+    return Coverage(1 - rest / total, [(name, time / total) for name, time in largest], total)
 
 
 def unknown_peaks(answers: Answers, what: str) -> str:
@@ -373,13 +375,25 @@ def roof_summary(answers: Answers) -> str | None:
         return unknown_peaks(answers, "How far operators are from what the device can do is unknown")
     rows = result.table.drop_nulls("gain_ns")
     gain, first = total_of(rows["gain_ns"]), rows.row(0, named=True)
-    mfu = answers.first("B24").get("mfu")
+    products = answers.first("B24")
+    mfu, is_all = products.get("mfu"), (products.get("counted_share") or 0) >= _ALL
     lead = f", most at {spelled_call(first)} ({duration(first['gain_ns'])})" if first["gain_ns"] else ""
-    of_peak = "" if mfu is None else f", MFU is {covered.at_least}{share(mfu)}"
+    of_peak = "" if mfu is None else f", MFU is {covered.at_least if is_all else 'at least '}{share(mfu)}"
+    return f"{reached_sentence(answers)}{of_peak}: {duration(gain)} of device time to gain at most{lead}."
+
+
+def reached_sentence(answers: Answers) -> str:
+    """`Operators run at 43.8 % of what their shapes allow on this device (modelled for 94.1 % of device time)`.
+
+    That time is without what waits for other ranks, and what took less than its roof. Empty where none is known.
+    """
+    result, covered, reached = answers.of("B23"), coverage_of(answers), reached_share(answers)
+    if isinstance(result, str) or covered is None or reached is None:
+        return ""
+    part = roofed_time_ns(result.table.drop_nulls("gain_ns")) / covered.device_ns
     return (
-        f"Operators run at {share(reached_share(answers))} of what their shapes allow on this device (modelled for"
-        f" {share(covered.modelled_share)} of device time){of_peak}:"
-        f" {duration(gain)} of device time to gain at most{lead}."
+        f"Operators run at {share(reached)} of what their shapes allow on this device (modelled for {share(part)} of"
+        " device time)"
     )
 
 

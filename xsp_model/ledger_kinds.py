@@ -394,7 +394,7 @@ class LedgerKind(StrEnum):
     NOT_UTF8 = "not_utf8", _INFO, "texts that are not UTF-8; their foreign bytes show as U+FFFD"
     NVML_JOINED = "nvml_joined", _INFO, "moments of the run at which GPUs were sampled"
     NVTX_MARKS_SKIPPED = "nvtx_marks_skipped", _INFO, "marks, which have no duration, are not spans"
-    NVTX_STATE_LEFT_OUT = "nvtx_state_left_out", _INFO, "columns of NVTX ranges were not read"
+    NVTX_STATE_LEFT_OUT = "nvtx_state_left_out", _INFO, "kinds of NVTX ranges were not read: those started, not pushed"
     OPERATORS_OUTSIDE_LAYERS = (
         "operators_outside_layers",
         _INFO,

@@ -324,6 +324,11 @@ _ALL_STEPS = {"extent": "first start to last end of the trace", "sum": "the sum 
 _Row = dict[str, object]
 
 
+_OF_COUNTERS = (
+    "Record the ranges of layers with the counters (ncu --nvtx), or join the run to a timeline with xsp merge"
+)
+
+
 def attribution(frames: StepView, by: Sequence[str] = ()) -> pl.DataFrame:
     """Where device time went: kind, count, duration_ns (of each step, if `by` says so), in the order of `Attribution`.
 
@@ -337,8 +342,12 @@ def attribution(frames: StepView, by: Sequence[str] = ()) -> pl.DataFrame:
     )
     per_step = ", per step" if frames.is_mean else ""
     bases = {LedgerKind.LAYER: ways(frames)}
+    instead = {LedgerKind.ORPHAN_NO_CORRELATION: _OF_COUNTERS} if frames.of_trace.is_one_by_one else {}
     texts = pl.DataFrame(
-        [(str(k), str(k.severity), k.sentence + per_step + bases.get(k, ""), k.advice) for k in ATTRIBUTIONS.values()],
+        [
+            (str(k), str(k.severity), k.sentence + per_step + bases.get(k, ""), instead.get(k, k.advice))
+            for k in ATTRIBUTIONS.values()
+        ],
         schema=["kind", "severity", "detail", "advice"],
         orient="row",
     )

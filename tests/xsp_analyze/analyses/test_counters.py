@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -12,6 +14,8 @@ from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.frames import coverage
 from xsp_analyze.trace.step_view import StepView
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 
 
 def measured() -> Hand:
@@ -128,3 +132,10 @@ def test_what_bounds_layers_and_their_types() -> None:
         ("layer", "ReLU", "ReLU_1", 50, 1.0, "other warps, at barriers", 0.3),
         ("layer", "Conv", "Conv_2", 100, 0.0, None, None),
     ]
+
+
+def test_kernels_of_a_run_for_counters_lack_ranges_and_no_correlation() -> None:
+    path = Path(__file__).resolve().parents[3] / "fixtures" / "ncu_csv" / "raw_page" / "ncu.csv"
+    rows = run(find("A08"), StepView.of(convert([path], Options()), "all")).ledger
+    (advice,) = rows.filter(pl.col("kind") == "orphan_no_correlation")["advice"]
+    assert advice.startswith("Record the ranges of layers with the counters (ncu --nvtx)")

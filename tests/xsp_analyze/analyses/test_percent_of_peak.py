@@ -13,6 +13,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.kernels.measured_work import kernel_work
+from xsp_analyze.service import Answers, roof_summary
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -149,6 +150,50 @@ def test_an_algorithm_with_fewer_flop_says_so_and_counts_no_utilisation() -> Non
     assert row == (about(12_000 / 900_000), 24e6, about(24 / 32))
     alone = timed((*_PRODUCT, "volta_scudnn_winograd_128x128", 8_000, 1))
     assert rows(alone, "B23", "roof_share", "above_roof", "gain_ns") == [(1.5, "fewer flop", None)]
+
+
+@pytest.mark.parametrize("call", [("aten::relu", "[1000, 50]", "relu", 400, 1), (*_PRODUCT, "winograd", 1_200, 1)])
+def test_nothing_makes_a_device_eight_times_as_fast(call: tuple[str, str, str, int, int]) -> None:
+    # 4 us by memory in 0.4 us, and 12 us of products in 1.2 us; twice as long is possible.
+    assert rows(timed(call), "B23", "roof_share", "above_roof", "modelled_bytes") == [(None, None, None)]
+    [(share, excuse)] = rows(timed((*call[:3], call[3] * 2, 1)), "B23", "roof_share", "above_roof")
+    assert (share, excuse) == (about(5), "caches" if call[2] == "relu" else "fewer flop")
+
+
+def test_the_precision_is_what_the_longest_kernel_tells_that_tells_one(tmp_path: Path) -> None:
+    # A convolution in TF32 first lays its operands out anew, in FP32.
+    made = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}])
+    scalars = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
+    inputs = {"Input Dims": [[1, 256, 64, 64], [256, 256, 3, 3], *[[]] * 5], "Input type": ["float"] * 2 + [""] * 5}
+    made.span("cpu_op", "aten::conv2d", 0, 90_000, args={"External id": 1, "Concrete Inputs": scalars, **inputs})
+    made.launch("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>", 1_000, 100_000, 5_000)
+    made.launch("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw", 10_000, 110_000, 67_000)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    # 2 x 256 x 64 x 64 x 2304 flop at 156 TFLOP/s.
+    assert rows(trace, "B23", "precision", "roof_share") == [("tf32", about(4_831_838_208 / 156e12 / 72e-6))]
+
+
+@pytest.mark.parametrize(("kernel", "excuse"), [("AllReduce", "switches"), ("AllGather", None)])
+def test_switches_may_add_up_for_the_ranks_of_an_all_reduce(tmp_path: Path, kernel: str, excuse: str | None) -> None:
+    # Of 1 GiB a rank of eight sends 1.75 GiB in a ring: 4.18 ms by links of 450 GB/s.
+    made = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
+    message = {"Collective name": "allreduce", "dtype": "BFloat16", "In msg nelems": 1 << 29, "Out msg nelems": 1 << 29}
+    message |= {"Process Group Name": "0", "Group size": 8}
+    made.span("cpu_op", "c10d::allreduce_", 0, 50_000, args={"External id": 1})
+    correlation = made.runtime("cudaLaunchKernelExC", 1_000, 5_000)
+    made.kernel(f"ncclDevKernel_{kernel}_Sum_bf16", 100_000, 3_900_000, correlation=correlation, args=message)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    share = None if excuse is None else about(1.75 * (1 << 30) / 450e9 / 3.9e-3)
+    assert rows(trace, "B11", "roof_share", "above_roof", "gain_ns") == [(share, excuse, None)]
+
+
+def test_what_stands_in_no_sum_is_of_no_share_either() -> None:
+    # The ReLU has 16 of 24 us, and 4 at its roof; of the products 24 of 32 us count.
+    relu = ("aten::relu", "[1000, 50]", "relu", 16_000, 1)
+    summary = roof_summary(Answers(timed((*_PRODUCT, "winograd", 8_000, 1), relu))) or ""
+    assert "run at 25.0\u202f% of what their shapes allow on this device (modelled for 66.7\u202f% of" in summary
+    summary = roof_summary(Answers(timed((*_PRODUCT, "winograd", 8_000, 1), (*_PRODUCT, "gemm", 24_000, 1)))) or ""
+    assert "MFU is at least 1.33" in summary
 
 
 def test_a_little_above_the_roof_is_a_matter_of_rates() -> None:

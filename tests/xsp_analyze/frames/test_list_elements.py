@@ -23,6 +23,10 @@ CAT = "void at::native::(anonymous namespace)::CatArrayBatchedCopy"
         ([f"{CAT}<float, unsigned int, 2, 128, 1>(float*)"], "fp32"),
         ([f"{CAT}<long, unsigned int, 2, 128, 1>(long*)"], "int64"),
         ([f"{CAT}_contig<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 1, 128, 1>(int)"], "16 bit"),
+        (
+            ["_ZN2at6native43_GLOBAL__N__1_8_Shape_cu_219CatArrayBatchedCopyINS1_10OpaqueTypeILj4EEEjLi4ELi64E"],
+            "32 bit",
+        ),
         (["void copy<c10::BFloat16>(int)", "void copy<c10::BFloat16>(int)", "Memcpy"], "bf16"),
         (["void copy<c10::BFloat16>(int)", "void copy<float>(int)"], None),
         (["untold"], None),

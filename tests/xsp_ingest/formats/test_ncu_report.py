@@ -134,8 +134,8 @@ class _Line:
 
 
 class _Domain:
-    def __init__(self, name: str, ranges: tuple[str, ...]) -> None:
-        self._name, self._ranges = name, ranges
+    def __init__(self, name: str, ranges: tuple[str, ...], started: tuple[str, ...]) -> None:
+        self._name, self._ranges, self._started = name, ranges, started
 
     def name(self) -> str:
         return self._name
@@ -143,12 +143,15 @@ class _Domain:
     def push_pop_ranges(self) -> tuple[str, ...]:
         return self._ranges
 
+    def start_end_ranges(self) -> tuple[str, ...]:
+        return self._started
+
 
 class _State:
     """What NVIDIA's module calls the ranges around a kernel."""
 
-    def __init__(self, ranges: tuple[str, ...]) -> None:
-        self._domains = [_Domain("<default domain>", ranges)]
+    def __init__(self, ranges: tuple[str, ...], started: tuple[str, ...]) -> None:
+        self._domains = [_Domain("<default domain>", ranges, started)]
 
     def domains(self) -> tuple[int, ...]:
         return tuple(range(len(self._domains)))
@@ -162,8 +165,8 @@ class _Action:
 
     NameBase_DEMANGLED = 1
 
-    def __init__(self, *ranges: str, duration_ns: object = 2048.0) -> None:
-        self._state = _State(ranges) if ranges else None
+    def __init__(self, *ranges: str, started: tuple[str, ...] = (), duration_ns: object = 2048.0) -> None:
+        self._state = _State(ranges, started) if ranges else None
         self.counters = {
             "breakdown:sm__throughput": _Metric("sm__inst_executed.sum", ""),
             "dram__bytes_read.sum": _Metric(4096.0, "byte"),
@@ -175,6 +178,8 @@ class _Action:
             "device__attribute_compute_capability_major": _Metric(8, ""),
             "device__attribute_compute_capability_minor": _Metric(0, ""),
             "launch__device_id": _Metric(0.0, ""),
+            "device__attribute_max_threads_per_block": _Metric(1024, ""),
+            "launch__occupancy_per_block_size": _Metric(2338.0, ""),
             "smsp__pcsamp_sample_count": _Samples(10, 20, 30, 40),
         }
 
@@ -266,6 +271,17 @@ def test_a_report_that_ends_the_process_that_loads_it_is_refused(
 def test_an_empty_report_of_the_module_is_said(module: Callable[..., Path]) -> None:
     with pytest.raises(XspError, match="holds no kernel's counters"):
         NCU_REPORT.read(module(), Options())
+
+
+def test_attributes_without_a_unit_lack_none(module: Callable[..., Path]) -> None:
+    raw = NCU_REPORT.read(module(_Action()), Options())
+    assert [each for each in raw.findings if each.kind == "counter_without_unit" and each.count] == []
+
+
+def test_ranges_that_were_started_and_not_pushed_are_counted(module: Callable[..., Path]) -> None:
+    raw = NCU_REPORT.read(module(_Action("step 0", started=("request 5",)), _Action("step 0")), Options())
+    assert [each.count for each in raw.findings if each.kind == "nvtx_state_left_out"] == [1]
+    assert raw.tables["ranges"]["text"].to_list() == ["step 0"]
 
 
 @pytest.mark.parametrize("duration_ns", [2048.0, None])

@@ -278,7 +278,8 @@ def _sums(text: str) -> _Sums:
 
 LIST = "TensorList"
 """How profilers write the type of a list of tensors."""
-_COPIED = re.compile(r"CatArray\w*<(?:[^<>]*::)?(?:OpaqueType<(?P<bytes>\d+)u?>|(?P<type>[\w ]+)),")
+# `CatArrayBatchedCopy<OpaqueType<4u>, ...>`, `...<c10::Half, ...>`; mangled `CatArrayBatchedCopyINS1_10OpaqueTypeILj4E`
+_COPIED = re.compile(r"CatArray\w*(?:<(?:[^<>]*::)?|INS\d*_\d+)(?:OpaqueType(?:<|ILj)(?P<bytes>\d+)|(?P<type>[\w ]+),)")
 _OF_SIZE = {"1": "8 bit", "2": "16 bit", "4": "32 bit", "8": "64 bit", "16": "128 bit"}
 _OF_NAME = {"long": "int64", "int": "int32", "short": "int16", "signed char": "int8", "unsigned char": "uint8"}
 

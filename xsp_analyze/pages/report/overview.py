@@ -65,7 +65,8 @@ def of_layer_types(answers: Answers) -> str | None:
     rows = result.table.filter(pl.col("scope") == "layer type").drop_nulls(["name", "mfu"])
     if rows.is_empty():
         return None
-    named = [f"{clean(name)} {share(mfu)}" for name, mfu in rows.select("name", "mfu").head(_MAX_TYPES).iter_rows()]
+    first = rows.select("name", "mfu", pl.col("counted_share").fill_null(0) < _ALL).head(_MAX_TYPES)
+    named = [f"{clean(name)} {'at least ' if is_low else ''}{share(mfu)}" for name, mfu, is_low in first.iter_rows()]
     more = f" and {rows.height - _MAX_TYPES} more types (B24)" if rows.height > _MAX_TYPES else ""
     return (
         f"Model flop utilisation of a type's device time, those with most flop first: {', '.join(named)}{more}."

@@ -21,7 +21,7 @@ from xsp_analyze.pages.report import serving
 from xsp_analyze.pages.report.overview import facts_by_label
 from xsp_analyze.pages.report.step_bar import busiest
 from xsp_analyze.pages.report.summary import over_ranks
-from xsp_analyze.service import coverage_of, reached_share
+from xsp_analyze.service import coverage_of, reached_sentence, reached_share
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, exact, quantity, share, size
 
@@ -254,7 +254,7 @@ def _peak(answers: Answers) -> Iterator[_Tile]:
     covered = coverage_of(answers)
     of_time = f" Modelled for {share(covered.modelled_share)} of device time." if covered else ""
     roof = reached_share(answers)
-    of_roof = f" Operators run at {share(roof)} of what their shapes allow on this device." if roof is not None else ""
+    of_roof = f" {sentence}." if (sentence := reached_sentence(answers)) else ""
     if (fact := facts_by_label(answers).get("MFU")) is not None:
         value, of_exact, note = fact
         line = spark(answers, mfu_by_step(answers), answers.per_step.of_trace.kernel_runs, share)
@@ -262,7 +262,7 @@ def _peak(answers: Answers) -> Iterator[_Tile]:
         yield _tile("peak", "Of peak (MFU)", value, of_exact, f"{note}{of_roof}{of_time}", "rooflines", line)
     elif roof is not None:
         note = "The least time that the shapes of operators need on this device, over the time that these took."
-        yield _tile("peak", "Of the roof", share(roof), f"{roof}", f"{note}{of_time}", "gain")
+        yield _tile("peak", "Of the roof", share(roof), f"{roof}", f"{note}{of_roof}", "gain")
 
 
 def _memory(answers: Answers) -> Iterator[_Tile]:

@@ -155,7 +155,20 @@ def exchange(arguments: Arguments) -> ModelledWork | None:
     return ModelledWork(0, 0, sent.bytes, written, sent.bytes * (len(splits) - 1) // len(splits))
 
 
+def message(arguments: Arguments) -> ModelledWork | None:
+    """`input`, all of which a rank sends at least once, with how many others it may be: of more than two nearly twice.
+
+    None where an operator inside that `settings.inside` lists is there: it records the group, or has no copies around
+    it.
+    """
+    sent, inside = arguments.tensor("input"), arguments.settings.get("inside")
+    if sent is None or (isinstance(inside, list) and any(call.name in inside for call in arguments.call.inner_calls)):
+        return None
+    return ModelledWork(0, 0, sent.bytes, sent.bytes, sent.bytes)
+
+
 COLLECTIVES: Mapping[str, Callable[[Arguments], ModelledWork | None]] = {
     "exchange": exchange,
     "gather_or_scatter": gather_or_scatter,
+    "message": message,
 }

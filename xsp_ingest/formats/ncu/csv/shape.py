@@ -39,7 +39,9 @@ __all__ = ["shape"]
 _TOOL = "ncu"
 _DEVICE_NAME = "device__attribute_display_name"
 _COUNTED = ("1", "byte", "inst", "sector", "request", "warp", "thread", "block", "ns", "cycle")
-_NEEDS_UNIT = re.compile(r"__time_|__bytes|\.per_second$|^Duration$|^(?:SM|DRAM|Memory) Frequency$|per_block")
+_NEEDS_UNIT = re.compile(
+    r"__time_|__bytes|\.per_second$|^Duration$|^(?:SM|DRAM|Memory) Frequency$|^launch__shared_mem_per"
+)
 _PLACE_NS = 1  # of a kernel of unknown duration, so that what is around it nests
 _WHOLE_ENDS = (".sum", ".max", ".min")
 

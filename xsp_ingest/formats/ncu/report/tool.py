@@ -127,7 +127,9 @@ def _add(out: Collected, number: int, action: Any) -> None:  # noqa: ANN401 (for
     metrics = {name: action.metric_by_name(name) for name in action.metric_names() if not name.startswith(_LISTS)}
     texts = {name: "" if metric.value() is None else str(metric.value()) for name, metric in metrics.items()}
     facts = _facts(number, action.name(action.NameBase_DEMANGLED), texts)
-    kernel = out.add_kernel(facts, 0, ranges=_ranges(action.nvtx_state()))
+    domains = _domains(action.nvtx_state())
+    kernel = out.add_kernel(facts, 0, ranges=_ranges(domains))
+    out.annotations |= any(domain.start_end_ranges() for domain in domains)
     attributes = out.is_new_device(facts["device"])
     if _SAMPLES in metrics:
         _add_lines(out, kernel, action)
@@ -185,7 +187,11 @@ def _facts(number: int, name: str, texts: Mapping[str, str]) -> dict[str, str | 
     }
 
 
-def _ranges(state: Any) -> list[NvtxRange]:  # noqa: ANN401 (foreign)
-    """The ranges pushed when the kernel was launched, outermost first in each domain; None: not recorded."""
-    domains = [] if state is None else [state.domain_by_id(number) for number in state.domains()]
+def _domains(state: Any) -> list[Any]:  # noqa: ANN401 (foreign)
+    """The domains of NVTX state; none where it was not recorded."""
+    return [] if state is None else [state.domain_by_id(number) for number in state.domains()]
+
+
+def _ranges(domains: list[Any]) -> list[NvtxRange]:
+    """The ranges pushed when the kernel was launched, outermost first in each domain."""
     return [NvtxRange.of(domain.name(), text) for domain in domains for text in domain.push_pop_ranges()]
