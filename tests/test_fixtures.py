@@ -91,13 +91,20 @@ def test_what_is_found_is_what_was_found(case: FixtureCase, request: pytest.Fixt
 
 
 @every(SOUND)
-def test_a_file_cut_short_is_refused_in_one_sentence(case: FixtureCase, tmp_path: Path) -> None:
+def test_a_file_cut_short_is_refused_in_one_sentence_or_its_ledger_says_so(case: FixtureCase, tmp_path: Path) -> None:
     for file in case.raw_files:
         content = file.read_bytes()
         cut = tmp_path / file.name
         cut.write_bytes(content[: len(content) * 3 // 5])
         with pytest.raises(XspError, match=r"^[^\n]*$"):
-            convert([cut], Options())
+            convert([cut], Options(strict=True))
+        try:
+            trace = convert([cut], Options())
+        except XspError as refusal:
+            assert "\n" not in str(refusal)
+        else:
+            assert {"cut_off_json", "mended_json"} & set(trace.frame("ledger")["kind"])
+            assert list(integrity.broken_rules(trace)) == []
 
 
 @damaged

@@ -169,6 +169,14 @@ class Reading:
             " collectives ended that both ran.",
         ),
     )
+    strict: bool = field(
+        default=False,
+        metadata=_option(
+            "--strict",
+            "Refuse files whose JSON is broken or cut off; without it what can be read is read, and the ledger says the"
+            " rest.",
+        ),
+    )
     device: Path | None = field(
         default=None,
         metadata=_option(

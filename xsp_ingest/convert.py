@@ -20,7 +20,8 @@ from xsp_ingest.distinct import (
     same_recordings,
     without_exported,
 )
-from xsp_ingest.files.content import Probe
+from xsp_ingest.files.broken_json import BrokenJsonError, Mending
+from xsp_ingest.files.content import Probe, rewriting
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
@@ -238,7 +239,8 @@ def _read(
         try:
             with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(path)
-                new_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
+                read_runs = ingester.read_part if pushed else ingester.read_runs
+                new_runs = _despite_broken_json(options, read_runs, paths, options)
                 source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
@@ -253,7 +255,7 @@ def _read(
         raise unusable[0]
     for paths, ingester in supplements:
         say(f"reading {paths[0].name}")
-        raws = list(ingester.supplement(paths[0], raws))
+        raws = list(_despite_broken_json(options, ingester.supplement, paths[0], raws))
     if part and supplements:
         raws = [narrow(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
@@ -268,6 +270,26 @@ def _read(
         *([] if part else _another_level(raws, overrides)),
     ]
     return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
+
+
+def _despite_broken_json(
+    options: Options, read: Callable[..., Sequence[RawTrace]], *arguments: object
+) -> Sequence[RawTrace]:
+    """The runs that it reads, if need be of JSON that is mended on its way, of which the first run's findings tell."""
+    try:
+        return read(*arguments)
+    except BrokenJsonError as error:
+        mending = Mending()
+        try:
+            if options.strict:
+                raise
+            with rewriting(mending.rewrite):
+                runs = list(read(*arguments))
+        except XspError:
+            raise error from None
+        if not mending.kept:
+            raise
+    return [replace(runs[0], findings=(*runs[0].findings, *mending.findings())), *runs[1:]]
 
 
 def _without_copies(
@@ -322,7 +344,8 @@ def _captures(
         say(f"reading {paths[0].name}")
         with Digests() as digests, check_unchanged(paths):
             digest = digests.of(paths[0])
-            runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
+            everything = replace(options, selection=EVERYTHING)
+            runs = _despite_broken_json(options, ingester.read_runs, paths, everything)
             name = str(paths[0].relative_to(capture.parent)) if capture.is_dir() else paths[0].name
             source = Source(ingester.name, name, digest.result(), _size(paths[0]))
         with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]

@@ -234,6 +234,11 @@ A file's format is judged by its content, whatever the file is called; `--format
 may be 64 GiB at most and, where it is longer than 1 GiB, 400 times as long as its file. Links that you name are
 followed; links in a folder that lead out of it, pipes, sockets and devices are left out and counted. A SQLite database
 that another program is writing is refused. Pickles are never opened.
+
+JSON is read as tools write it: raw control characters, backslashes of Windows paths, bare quotes within texts, bytes that
+are no UTF-8, `N/A` and `NaN`, commas too many, a list without its end, and a file that is cut off in the middle, also of
+gzip. What is plainly meant is mended; one event is lost where one is broken; the ledger says where, which and why.
+`--strict` refuses such files.
 """
 
 

@@ -98,6 +98,7 @@ class LedgerKind(StrEnum):
         _INFO,
         "layers have the average of their times over all inferences; their starts are made up, end to end",
     )
+    BROKEN_ENTRY = "broken_entry", _WARNING, "entries of the file's JSON that are broken were left out"
     BAD_LINE = "bad_line", _WARNING, "lines or rows that cannot be read"
     BUNDLE_NOT_READ = (
         "bundle_not_read",
@@ -161,6 +162,12 @@ class LedgerKind(StrEnum):
         "Read the .xplane.pb beside it, which holds all events",
     )
     CUT_NAME = "cut_name", _WARNING, "kernel names of exactly 256 or 1024 characters were probably cut off"
+    CUT_OFF_JSON = (
+        "cut_off_json",
+        _WARNING,
+        "the file ends before its JSON does: what was to follow is missing",
+        "Export or copy the trace again; a profiler that was killed leaves such files",
+    )
     CUT_OFF_ROWS = "cut_off_rows", _WARNING, "rows that were cut off were left out", "Copy or export the file again"
     DAMAGED_PROGRAM = (
         "damaged_program",
@@ -325,6 +332,7 @@ class LedgerKind(StrEnum):
     LOADGEN_WARNING = "loadgen_warning", _WARNING, "warnings in LoadGen's log"
     MATCH_KERNELS = "match_kernels", _INFO, "how many kernels of two runs of a profile match"
     MATCH_LAYERS = "match_layers", _INFO, "how many layers of two runs of a profile match"
+    MENDED_JSON = "mended_json", _INFO, "places of the file that are no JSON were read as what they must mean"
     MEMORY_IN_USE_BEFORE = (
         "memory_in_use_before",
         _INFO,

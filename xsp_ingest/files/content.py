@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
@@ -19,7 +20,7 @@ from xsp_model import XspError
 from xsp_model.limits import limit_bytes, limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
     from concurrent.futures import Future
     from pathlib import Path
     from typing import IO
@@ -43,6 +44,7 @@ __all__ = [
     "open_text",
     "pieces",
     "read_all",
+    "rewriting",
 ]
 
 # What a file's content is read from: gzip is decompressed one block ahead, in a thread of its own. The content of gzip
@@ -127,6 +129,20 @@ class Source(Protocol):
         """Writes the next bytes, at most a block, to the target, and says how many: 0 at the end only."""
 
 
+Rewrite = Callable[["Path", "Iterator[bytes]"], "Iterator[bytes]"]
+_REWRITE: ContextVar[Rewrite | None] = ContextVar("rewrite", default=None)
+
+
+@contextmanager
+def rewriting(rewrite: Rewrite) -> Iterator[None]:
+    """Whoever opens a source meanwhile gets what this makes of its blocks."""
+    token = _REWRITE.set(rewrite)
+    try:
+        yield
+    finally:
+        _REWRITE.reset(token)
+
+
 @contextmanager
 def open_source(path: Path, damaged: Callable[[Path, str], XspError]) -> Iterator[Source]:
     """The file's content; reading it raises what `damaged` makes of the reason where gzip is cut off or damaged.
@@ -135,12 +151,17 @@ def open_source(path: Path, damaged: Callable[[Path, str], XspError]) -> Iterato
     """
     with path.open("rb") as file:
         size, is_gzip = _measure(file)
-        if not is_gzip:
-            yield _Plain(file, size)
+        rewrite = _REWRITE.get()
+        plain = _Plain(file, size)
+        if not is_gzip and rewrite is None:
+            yield plain
             return
-        blocks = inflate_blocks(file, limits().content_block_bytes, partial(damaged, path))
+        blocks = iter(plain.block, b"")
+        if is_gzip:
+            inflated = inflate_blocks(file, limits().content_block_bytes, partial(damaged, path))
+            blocks = limit_content(inflated, path.stat().st_size, path)
         with ThreadPoolExecutor(1, "decompress") as pool:
-            yield _Gzip(limit_content(blocks, path.stat().st_size, path), pool, size)
+            yield _Gzip(blocks if rewrite is None else rewrite(path, blocks), pool, size)
 
 
 def content_bytes(path: Path) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
+from xsp_ingest.files.broken_json import BrokenJsonError
 from xsp_ingest.files.content import ContentWindow, Refusals, cut_off, open_source
 from xsp_model import XspError
 from xsp_model.limits import limits
@@ -63,7 +64,7 @@ class JsonWindow(ContentWindow):
     """A window over a JSON file, whose entries and short values it holds."""
 
     def __init__(self, path: Path, source: Source) -> None:
-        refusals = Refusals(partial(cut_off, path, "it ends before its JSON does"), partial(_too_long, path))
+        refusals = Refusals(partial(_cut_off, path, "it ends before its JSON does"), partial(_too_long, path))
         room_bytes = 2 * limits().content_block_bytes  # a block behind what is left of the last one
         super().__init__(source, room_bytes, limits().json_entry_max_bytes, refusals)
         self.path = path
@@ -87,12 +88,17 @@ class JsonWindow(ContentWindow):
 @contextmanager
 def open_json(path: Path) -> Iterator[JsonWindow]:
     """A window over the file's content, behind a byte order mark."""
-    with open_source(path, cut_off) as source:
+    with open_source(path, _cut_off) as source:
         window = JsonWindow(path, source)
         while len(window.text) < len(_MARK) and window.fill():
             pass
         window.offset = len(_MARK) if window.text[: len(_MARK)] == _MARK else 0
         yield window
+
+
+def _cut_off(path: Path, why: str) -> BrokenJsonError:
+    error = cut_off(path, why)
+    return BrokenJsonError(error.what, path=path, advice=error.advice)
 
 
 def _too_long(path: Path) -> XspError:
@@ -180,9 +186,9 @@ def check_depth(depth: int, window: JsonWindow) -> None:
         raise XspError(f"the JSON is nested more than {_DEEPEST} deep", path=window.path)
 
 
-def no_json(window: JsonWindow) -> XspError:
+def no_json(window: JsonWindow) -> BrokenJsonError:
     """What to say of a file that is none."""
-    return XspError(
+    return BrokenJsonError(
         "the file is not valid JSON",
         path=window.path,
         advice="Write or copy it again; a killed program leaves such files",

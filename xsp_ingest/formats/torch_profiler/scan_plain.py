@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.broken_json import BrokenJsonError
 from xsp_ingest.files.content import read_all
 from xsp_ingest.files.values import characters, int64
 from xsp_ingest.formats.torch_profiler.events import (
@@ -41,14 +42,14 @@ class CannotScan(Exception):  # noqa: N818 (an answer, not an error)
 _AGAIN = "Export or copy the trace again; a profiler that was killed leaves such files"
 
 
-def cut_off(path: Path, _why: str = "") -> XspError:
+def cut_off(path: Path, _why: str = "") -> BrokenJsonError:
     """The file ends in the middle of its JSON or of its compressed stream."""
-    return XspError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
+    return BrokenJsonError("the trace is cut off: the file ends before its JSON does", path=path, advice=_AGAIN)
 
 
-def not_json(path: Path, offset: int) -> XspError:
+def not_json(path: Path, offset: int) -> BrokenJsonError:
     """Something that is no JSON stands `offset` characters into the content."""
-    return XspError(f"the trace is not valid JSON at character {offset}", path=path, advice=_AGAIN)
+    return BrokenJsonError(f"the trace is not valid JSON at character {offset}", path=path, advice=_AGAIN)
 
 
 def too_deep(path: Path) -> XspError:
@@ -84,12 +85,21 @@ class _Fraction(str):
 
 def scan(path: Path, *, frames: bool = True) -> Document:
     """The file's events, and `frames` or none; XspError where it is no JSON, is cut off, or has no list of events."""
-    document = _parse(read_all(path, damaged=cut_off), path)
+    document = _parse(_content(path), path)
     if isinstance(document, list):
         return _columns(document, {}, frames=frames)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise no_events(path)
     return _columns(document.pop("traceEvents"), document, frames=frames)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_all(path, damaged=cut_off)
+    except BrokenJsonError:
+        raise
+    except XspError as error:  # too long: the other scanners read it where it is sound
+        raise BrokenJsonError(error.what, path=path, advice=error.advice) from error
 
 
 def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
