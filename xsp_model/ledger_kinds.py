@@ -281,6 +281,7 @@ class LedgerKind(StrEnum):
         "timelines do not name kernels; device work is named after the operator that issued it",
     )
     KERNEL_WITHOUT_NODE = "kernel_without_node", _WARNING, "device activities that the profile ties to no node"
+    LAUNCH_INFERRED = "launch_inferred", _INFO, "work whose launch was found otherwise than by its correlation id"
     LAUNCHES_NOT_GIVEN = (
         "launches_not_given",
         _WARNING,
@@ -333,6 +334,7 @@ class LedgerKind(StrEnum):
             "was in use before it is counted only as far as it was released"
         ),
     )
+    MERGED_TRACE = "merged_trace", _INFO, "processes whose ids are texts, as in a trace merged of several"
     MISSING_DISPATCHES = (
         "missing_dispatches",
         _WARNING,
