@@ -214,9 +214,7 @@ def tables_not_read(export: Noted) -> Iterator[Finding]:
         count = 0 if _DESCRIPTIONS.match(table) else export.of.count(table)
         if count:
             name = table if _SOUND.fullmatch(table) else "a table whose name is none of Nsight's"
-            version = _VERSION.fullmatch(table)
-            another = version is not None and (version[1] in export.used or version[1] in export.versions)
-            severity = Severity.WARNING if another else LedgerKind.TABLE_NOT_READ.severity
+            severity = Severity.WARNING if _VERSION.fullmatch(table) else LedgerKind.TABLE_NOT_READ.severity
             yield Finding(LedgerKind.TABLE_NOT_READ, f"Rows of {name} were not read", count, severity)
 
 
