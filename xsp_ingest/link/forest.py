@@ -313,7 +313,7 @@ def grow(raw: RawTrace, impossible: Sequence[Finding] | None = None) -> tuple[Fo
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     arrays.release()
-    return forest, [*_doubts(nesting.overhangs, nesting.ambiguous, deeper, crossed), *impossible]
+    return forest, [*_doubts(nesting.overhangs, nesting.ambiguous, deeper), *crossed, *impossible]
 
 
 def _without_durations(raw: RawTrace, rows: pl.Series) -> RawTrace:
@@ -387,10 +387,9 @@ def _ends(spans: pl.DataFrame) -> Ints:
     return out
 
 
-def _doubts(overhangs: Bools, ambiguous: Bools, deeper: int, crossed: int) -> list[Finding]:
+def _doubts(overhangs: Bools, ambiguous: Bools, deeper: int) -> list[Finding]:
     return [
         Finding(LedgerKind.OVERHANG, count=int(overhangs.sum())),
         Finding(LedgerKind.AMBIGUOUS_PARENT, count=int(ambiguous.sum())),
         Finding(LedgerKind.NESTED_TOO_DEEP, count=deeper),
-        Finding(LedgerKind.RANGES_CROSS, count=crossed),
     ]

@@ -11,7 +11,7 @@ import polars as pl
 
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_ingest.link.spans import matches
-from xsp_model import Kind, Level
+from xsp_model import Finding, Kind, LedgerKind, Level
 from xsp_model.columns.arrays import empty, lookup, pieces, true_indices
 from xsp_model.columns.tree import MAX_DEPTH, depths, has_equal_neighbour, innermost, jumps
 from xsp_model.limits import limits
@@ -283,36 +283,51 @@ def closed_elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Positions:
 
 def with_open_ranges(
     spans: pl.DataFrame, kinds: SpanKinds, ranges: pl.DataFrame, parent: Positions
-) -> tuple[Positions, int]:
+) -> tuple[Positions, list[Finding]]:
     """Parents in which what nothing on its thread holds is in the start/end range that was open in its process.
 
-    Of ranges in one another that is the innermost; of how much several that cross were open, so that none holds it, is
-    second. Ranges of a thread that were open before and after such a range do not hold what ran in it.
+    Of ranges in one another that is the innermost; where several that cross were open none is, which is said. Ranges
+    themselves stay where they are: what else is marked may well run beside.
     """
     styled = ranges.filter(pl.col("style").cast(pl.String) == _START_END)["row"]
     opened = lookup(spans["row"].to_numpy(), styled.to_numpy())
     opened = np.sort(opened[(opened >= 0) & (kinds.level[opened] < _LIBRARY)])
     if not len(opened):
-        return parent, 0
-    is_range = named_ranges(kinds)
+        return parent, []
     is_host = ~kinds.is_level(Level.KERNEL) & ~kinds.is_kind(Kind.SYNC)
-    at = np.union1d(opened, np.flatnonzero(is_host & ((parent < 0) | (is_range[parent] & ~is_range))))
-    has_range, apart = np.isin(at, opened), np.isin(at, closed_elsewhere(spans, ranges))
+    at = np.union1d(opened, np.flatnonzero(is_host & (parent < 0) & ~named_ranges(kinds)))
+    has_range, elsewhere = np.isin(at, opened), closed_elsewhere(spans, ranges)
+    apart = np.isin(at, elsewhere)
     rows = spans.select("process_id", "start_ns", pl.col("duration_ns").fill_null(_LONGEST_NS))[at]
     processes = rows["process_id"].fill_null(_UNKNOWN).rank("dense").to_numpy().astype(np.int32) - 1
     start = rows["start_ns"].to_numpy()
     end = start + np.where(has_range, rows["duration_ns"].to_numpy(), 0)  # what is no such range holds nothing
     rank = np.where(has_range, 0, 1).astype(np.int8)
     nesting = nest(processes, start, end, rank, threads=int(processes.max()) + 1)
-    thread = Threads.of(spans.select("process_id", "thread_id")).numbers(spans[at])
-    last = spans.select((pl.col("start_ns") + pl.col("duration_ns")).fill_null(1 << 62)).to_series().to_numpy()
-    over, own = nesting.parent, parent[at]
-    around = (own < 0) | ((last[own] >= end[over]) & (own != at[over]))
-    moved = (over >= 0) & around & (apart[over] | (thread[over] != thread)) & (start[over] < start)
+    thread, over = Threads.of(spans.select("process_id", "thread_id")).numbers(spans[at]), nesting.parent
+    moved = (over >= 0) & ~has_range & (apart[over] | (thread[over] != thread)) & (start[over] < start)
     crossed = moved & nesting.ambiguous
     out = parent.copy()
     out[at[moved & ~crossed]] = at[over[moved & ~crossed]]
-    return out, int(crossed.sum())
+    calls = true_indices(kinds.is_level(Level.RUNTIME))
+    during = _calls_during(spans, opened[np.isin(opened, elsewhere)], calls)
+    idle = during[~np.isin(during, out)]
+    detail = "start/end ranges closed by another thread, in which nothing counts: other ranges hold the calls meanwhile"
+    return out, [
+        Finding(LedgerKind.RANGES_CROSS, count=int(crossed.sum())),
+        Finding(LedgerKind.RANGES_CROSS, detail, len(idle)),
+    ]
+
+
+def _calls_during(spans: pl.DataFrame, ranges: Positions, calls: Positions) -> Positions:
+    """Those of the ranges in whose time their process made any of the calls."""
+    columns = spans.select("process_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+    first = columns[calls].sort("start_ns")
+    met = columns[ranges].with_columns(pl.Series("at", ranges)).sort("start_ns").join_asof(
+        first.select("process_id", "start_ns", called="start_ns"), on="start_ns", by="process_id", strategy="forward",
+        check_sortedness=False,
+    )  # fmt: skip
+    return met.filter(pl.col("called") < pl.col("end_ns"))["at"].to_numpy()
 
 
 def _calls_around(spans: pl.DataFrame, calls: Ints) -> Positions:

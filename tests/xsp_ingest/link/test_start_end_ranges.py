@@ -86,11 +86,18 @@ def test_on_one_thread_crossing_ranges_are_doubtful(tmp_path: Path) -> None:
     assert ledger_counts(trace)["ambiguous_parent"] == 1
 
 
-def test_a_threads_own_ranges_go_first_unless_they_are_around(tmp_path: Path) -> None:
-    around = _range("own, around", 0, 100, thread=WORKER, style="PushPop", end_thread=None)
-    inside = _range("own, inside", 30, 40, thread=WORKER, style="PushPop", end_thread=None)
-    trace = _trace([around, inside, _range("a", 20, 60)], [(10, WORKER), (25, WORKER), (35, WORKER)], tmp_path)
-    assert _holders(trace) == {"k10": "own, around", "k25": "a", "k35": "own, inside"}
+def test_what_a_thread_marks_itself_goes_first(tmp_path: Path) -> None:
+    own = _range("own", 30, 50, thread=WORKER, style="PushPop", end_thread=None)
+    trace = _trace([_range("a", 20, 60), own], [(25, WORKER), (35, WORKER)], tmp_path)
+    assert _holders(trace) == {"k25": "a", "k35": "own"}
+
+
+def test_a_range_that_another_thread_closes_does_not_hold_its_threads_other_ranges(tmp_path: Path) -> None:
+    ahead = _range("prefetch", 0, 100, end_thread=WORKER)
+    trace = _trace([ahead, _range("block", 10, 50, style="PushPop", end_thread=None)], [(20, THREAD)], tmp_path)
+    assert _holders(trace) == {"k20": "block"}
+    assert trace.frame("spans").filter(pl.col("level") == "layer")["parent_id"].to_list() == [None, None]
+    assert ledger_counts(trace)["ranges_cross"] == 1  # the range that counts nothing
 
 
 def test_another_process_has_its_own(tmp_path: Path) -> None:
