@@ -116,6 +116,7 @@ FORMATS: tuple[Format, ...] = (
             *(("{", one) for one in ("rocprofiler-sdk-tool", "GPU", "COPY", "CPU HIP API")),
             ("[", "GPU"),
             *(("", one) for one in ("Start_Timestamp", "Counter_Value", "Logical_Node_Id", "delta_ns")),
+            ("", "KernelName"),
         ),
     ),
     Format("execution_trace", "execution_trace:EXECUTION_TRACE", (("{", "schema"),)),

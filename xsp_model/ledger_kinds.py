@@ -288,6 +288,7 @@ class LedgerKind(StrEnum):
         "timelines do not name kernels; device work is named after the operator that issued it",
     )
     KERNEL_WITHOUT_NODE = "kernel_without_node", _WARNING, "device activities that the profile ties to no node"
+    LAUNCH_INFERRED = "launch_inferred", _INFO, "work whose launch was found otherwise than by its correlation id"
     LAUNCHES_NOT_GIVEN = (
         "launches_not_given",
         _WARNING,
@@ -341,6 +342,7 @@ class LedgerKind(StrEnum):
             "was in use before it is counted only as far as it was released"
         ),
     )
+    MERGED_TRACE = "merged_trace", _INFO, "processes whose ids are texts, as in a trace merged of several"
     MISSING_DISPATCHES = (
         "missing_dispatches",
         _WARNING,
@@ -477,6 +479,18 @@ class LedgerKind(StrEnum):
         "profiler ranges could not be tied to kernels or ranges; not read",
     )
     PYTHON_FRAMES_LEFT_OUT = "python_frames_left_out", _INFO, "frames of Python functions were not kept"
+    RANGE_WITHOUT_NAME = (
+        "range_without_name",
+        _WARNING,
+        "NVTX ranges whose registered string is not in the capture: their name is its address, or none",
+        "Capture from the start of the program, so that the registration of its strings is seen",
+    )
+    RANGES_CROSS = (
+        "ranges_cross",
+        _WARNING,
+        "calls during several start/end ranges that cross, so that they lie in none of them",
+        "Mark work with push/pop ranges on the thread that does it",
+    )
     RECORD_WITHOUT_KIND = "record_without_kind", _WARNING, "records that do not say their kind"
     RECORDS_NOT_READ = "records_not_read", _INFO, "records of kinds that are not read from such files"
     REFERENCE_CYCLE = (

@@ -328,9 +328,9 @@ _OTHERS = (
     ),
     _Other(
         _is_begun_nsight_export,
-        "an export of Nsight Systems that was broken off: it names strings and its target, but lacks the tables that"
-        " say what was captured and by which version",
-        "Export the .nsys-rep file again with `nsys export --type sqlite`",
+        "an export of Nsight Systems that was broken off, or of a capture in which nothing was recorded: it names"
+        " strings and its target, but holds no activity and does not say what was captured",
+        "Export the .nsys-rep file again with `nsys export --type sqlite`; else record with `--trace=cuda,nvtx`",
     ),
     _Other(
         _starts(MAGIC),

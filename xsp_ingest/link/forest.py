@@ -20,7 +20,15 @@ from xsp_ingest.link.correlate import (
     with_holders,
 )
 from xsp_ingest.link.nest import Moments, Nesting, moments_apart
-from xsp_ingest.link.nesting import Threads, named_ranges, nest_with_ranges, with_limited_depth, with_replicas
+from xsp_ingest.link.nesting import (
+    Threads,
+    closed_elsewhere,
+    named_ranges,
+    nest_with_ranges,
+    with_limited_depth,
+    with_open_ranges,
+    with_replicas,
+)
 from xsp_ingest.link.spans import SpanKinds, call_numbers, details_of, matches, pair_keys, span_kinds
 from xsp_model import Finding, Kind, LedgerKind, Level
 from xsp_model.columns import arrays
@@ -277,6 +285,7 @@ def grow(raw: RawTrace, impossible: Sequence[Finding] | None = None) -> tuple[Fo
     arrays.release()
     launches = correlate(spans, kinds)
     parent = with_replicas(spans, kinds, with_callers(spans, kinds, operators, nesting.parent))
+    parent, crossed = with_open_ranges(spans, kinds, raw.tables["ranges"], parent)
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
     parent = with_holders(spans, kinds, parent)
     numbered, parent = steps.number(spans, kinds, parent)
@@ -304,7 +313,7 @@ def grow(raw: RawTrace, impossible: Sequence[Finding] | None = None) -> tuple[Fo
         moments.select("bytes", "device_id", pl.Series("owner", nesting.owner)).filter(pl.col("bytes").is_not_null()),
     )
     arrays.release()
-    return forest, [*_doubts(nesting.overhangs, nesting.ambiguous, deeper), *impossible]
+    return forest, [*_doubts(nesting.overhangs, nesting.ambiguous, deeper), *crossed, *impossible]
 
 
 def _without_durations(raw: RawTrace, rows: pl.Series) -> RawTrace:
@@ -340,11 +349,6 @@ def _moments(raw: RawTrace) -> pl.DataFrame:
     )
 
 
-def _elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Ints:
-    """Ranges that another thread closed: they hold nothing on the thread that opened them."""
-    return lookup(spans["row"].to_numpy(), ranges.filter(pl.col("end_thread_id").is_not_null())["row"].to_numpy())
-
-
 def _nest_host(
     spans: pl.DataFrame, kinds: SpanKinds, moments: pl.DataFrame, ranges: pl.DataFrame, number: Ints | None
 ) -> Nesting:
@@ -354,8 +358,8 @@ def _nest_host(
     thread[kinds.is_level(Level.KERNEL) | kinds.is_kind(Kind.SYNC)] = -1  # device work and waits are on no thread
     thread[in_generated_code(spans, kinds)] = -1  # nor are layers that no thread called
     end = _ends(spans)
-    elsewhere = _elsewhere(spans, ranges)
-    end[elsewhere[elsewhere >= 0]] = spans["start_ns"].gather(elsewhere[elsewhere >= 0]).to_numpy()
+    elsewhere = closed_elsewhere(spans, ranges)
+    end[elsewhere] = spans["start_ns"].gather(elsewhere).to_numpy()  # on the thread that opened them they hold nothing
     points = Moments(threads.numbers(moments), moments["start_ns"].to_numpy())
     return nest_with_ranges(
         thread,

@@ -7,11 +7,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_ingest.link.spans import matches
-from xsp_model import Kind, Level
-from xsp_model.columns.arrays import empty, pieces, true_indices
+from xsp_model import Finding, Kind, LedgerKind, Level
+from xsp_model.columns.arrays import empty, lookup, pieces, true_indices
 from xsp_model.columns.tree import MAX_DEPTH, depths, has_equal_neighbour, innermost, jumps
 from xsp_model.limits import limits
 from xsp_model.vocabulary import LEVELS
@@ -19,13 +20,12 @@ from xsp_model.vocabulary import LEVELS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import polars as pl
     from numpy.typing import NDArray
 
     from xsp_ingest.link.spans import SpanKinds
     from xsp_model.columns.arrays import Bools, Ints, Positions
 
-__all__ = ["Threads", "named_ranges", "nest_with_ranges", "with_limited_depth", "with_replicas"]
+__all__ = ["Threads", "closed_elsewhere", "named_ranges", "nest_with_ranges", "with_limited_depth", "with_replicas"]
 
 _OUTERMOST = 0
 _LIBRARY = LEVELS.index(Level.LIBRARY)
@@ -245,6 +245,7 @@ def _indices(sorted_numbers: Ints, values: pl.Series) -> tuple[Ints, NDArray[np.
 
 # What threads run that live only in calls of `nn.DataParallel`: its replicas.
 
+_START_END, _LONGEST_NS = "StartEnd", 1 << 61
 _CALL = r"^(nn\.Module: )?DataParallel(_\d+|\.forward)$"
 
 
@@ -268,6 +269,65 @@ def with_replicas(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> P
     roots = roots[~elsewhere[thread[roots]]]
     out[roots] = call[roots]
     return out
+
+
+def closed_elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Positions:
+    """Positions of the ranges that another thread closed."""
+    closed = ranges.filter(pl.col("end_thread_id").is_not_null()).select("row", "end_thread_id")
+    at = lookup(spans["row"].to_numpy(), closed["row"].to_numpy())
+    own = spans["thread_id"].gather(at[at >= 0])
+    by = closed["end_thread_id"].filter(pl.Series(at >= 0))
+    elsewhere: Positions = at[at >= 0][(own.is_null() | (own != by)).to_numpy()]
+    return elsewhere
+
+
+def with_open_ranges(
+    spans: pl.DataFrame, kinds: SpanKinds, ranges: pl.DataFrame, parent: Positions
+) -> tuple[Positions, list[Finding]]:
+    """Parents in which what nothing on its thread holds is in the start/end range that was open in its process.
+
+    Of ranges in one another that is the innermost; where several that cross were open none is, which is said. Ranges
+    themselves stay where they are: what else is marked may well run beside.
+    """
+    styled = ranges.filter(pl.col("style").cast(pl.String) == _START_END)["row"]
+    opened = lookup(spans["row"].to_numpy(), styled.to_numpy())
+    opened = np.sort(opened[(opened >= 0) & (kinds.level[opened] < _LIBRARY)])
+    if not len(opened):
+        return parent, []
+    is_host = ~kinds.is_level(Level.KERNEL) & ~kinds.is_kind(Kind.SYNC)
+    at = np.union1d(opened, np.flatnonzero(is_host & (parent < 0) & ~named_ranges(kinds)))
+    has_range, elsewhere = np.isin(at, opened), closed_elsewhere(spans, ranges)
+    apart = np.isin(at, elsewhere)
+    rows = spans.select("process_id", "start_ns", pl.col("duration_ns").fill_null(_LONGEST_NS))[at]
+    processes = rows["process_id"].fill_null(_UNKNOWN).rank("dense").to_numpy().astype(np.int32) - 1
+    start = rows["start_ns"].to_numpy()
+    end = start + np.where(has_range, rows["duration_ns"].to_numpy(), 0)  # what is no such range holds nothing
+    rank = np.where(has_range, 0, 1).astype(np.int8)
+    nesting = nest(processes, start, end, rank, threads=int(processes.max()) + 1)
+    thread, over = Threads.of(spans.select("process_id", "thread_id")).numbers(spans[at]), nesting.parent
+    moved = (over >= 0) & ~has_range & (apart[over] | (thread[over] != thread)) & (start[over] < start)
+    crossed = moved & nesting.ambiguous
+    out = parent.copy()
+    out[at[moved & ~crossed]] = at[over[moved & ~crossed]]
+    calls = true_indices(kinds.is_level(Level.RUNTIME))
+    during = _calls_during(spans, opened[np.isin(opened, elsewhere)], calls)
+    idle = during[~np.isin(during, out)]
+    detail = "start/end ranges closed by another thread, in which nothing counts: other ranges hold the calls meanwhile"
+    return out, [
+        Finding(LedgerKind.RANGES_CROSS, count=int(crossed.sum())),
+        Finding(LedgerKind.RANGES_CROSS, detail, len(idle)),
+    ]
+
+
+def _calls_during(spans: pl.DataFrame, ranges: Positions, calls: Positions) -> Positions:
+    """Those of the ranges in whose time their process made any of the calls."""
+    columns = spans.select("process_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+    first = columns[calls].sort("start_ns")
+    met = columns[ranges].with_columns(pl.Series("at", ranges)).sort("start_ns").join_asof(
+        first.select("process_id", "start_ns", called="start_ns"), on="start_ns", by="process_id", strategy="forward",
+        check_sortedness=False,
+    )  # fmt: skip
+    return met.filter(pl.col("called") < pl.col("end_ns"))["at"].to_numpy()
 
 
 def _calls_around(spans: pl.DataFrame, calls: Ints) -> Positions:

@@ -372,3 +372,29 @@ def test_an_export_that_was_broken_off_after_what_cuda_did_is_read_and_said(tmp_
     assert [finding.kind for finding in raw.findings if finding not in complete.findings] == [
         LedgerKind.EXPORT_BROKEN_OFF
     ]
+
+
+@pytest.mark.parametrize("what", ["kernels", "ranges alone"])
+def test_exports_of_before_2022_are_complete_without_what_says_their_version(what: str, tmp_path: Path) -> None:
+    file = NsightFile()
+    file.range(10, 400, "block")
+    if what == "kernels":
+        file.launch((100, 110), (200, 300), "sgemm")
+    file.gpu(0, "A100")
+    raw = _read(file, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "made.sqlite")) as connection:
+        connection.execute("DROP TABLE META_DATA_EXPORT")
+        connection.execute("CREATE TABLE ThreadNames (nameId INTEGER, priority INTEGER, globalTid INTEGER)")
+        connection.commit()
+        assert LedgerKind.EXPORT_BROKEN_OFF in {each.kind for each in _again(tmp_path).findings}
+        connection.execute("CREATE TABLE TARGET_INFO_CUDA_STREAM (streamId INTEGER)")  # the last one that they wrote
+        connection.commit()
+    assert NSYS_SQLITE.sniff(Probe(tmp_path / "made.sqlite")) is Match.EXACT
+    again = _again(tmp_path)
+    assert again.tables["spans"].equals(raw.tables["spans"])
+    assert again.findings == raw.findings
+    assert again.facts.profiler == "Nsight Systems"
+
+
+def _again(folder: Path) -> RawTrace:
+    return NSYS_SQLITE.read(folder / "made.sqlite", Options())

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 from tests.helpers.synth_nsys import NsightFile
-from xsp_ingest.convert import convert
+from xsp_ingest.convert import convert, excerpt
+from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.range_rules import NVTX, classify, is_backward, plain_name
+from xsp_model import LedgerKind, Severity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,3 +132,57 @@ def test_a_module_that_is_called_twice_is_one_layer_and_a_container_with_work_is
     named = layers.select("layer_index", "layer_name", "layer_type", "source").rows()
     assert sorted(set(named)) == [(0, "ReLU_0", "ReLU", "module"), (1, "Block_0", "Block", "module")]
     assert layers.height == 3
+
+
+def _renamed(path: Path, *tables: tuple[str, str]) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        for table, name in tables:
+            connection.execute(f'ALTER TABLE "{table}" RENAME TO "{name}"')
+        connection.commit()
+    return path
+
+
+@pytest.mark.parametrize("version", ["V2", "V3", "V10"])
+def test_later_versions_of_tables_are_read_as_the_tables(version: str, tmp_path: Path) -> None:
+    file = NsightFile()
+    file.range(10, 90, "block")
+    file.launch((20, 30), (40, 50), "sgemm")
+    path = file.write(tmp_path / "made.sqlite")
+    plain = convert([path], Options())
+    _renamed(path, *((table, f"{table}_{version}") for table in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")))
+    later = convert([path], Options())
+    assert later.frame("spans").equals(plain.frame("spans"))
+    assert later.frame("ledger").equals(plain.frame("ledger"))
+    assert excerpt([path], {"calls": ["name"]}) is None
+
+
+def test_a_version_that_stands_beside_the_table_is_warned_of(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.range(10, 90, "block")
+    path = file.write(tmp_path / "made.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE NVTX_EVENTS_V3 AS SELECT * FROM NVTX_EVENTS")
+        connection.execute("CREATE TABLE NOBODY_KNOWS_V3 AS SELECT * FROM NVTX_EVENTS")
+        connection.commit()
+    raw = NSYS_SQLITE.read(path, Options())
+    assert [(f.detail, f.severity, f.count) for f in raw.findings if f.kind == LedgerKind.TABLE_NOT_READ] == [
+        ("Rows of NOBODY_KNOWS_V3 were not read", Severity.WARNING, 1),
+        ("Rows of NVTX_EVENTS_V3 were not read", Severity.WARNING, 1),
+    ]
+    assert raw.tables["ranges"].height == 1
+
+
+def test_ranges_whose_registered_string_is_not_there_are_counted(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.range(10, 20, "[0x7f24c0de]")
+    file.range(30, 40, "block", registered=True)
+    file.range(50, 60, "0x10 blocks")
+    file.range(70, 80, "gone", registered=True)
+    path = file.write(tmp_path / "made.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM StringIds WHERE value = 'gone'")
+        connection.commit()
+    raw = NSYS_SQLITE.read(path, Options())
+    names = raw.tables["spans"]["name"].cast(pl.String).to_list()
+    assert names == ["[0x7f24c0de]", "block", "0x10 blocks", "[unnamed range]"]
+    assert [f.count for f in raw.findings if f.kind == LedgerKind.RANGE_WITHOUT_NAME] == [2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -215,3 +215,91 @@ def test_events_of_any_value_are_read_or_refused(tmp_path: Path, events: list[di
     except XspError:
         return
     assert list(integrity.broken_rules(trace)) == []
+
+
+_HIP_ROWS = [
+    (1_000, 2_000, 7, 8, "hipMemcpy", "( dst(0x1) src(0x2) sizeBytes(4096) kind(1))", 1),
+    (3_000, 3_500, 7, 8, "hipLaunchKernel", "( kernel(k))", 2),
+    (900_000, 950_000, 7, 9, "hipMemcpy", "( sizeBytes(64) kind(2))", 3),
+]
+_WORK_ROWS = {
+    "COPY": [
+        (1_200, 1_900, 2, 0, "CopyHostToDevice", 7, 8, 5, 1),
+        (700_000, 705_000, 2, 0, "CopyDeviceToHost", 7, 9, 5, 3),  # 200 us before its call
+    ],
+    "OPS": [(4_000, 9_000, 2, 1, "_Z3addPf [clone .kd]", 7, 8, 6, 2)],
+}
+
+
+def _rocprof(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        times = '"BeginNs" INTEGER, "EndNs" INTEGER'
+        connection.execute(
+            f'CREATE TABLE HIP ({times}, pid INTEGER, tid INTEGER, Name TEXT, args TEXT, "Index" INTEGER)'
+        )
+        connection.executemany("INSERT INTO HIP VALUES (?, ?, ?, ?, ?, ?, ?)", _HIP_ROWS)
+        for table, rows in _WORK_ROWS.items():
+            where = '"dev-id" INTEGER, "queue-id" INTEGER, Name TEXT, pid INTEGER, tid INTEGER, "stream-id" INTEGER'
+            connection.execute(f'CREATE TABLE {table} ({times}, {where}, "Index" INTEGER)')
+            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)  # noqa: S608
+        connection.commit()
+    return path
+
+
+def test_rocprofs_database_ties_work_to_its_call_by_number(tmp_path: Path) -> None:
+    path = _rocprof(tmp_path / "results.db")
+    trace = convert([path], Options())
+    assert list(integrity.broken_rules(trace)) == []
+    spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    names = dict(spans.select("span_id", "name").iter_rows())
+    work = spans.filter(pl.col("level") == "kernel").select(
+        "name", "duration_ns", "device_id", "stream_id", "parent_id"
+    )
+    assert [(*row[:4], names.get(row[4])) for row in work.iter_rows()] == [
+        ("[HIP memcpy Host-to-Device]", 700, 2, 5, "hipMemcpy"),
+        ("add(float*)", 5_000, 2, 6, "hipLaunchKernel"),
+        ("[HIP memcpy Device-to-Host]", 5_000, 2, 5, None),
+    ]
+    assert trace.frame("copies")["bytes"].to_list() == [4096, 64]
+    ledger = dict(trace.frame("ledger").select(pl.col("kind").cast(pl.String), "count").iter_rows())
+    assert ledger["start_before_launch"] == 1
+
+
+_OLD = """\
+"Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd","wgr","lds","scr","vgpr","sgpr","fbar","sig","obj","SQ_WAVES","DispatchNs","BeginNs","EndNs","CompleteNs","DurationNs"
+0,"_Z3addPf [clone .kd]",1,0,0,70,70,65536,256,64,0,8,24,0,0x0,0x7f00,1024,1000,1500,2500,3000,1000
+1,"relu(float*, int) [clone .kd]",1,0,1,70,70,65536,256,0,0,12,24,0,0x0,0x7f00,512,3000,3500,3900,4000,400
+"""
+_SECOND = """\
+Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,Wave_Size,Kernel_Name,Start_Timestamp,End_Timestamp,Correlation_ID,SQ_WAVES
+0,1,0,70,70,65536,256,64,0,8,0,24,64,"_Z3addPf.kd",1500,2500,0,1024
+1,1,0,70,70,65536,256,0,0,12,0,24,64,"relu(float*, int) [clone .kd]",3500,3900,0,512
+"""
+
+
+@pytest.mark.parametrize("text", [_OLD, _SECOND], ids=["rocprof", "rocprofv2"])
+def test_csv_of_dispatches_is_kernels_with_their_counters(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text(text)
+    trace = convert([path], Options())
+    spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    columns = ("name", "start_ns", "duration_ns", "process_id", "device_id")
+    assert spans.select(columns).rows() == [("add(float*)", 0, 1_000, 70, 1), ("relu(float*, int)", 2_000, 400, 70, 1)]
+    assert trace.frame("kernels").select("registers_per_thread", "shared_bytes").rows() == [(8, 64), (12, 0)]
+    assert trace.frame("metrics").select("metric", "value").rows() == [("SQ_WAVES", 1024.0), ("SQ_WAVES", 512.0)]
+
+
+def test_of_rocprofs_files_of_one_run_the_database_is_read(tmp_path: Path) -> None:
+    _rocprof(tmp_path / "results.db")
+    (tmp_path / "results.csv").write_text(_OLD)
+    trace = convert([tmp_path], Options())
+    assert trace.frame("runs").height == 1
+    assert trace.frame("copies").height == 2
+
+
+@pytest.mark.parametrize("damage", [b"BeginNs", b'"EndNs"', b"1500", b"\n0,"])
+def test_damaged_csv_of_dispatches_is_read_or_refused_in_a_sentence(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    path.write_bytes(_OLD.encode().replace(damage, b"\xff"))
+    with suppress(XspError):
+        assert list(integrity.broken_rules(convert([path], Options()))) == []

@@ -24,7 +24,7 @@ __all__ = ["ROCPROFV3"]
 
 _PREFIX = re.compile(
     r"(.*?)_?(?:(?:(?:kernel|memory_copy|(?:hip|hsa|marker|rccl)_api)_trace|agent_info|counter_collection)\.csv"
-    r"|results\.(?:json|db|pftrace))(?:\.gz)?"
+    r"|results\.(?:json|db|csv|pftrace))(?:\.gz)?"
 )
 
 
@@ -32,7 +32,7 @@ class _RocprofV3(Ingester):
     name: str = "rocprofv3"
     title: str = (
         "rocprofv3 (ROCprofiler-SDK): JSON, rocpd database, CSV traces and counters, Perfetto trace;"
-        " rocmProfileData (RPD) as database or JSON, JSON of the first rocprof"
+        " rocmProfileData (RPD) as database or JSON, JSON, database and CSV of the first rocprof"
     )
 
     def sniff(self, probe: Probe) -> Match:
@@ -74,7 +74,7 @@ class _RocprofV3(Ingester):
 def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
     from xsp_ingest.formats.rocprofv3.csv_records import from_tables
     from xsp_ingest.formats.rocprofv3.json_records import from_json
-    from xsp_ingest.formats.rocprofv3.older_tools import from_events, from_rpd
+    from xsp_ingest.formats.rocprofv3.older_tools import from_dispatches, from_events, from_rocprof, from_rpd
     from xsp_ingest.formats.rocprofv3.perfetto import from_perfetto
     from xsp_ingest.formats.rocprofv3.rocpd import from_rocpd, processes
 
@@ -84,8 +84,14 @@ def _records(paths: Sequence[Path], output: Output | None) -> list[Records]:
         return [from_rocpd(process) for path in paths for process in processes(path)]
     if output == Output.PERFETTO:
         return [from_perfetto(path) for path in paths]
-    if output in {Output.RPD, Output.EVENTS}:
-        return [from_rpd(path) if output == Output.RPD else from_events(path) for path in paths]
+    older = {
+        Output.RPD: from_rpd,
+        Output.EVENTS: from_events,
+        Output.ROCPROF: from_rocprof,
+        Output.DISPATCHES: from_dispatches,
+    }
+    if output in older:
+        return [older[output](path) for path in paths]
     tables: dict[OutputTable, list[Path]] = defaultdict(list)
     for path in paths:
         table = table_of(Probe(path).text)

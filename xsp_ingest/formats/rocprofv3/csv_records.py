@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["from_tables"]
+__all__ = ["from_tables", "read_table"]
 
 _HZ_PER_MHZ = 1_000_000
 
@@ -87,12 +87,17 @@ _OLDER = {"LDS_Block_Size": "Group_Segment_Size", "Stream_Id": "Queue_Id", "Dest
 """What else a column was called, or is taken from where a version does not write it."""
 
 
-def _read(path: Path, table: OutputTable) -> pl.DataFrame:
+def read_table(path: Path) -> pl.DataFrame:
+    """Every cell as text; XspError where the file is no table or is cut off."""
     try:
         frames = [frame.rename(plain_heading) for frame in _blocks(path)]
-        rows = pl.concat(frames) if frames else pl.DataFrame()
+        return pl.concat(frames) if frames else pl.DataFrame()
     except pl.exceptions.PolarsError as error:
         raise XspError("the rocprofv3 CSV cannot be read as a table", path=path) from error
+
+
+def _read(path: Path, table: OutputTable) -> pl.DataFrame:
+    rows = read_table(path)
     if not table.value <= set(rows.columns):
         raise XspError("the header of the rocprofv3 CSV is damaged", path=path)
     return rows

@@ -1,4 +1,4 @@
-"""What AMD's older tools wrote: rocprof (the first) as JSON, rocmProfileData (RPD) as JSON and as a SQLite database.
+"""What AMD's older tools wrote: rocprof (the first) as JSON, database and CSV, rocmProfileData as JSON and database.
 
 Facts: RPD's tables `rocpd_python/rocpd/schema_data/tableSchema.cmd` and its export `tools/rpd2tracing.py` of
 github.com/ROCm/rocmProfileData; rocprof's JSON from a published file of it. Numbers are texts in both.
@@ -16,7 +16,8 @@ from xsp_ingest.files.content import Probe
 from xsp_ingest.files.json_window import Entries
 from xsp_ingest.files.sqlite import Database, table_names
 from xsp_ingest.files.values import integer, text
-from xsp_ingest.formats.rocprofv3.records import API, COPY, KERNEL, Records, plain_kernel_name
+from xsp_ingest.formats.rocprofv3.csv_records import read_table
+from xsp_ingest.formats.rocprofv3.records import API, COPY, COUNT, KERNEL, Records, plain_kernel_name
 from xsp_ingest.trace_events import read_events
 from xsp_model import Finding, LedgerKind
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.trace_events import TraceEvent
 
-__all__ = ["from_events", "from_rpd"]
+__all__ = ["from_dispatches", "from_events", "from_rocprof", "from_rpd"]
 
 _RPD, _ROCPROF = "rocmProfileData (RPD)", "rocprof"
 _GPU = re.compile(r"GPU(\d{1,6})")
@@ -226,3 +227,79 @@ def from_rpd(path: Path) -> Records:
 def _texts(database: Database, table: str) -> pl.DataFrame:
     ids = database.integers(table, ("id",)).drop("rowid")
     return ids.with_columns(database.texts(table, "string").alias("string")).unique("id", keep="first")
+
+
+# The first rocprof's database, and its CSV of dispatches, as rocprofv2 writes it too. Grids are products: left out.
+
+_TIMED_ROWS = ("BeginNs", "EndNs", "pid", "tid", "Index", "dev-id", "queue-id", "stream-id")
+_EARLY_NS = 100_000
+_SIZE = r"sizeBytes\((\d{1,18})\)"
+
+
+def from_rocprof(path: Path) -> Records:
+    """The records of rocprof's database, where work has the number of its call; XspError where it is damaged."""
+    database = Database(path, table_names(path))
+    calls = _rows_of(database, "HIP", "args").with_columns(domain=pl.lit(_HIP))
+    others = [
+        _rows_of(database, table).with_columns(pl.lit(None, _I).alias("correlation"), domain=pl.lit(domain))
+        for table, domain in (("HSA", "HSA_API"), ("rocTX", _MARKER))
+    ]
+    sizes = calls.select("correlation", pl.col("args").str.extract(_SIZE).cast(_I).alias("bytes"))
+    work = pl.concat([_rows_of(database, table) for table in ("OPS", "COPY")])
+    sizes = sizes.with_columns(calls["start"].alias("called")).unique("correlation", keep="first")
+    work = work.join(sizes, on="correlation", how="left", maintain_order="left")
+    early = (pl.col("called") - pl.col("start") > _EARLY_NS).fill_null(value=False)  # clocks of device and host differ
+    doubt = Finding(LedgerKind.START_BEFORE_LAUNCH, count=work.select(early.sum()).item())
+    work = work.with_columns(pl.when(~early).then("correlation").alias("correlation"))
+    every = pl.concat([calls, *others], how="diagonal").select(*API)
+    return _records(work.with_columns(pl.lit(None, _I).alias("thread"), what="name"), every, _ROCPROF, doubt)
+
+
+def _rows_of(database: Database, table: str, *texts: str) -> pl.DataFrame:
+    rows = database.integers(table, _TIMED_ROWS)
+    names = [database.texts(table, column).alias(column) for column in ("Name", *texts)]
+    return rows.with_columns(names).select(
+        pl.col("pid").alias("process"), pl.col("tid").alias("thread"), pl.col("Index").alias("correlation"),
+        pl.col("BeginNs").alias("start"), pl.col("EndNs").alias("end"), pl.col("dev-id").alias("agent"),
+        pl.coalesce("stream-id", "queue-id").alias("stream"), pl.col("Name").alias("name"), *texts,
+    )  # fmt: skip
+
+
+_DISPATCH = {
+    "dispatch": ("Index", "Dispatch_ID"),
+    "name": ("KernelName", "Kernel_Name"),
+    "agent": ("gpu-id", "GPU_ID"),
+    "stream": ("queue-id", "Queue_ID"),
+    "process": ("pid", "PID"),
+    "start": ("BeginNs", "Start_Timestamp"),
+    "end": ("EndNs", "End_Timestamp"),
+    "registers": ("vgpr", "arch_vgpr", "Arch_VGPR", "VGPR"),
+    "accumulation_registers": ("accum_vgpr", "Accum_VGPR", "ACCUM_VGPR"),
+    "shared": ("lds", "LDS_Per_Workgroup", "LDS"),
+}
+_NO_COUNTER = re.compile(
+    r"(?i)(index|queue.index|tid|gr[di]d?(_size)?|wgr|workgroup_size|scr|scratch_per_workitem|sgpr|fbar|sig|obj|wave_size"
+    r"|dispatchns|completens|durationns|correlation_id)"
+)
+
+
+def from_dispatches(path: Path) -> Records:
+    """The kernels of such a CSV, which has no calls and no copies, and their counters; XspError where it is damaged."""
+    rows = read_table(path)
+    found = {ours: next((one for one in names if one in rows.columns), None) for ours, names in _DISPATCH.items()}
+    cells = {
+        ours: pl.lit(None, KERNEL[ours])
+        if theirs is None
+        else pl.col(theirs).str.strip_chars().cast(KERNEL[ours], strict=False)
+        for ours, theirs in found.items()
+    }
+    kernels = rows.select(cell.alias(ours) for ours, cell in cells.items())
+    nothing = (pl.lit(None, kind).alias(name) for name, kind in KERNEL.items() if name not in _DISPATCH)
+    counters = [name for name in rows.columns if name not in found.values() and not _NO_COUNTER.fullmatch(name)]
+    counted = rows.select(cells["process"].alias("process"), cells["dispatch"].alias("dispatch"), *counters)
+    counts = counted.unpivot(counters, index=["process", "dispatch"], variable_name="counter").with_columns(
+        pl.col("value").cast(pl.Float64, strict=False)
+    )
+    shown = pl.col("name").map_elements(plain_kernel_name, return_dtype=_S)
+    counts = counts.select(*COUNT).drop_nulls("value")
+    return Records(kernels.with_columns(*nothing, shown).select(*KERNEL), counts=counts, tool=_ROCPROF)

@@ -20,6 +20,11 @@ _JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[
 _OLDER = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\}\s*,')
 _GPU = re.compile(rb'"name"\s*:\s*"(?:GPU\d+|COPY|CPU HIP API)"')
 _RPD = frozenset({"rocpd_api", "rocpd_op", "rocpd_api_ops", "rocpd_string"})
+_ROCPROF = frozenset({"HIP", "OPS", "COPY"})
+_DISPATCHES = (
+    frozenset({"KernelName", "gpu-id", "BeginNs", "EndNs"}),
+    frozenset({"Kernel_Name", "GPU_ID", "Dispatch_ID", "Start_Timestamp", "End_Timestamp"}),
+)
 _TABLE = re.compile(r"rocpd_(kernel_dispatch|region)(_[0-9a-fA-F_]+)?")
 CATEGORIES = ("hip_api", "hsa_api", "rccl_api", "marker_api", "kernel_dispatch", "memory_copy")
 """The categories of slices that are read."""
@@ -37,6 +42,8 @@ class Output(IntEnum):
     PERFETTO = 3
     RPD = 4  # the database of rocmProfileData
     EVENTS = 5  # its JSON, and that of the first rocprof
+    ROCPROF = 6  # the database of the first rocprof
+    DISPATCHES = 7  # its CSV, and that of rocprofv2
 
 
 class OutputTable(Enum):
@@ -63,18 +70,26 @@ def _columns(text: bytes) -> frozenset[str]:
 def output_of(probe: Probe) -> Output | None:
     """Which of its outputs the file is; None where it is none."""
     if probe.head.startswith(MAGIC):
-        try:
-            tables = table_names(probe.path)
-            return Output.ROCPD if suffixes(tables) else Output.RPD if tables >= _RPD else None
-        except XspError:  # damaged: rocprofv3's if the names of its tables stand in what can be read
-            return Output.ROCPD if b"rocpd_kernel_dispatch_" in probe.head else None
+        return _database_of(probe)
     if _JSON.match(probe.text):
         return Output.JSON
     if _OLDER.match(probe.text) and _GPU.search(probe.text):
         return Output.EVENTS
     if table_of(probe.text) is not None:
         return Output.CSV
+    if any(columns <= _columns(probe.text) for columns in _DISPATCHES):
+        return Output.DISPATCHES
     return Output.PERFETTO if _is_perfetto(probe.text) else None
+
+
+def _database_of(probe: Probe) -> Output | None:
+    try:
+        tables = table_names(probe.path)
+    except XspError:  # damaged: rocprofv3's if the names of its tables stand in what can be read
+        return Output.ROCPD if b"rocpd_kernel_dispatch_" in probe.head else None
+    if suffixes(tables):
+        return Output.ROCPD
+    return Output.RPD if tables >= _RPD else Output.ROCPROF if tables >= _ROCPROF else None
 
 
 def plain_heading(column: str) -> str:

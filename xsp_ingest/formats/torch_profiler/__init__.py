@@ -12,12 +12,15 @@ from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
 from xsp_ingest.ingester import Ingester, Match
+from xsp_model import XspError
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from xsp_ingest.files.content import Probe
+    from xsp_ingest.formats.torch_profiler.events import Document
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
@@ -48,20 +51,41 @@ class _TorchProfiler(Ingester):
         return Match.GENERIC if _TRACE_EVENTS.match(probe.text) and not is_of_others else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's rows."""
-        from xsp_ingest.formats.torch_profiler.shape import shape
+        """The file's only run; XspError where it was merged of those of several ranks."""
+        runs = self.read_runs([path], options)
+        if len(runs) > 1:
+            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
+        return runs[0]
 
-        # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
-        size, frames = content_bytes(path), options.frames != "none"
-        if size >= limits().compiled_min_bytes:
-            with suppress(CannotScan):
-                return shape(scanner.documents(path, limits().trace_piece_rows, frames=frames), path, options)
-        if size >= limits().streamed_min_bytes:
-            from xsp_ingest.formats.torch_profiler.streamed import documents
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+        """A run, or one for each rank whose traces were merged to the file."""
+        from xsp_ingest.formats.torch_profiler.shape import shape, shape_parts
+        from xsp_ingest.formats.torch_profiler.sound import IdsAreTexts, numbered_copy
 
-            with suppress(CannotScan):
-                return shape(documents(path, limits().trace_piece_rows, frames=frames), path, options)
-        return shape([scan_plain.scan(path, frames=frames)], path, options)
+        (path,) = paths
+        with suppress(IdsAreTexts):
+            return _runs_of(path, options, lambda documents: [shape(documents, path, options)])
+        with numbered_copy(path) as (copy, parts):
+            try:
+                return _runs_of(copy, options, lambda documents: shape_parts(documents, copy, options, parts))
+            except XspError as error:
+                raise XspError(error.what, path=path, advice=error.advice) from error
+
+
+def _runs_of(
+    path: Path, options: Options, shape: Callable[[Iterable[Document]], Sequence[RawTrace]]
+) -> Sequence[RawTrace]:
+    """Shaped by the scanner that is fastest on this size, or the next one that takes the file; all give the same."""
+    size, frames = content_bytes(path), options.frames != "none"
+    if size >= limits().compiled_min_bytes:
+        with suppress(CannotScan):
+            return shape(scanner.documents(path, limits().trace_piece_rows, frames=frames))
+    if size >= limits().streamed_min_bytes:
+        from xsp_ingest.formats.torch_profiler.streamed import documents
+
+        with suppress(CannotScan):
+            return shape(documents(path, limits().trace_piece_rows, frames=frames))
+    return shape([scan_plain.scan(path, frames=frames)])
 
 
 TORCH_PROFILER = _TorchProfiler()

@@ -32,11 +32,20 @@ from xsp_ingest.formats.torch_profiler.events import (
     SYNC,
 )
 from xsp_ingest.formats.torch_profiler.raw_events import captured_launches, range_metrics, samples
-from xsp_ingest.formats.torch_profiler.sound import is_memory, once, sound_events, with_process
+from xsp_ingest.formats.torch_profiler.sound import (
+    check_ids,
+    is_memory,
+    once,
+    part_of,
+    sound_events,
+    with_launches,
+    with_own_ids,
+    with_process,
+)
 from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify, module_ranges
 from xsp_ingest.staging.cuda_names import COPY_DIRECTIONS
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, Stage, frame_of
-from xsp_model import Kind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 from xsp_model.columns.arrays import Growing
 from xsp_model.ledger import sum_counts
 
@@ -45,11 +54,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.formats.torch_profiler.events import Document
+    from xsp_ingest.formats.torch_profiler.sound import Part
     from xsp_ingest.ingester import Options
-    from xsp_model import Finding
     from xsp_model.columns.arrays import Ints
 
-__all__ = ["facts", "shape"]
+__all__ = ["facts", "shape", "shape_parts"]
 
 
 def facts(head: Mapping[str, object]) -> RunFacts:
@@ -125,15 +134,43 @@ _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of ca
 _KERNELS = tuple(category for category, kind in DEVICE.items() if kind is Kind.KERNEL)
 _COPIES = tuple(category for category, kind in DEVICE.items() if kind is not Kind.KERNEL)
 _STAGED = ("spans", "operators", "ranges", "kernels", "copies", "collectives", "allocations", "layers")
+_EXTERNAL = {"row": pl.Int64(), "external_id": pl.Int64()}
 _FLOW_END = {name: pl.Int64() for name in ("flow_id", "process_id", "thread_id", "start_ns")}
 
 
 def shape(documents: Iterable[Document], path: Path, options: Options) -> RawTrace:
-    """The staging tables of one file, from its documents; XspError where it holds nothing that can be used."""
+    """The staging tables of one file, from its documents; XspError where it holds nothing that can be used.
+
+    IdsAreTexts where `shape_parts` should read a numbered copy of it.
+    """
     stages = _Stages(path, options)
     for document in documents:
+        check_ids(document)
         stages.add(document)
     return stages.raw_trace()
+
+
+def shape_parts(
+    documents: Iterable[Document], path: Path, options: Options, parts: Sequence[Part]
+) -> Sequence[RawTrace]:
+    """The staging tables of each part of a numbered copy that has any; XspError as of `shape`."""
+    stages = [_Stages(path, options) for _ in parts]
+    for document in documents:
+        for part, stage in zip(parts, stages, strict=True):
+            stage.add(part_of(document, part, parts))
+    having = [(part, stage) for part, stage in zip(parts, stages, strict=True) if stage.height]
+    lost = [finding for stage in stages if not stage.height for finding in stage.findings]
+    detail = "processes whose ids are texts, each label among them read as a run of its own: a trace merged of several"
+    found = Finding(LedgerKind.MERGED_TRACE, detail, sum(len(part.processes) for part, _ in having))
+    raws = []
+    for part, stage in having or [(parts[-1], stages[-1])]:
+        raw = stage.raw_trace()
+        rank = raw.facts.rank if len(parts) == 1 else part.rank
+        noted = (*raw.findings, *(() if raws else (found, *lost)))
+        raws.append(
+            replace(raw, tables=with_own_ids(raw.tables, part), facts=replace(raw.facts, rank=rank), findings=noted)
+        )
+    return raws
 
 
 class _Stages:
@@ -146,9 +183,11 @@ class _Stages:
         self._tables = {name: Stage(RAW_TABLES[name]) for name in _STAGED}
         self._annotated = Stage(ANNOTATED)
         self._flow_ends = {side: Stage(_FLOW_END) for side in _FLOW_PHASES}
+        self._external = Stage(_EXTERNAL)
         self._marks = Growing(np.int64)
         self._lines = SourceLines(keep_private=options.keep_private)
-        self._findings: list[Finding] = []
+        self.findings: list[Finding] = []
+        self.height = 0  # of spans
         self._rows = 0  # of documents
         self._profiler_ranges = 0
         self._samples = 0
@@ -160,7 +199,7 @@ class _Stages:
         document = replace(document, events=with_sane_times(document.events, ["ts_ns"]))
         document = self._with_accelerators(document)
         events, findings = sound_events(document)
-        self._findings += findings
+        self.findings += findings
         for side, rows in _flow_ends(document.events).items():
             self._flow_ends[side].add(rows)
         self._tables["allocations"].add(_allocations(document))
@@ -172,12 +211,15 @@ class _Stages:
         )
         parts = _with_details(_by_category(_steps_annotated(events)), details)
         tables, unread = _tables_of(parts, self._options)
-        self._findings += unread
+        self.findings += unread
         tables |= {"collectives": collective_facts(events, details)}
         self._lines.add(document.frames)
         for name, rows in tables.items():
             numbered = rows.with_columns(pl.col("row") + self._rows) if "row" in rows.columns else rows
             self._tables[name].add(numbered)
+        self.height += tables["spans"].height
+        external = _of(parts, DEVICE, _NOTHING_DETAILED).select("row", "external_id").filter(pl.col("external_id") > 0)
+        self._external.add(external.with_columns(pl.col("row") + self._rows))
         if events["annotation"].null_count() < events.height:
             nodes = annotated_work(_of(parts, DEVICE, _NOTHING_DETAILED))
             self._annotated.add(nodes.with_columns(pl.col("row") + self._rows))
@@ -192,7 +234,7 @@ class _Stages:
         for name, rows in raw_events.launch_flows(document, self._tracks).items():
             self._launch_flows[name].add(rows)
         document, findings = raw_events.with_accelerators(document, unknown, self._tracks)
-        self._findings += findings
+        self.findings += findings
         return document
 
     def raw_trace(self) -> RawTrace:
@@ -211,6 +253,7 @@ class _Stages:
             flows = {name: stage.frame() for name, stage in self._launch_flows.items()}
             spans = raw_events.with_issuers(spans, flows)
         tables["spans"], unclear = with_process(spans)
+        tables["spans"], inferred = with_launches(tables["spans"], tables["operators"], self._external.frame())
         tables["kernels"] = in_blocks(tables["kernels"], tables["spans"])
         tables["operators"] = self._lines.with_lines(tables["operators"], tables["spans"])
         tables["flows"] = _flows({side: stage.frame() for side, stage in self._flow_ends.items()})
@@ -220,7 +263,7 @@ class _Stages:
         tables["counters"], unusable = samples(self._samples, path)
         tables |= with_layers(tables, self._annotated.frame())
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
-        findings = [*sum_counts(self._findings), *repeated, *unclear, *counted, *unusable]
+        findings = [*sum_counts(self.findings), *repeated, *unclear, *inferred, *counted, *unusable]
         return RawTrace(tables, facts(self._head), tuple(findings))
 
 

@@ -1,12 +1,18 @@
-"""Keeps the events that can be used, and counts each of the others under the reason why it cannot."""
+"""Keeps the events that can be used, counts each of the others under the reason why it cannot, says whose they are."""
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from xsp_ingest.files.content import pieces
 from xsp_ingest.formats.torch_profiler.events import (
     ANNOTATION,
     CALL,
@@ -22,17 +28,30 @@ from xsp_ingest.formats.torch_profiler.events import (
     PYTHON,
     SYNC,
 )
+from xsp_ingest.formats.torch_profiler.scan_plain import cut_off, integer
 from xsp_ingest.staging.intervals import MAX_DURATION_NS
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity
 from xsp_model.columns.arrays import empty, gather_rows, series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xsp_ingest.formats.torch_profiler.events import Document
     from xsp_model.columns.arrays import Bools, Ints
 
-__all__ = ["is_memory", "once", "sound_events", "with_process"]
+__all__ = [
+    "IdsAreTexts",
+    "Part",
+    "check_ids",
+    "is_memory",
+    "numbered_copy",
+    "once",
+    "part_of",
+    "sound_events",
+    "with_launches",
+    "with_own_ids",
+    "with_process",
+]
 
 _USED = (*DEVICE, *CALL, *OPERATOR, *ANNOTATION, *SYNC, *PYTHON, *OVERHEAD)
 _MIXER, _MIXER_2 = 0x9E3779B97F4A7C1, 0x2545F4914F6CDD1
@@ -279,3 +298,261 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
     )
     values[at], valid[at] = owner.fill_null(0).to_numpy(), owner.is_not_null().to_numpy()
     return series("process_id", values, valid), int((launch["n"] > 1).sum())
+
+
+# Which launch or operator work is of whose correlation id no call has.
+
+_LAUNCH = r"(?i)^(cuda|cu|hip)\w*Launch\w*Kernel"
+_IS_WORK = pl.col("level") == str(Level.KERNEL)
+_MAX_TABLE = 1 << 28
+
+
+def with_launches(
+    spans: pl.DataFrame, operators: pl.DataFrame, external: pl.DataFrame
+) -> tuple[pl.DataFrame, list[Finding]]:
+    """The spans, where work's correlation 0 is null, as no id was recorded; with `issued_by_row` where it can be told.
+
+    Kernels without an id are of the launches that have no work, in order, where these are as many; whatever has no
+    launch is of the operator with its `External id` (of `external`, by row), if that began before it.
+    """
+    lost = _unlaunched(spans)
+    if not len(lost):
+        return spans, []
+    none = _IS_WORK & (pl.col("correlation_id") == 0)
+    ids = pl.when(~none.fill_null(value=False)).then(pl.col("correlation_id")).alias("correlation_id")
+    spans = spans.with_columns(ids)
+    work = spans[lost]
+    by_order = _launches_in_order(spans, work)
+    by_id = _issuing_operators(spans, work.join(by_order, on="row", how="anti"), operators, external)
+    issued, kind = pl.concat([by_order, by_id]), LedgerKind.LAUNCH_INFERRED
+    findings = [
+        Finding(kind, "kernels without a correlation id, tied in order to launches without a kernel", by_order.height),
+        Finding(kind, "device work without a launch in the file, tied by External id to operators", by_id.height),
+    ]
+    if issued.is_empty():
+        return spans, findings
+    joined = spans.join(issued, on="row", how="left", maintain_order="left")
+    filled = (pl.coalesce(name, f"{name}_found").alias(name) for name in ("issued_by_row", "process_id"))
+    return joined.with_columns(filled).select(spans.columns), findings
+
+
+def _unlaunched(spans: pl.DataFrame) -> Ints:
+    """Positions of device work whose correlation id no call has."""
+    is_work = (spans["level"] == str(Level.KERNEL)).to_numpy()
+    is_call = (spans["level"] == str(Level.RUNTIME)).to_numpy() & (spans["kind"] == str(Kind.CALL)).to_numpy()
+    ids = spans["correlation_id"].fill_null(0).to_numpy()
+    work, called = np.flatnonzero(is_work), ids[is_call]
+    called, wanted = called[called != 0], ids[work]
+    low = int(called.min(initial=0))
+    if int(called.max(initial=0)) - low >= _MAX_TABLE:
+        return work[~np.isin(wanted, called)]
+    known = np.zeros(int(called.max(initial=0)) - low + 2, dtype=np.bool_)  # the last one: of ids beyond
+    known[called - low] = True
+    return work[~known[np.where((wanted >= low) & (wanted - low < len(known)), wanted - low, len(known) - 1)]]
+
+
+def _launches_in_order(spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Row of kernels without an id, and of the call that launched each; per process, where one stream has them."""
+    kernels = work.filter(pl.col("kind") == str(Kind.KERNEL), pl.col("correlation_id").is_null())
+    found = [_FOUND.clear()]
+    called = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
+    for process in kernels["process_id"].drop_nulls().unique():
+        of_process = spans.filter(pl.col("process_id") == process)
+        launched = of_process.filter(_IS_WORK)["correlation_id"].drop_nulls().unique()
+        calls = of_process.filter(
+            called,
+            pl.col("name").cast(pl.String).str.contains(_LAUNCH),
+            ~pl.col("correlation_id").is_in(launched.implode()),
+        ).sort("start_ns", "row")
+        some = kernels.filter(pl.col("process_id") == process).sort("start_ns", "row")
+        is_one = some.select("device_id", "stream_id").n_unique() == 1
+        if is_one and calls.height == some.height and (some["start_ns"] >= calls["start_ns"]).all():
+            found.append(_found(some["row"], calls["row"], calls["process_id"]))
+    return pl.concat(found)
+
+
+def _issuing_operators(
+    spans: pl.DataFrame, work: pl.DataFrame, operators: pl.DataFrame, external: pl.DataFrame
+) -> pl.DataFrame:
+    """Row of work, and of the operator with its external id."""
+    wanted = work.select("row", "process_id", "start_ns").join(external, on="row")
+    numbered = operators.select("row", "external_id").filter(
+        pl.col("external_id").is_in(wanted["external_id"].implode())
+    )
+    if wanted.is_empty() or numbered.is_empty():
+        return _FOUND.clear()
+    issuers = spans.select("row", "process_id", "start_ns").join(numbered, on="row").unique("external_id", keep="none")
+    tied = wanted.join(issuers, on="external_id", suffix="_of").filter(
+        pl.col("start_ns_of") <= pl.col("start_ns"),
+        (pl.col("process_id") == pl.col("process_id_of")).fill_null(value=True),
+    )
+    return _found(tied["row"], tied["row_of"], tied["process_id_of"])
+
+
+_FOUND = pl.DataFrame(schema=dict.fromkeys(("row", "issued_by_row_found", "process_id_found"), pl.Int64))
+
+
+def _found(rows: pl.Series, issuers: pl.Series, processes: pl.Series) -> pl.DataFrame:
+    columns = zip(_FOUND.columns, (rows, issuers, processes), strict=True)
+    return pl.DataFrame([values.alias(name) for name, values in columns])
+
+
+# Processes and threads whose ids are texts, as who merges the traces of several ranks names them: each text gets a
+# number in a copy of the file, which any scanner reads, and each rank's events become a run of their own.
+
+_ON_HOST = (*CALL, *OPERATOR, *ANNOTATION, *PYTHON)
+_ID = re.compile(rb'"(pid|tid|id)"(\s*:\s*)"((?:[^"\\]|\\.){0,1000})"')
+_HELD_BACK = 4096  # of a piece: longer than any match
+_FIRST_NUMBER = 1 << 40  # beyond what systems number processes and threads with
+_COUNTED = re.compile(r"GPU \d+ Counters")  # read by their text
+_RANK = re.compile(r"(?i)(?<![a-z])rank[ _:=#-]*(\d{1,9})(?!\d)")
+_PLACE = re.compile(r"(?i)(?<![a-z])(TP|DP|PP|EP|CP)[ _:=-]*(\d{1,9})(?!\d)")
+_ORDER = ("PP", "DP", "CP", "TP", "EP")  # from the outermost group of ranks in
+_IN_BRACKETS = re.compile(r"\[[^\]]*\]")
+
+
+class IdsAreTexts(Exception):  # noqa: N818 (an answer, not an error)
+    """Processes or threads of the file have texts as ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one rank did in a merged file: its processes by the numbers of a `numbered_copy`; None: all others."""
+
+    label: str | None
+    rank: int | None
+    processes: Mapping[int, int]  # with the ids that its texts have
+    threads: Mapping[int, int]  # likewise, of the whole file
+
+
+def check_ids(document: Document) -> None:
+    """IdsAreTexts where something that the host did has no number as its process or thread."""
+    ids = pl.col("pid").is_null() | pl.col("tid").is_null()
+    if document.events["pid"].null_count() + document.events["tid"].null_count() and (
+        document.events.select((ids & (pl.col("ph") == "X") & pl.col("cat").is_in(_ON_HOST)).any()).item()
+    ):
+        raise IdsAreTexts
+
+
+@contextmanager
+def numbered_copy(path: Path) -> Iterator[tuple[Path, Sequence[Part]]]:
+    """A copy of the file in which such ids are numbers, and the parts of which it is the whole."""
+    numbers: dict[bytes, dict[str, int]] = {b"pid": {}, b"tid": {}, b"id": {}}
+
+    def with_number(match: re.Match[bytes]) -> bytes:
+        key, colon, text = match.groups()
+        written = text.decode(errors="replace")
+        if integer(written) is not None or _COUNTED.fullmatch(written):
+            return match[0]
+        number = numbers[key].setdefault(written, _FIRST_NUMBER + len(numbers[key]))
+        return b'"%b"%b%d' % (key, colon, number)
+
+    with TemporaryDirectory(prefix="xsp-merged-") as folder:
+        copy = Path(folder, "trace.json")
+        with copy.open("wb") as file:
+            rest = b""
+            for piece in pieces(path, cut_off):
+                rest += piece
+                if (end := _between_matches(rest)) > 0:
+                    file.write(_ID.sub(with_number, rest[:end]))
+                    rest = rest[end:]
+            file.write(_ID.sub(with_number, rest))
+        yield copy, _parts(numbers[b"pid"], numbers[b"tid"])
+
+
+def _between_matches(text: bytes) -> int:
+    """Where the text may be cut so that nothing that `_ID` finds lies across."""
+    end = len(text) - _HELD_BACK
+    across = [match for match in _ID.finditer(text, max(end - _HELD_BACK, 0)) if match.start() < end < match.end()]
+    return across[0].start() if across else end
+
+
+def _parts(processes: Mapping[str, int], threads: Mapping[str, int]) -> Sequence[Part]:
+    """A part for each label among the processes, in their order, and one for what has none."""
+    labels: dict[str, dict[int, str]] = {}
+    for text, number in processes.items():
+        label, rest = _label(text)
+        if label is not None:
+            labels.setdefault(label, {})[number] = rest
+    own_threads = _own_ids({number: text for text, number in threads.items()})
+    unlabelled = {number: text for text, number in processes.items() if _label(text)[0] is None}
+    parts = [
+        Part(label, rank, _own_ids(labels[label]), own_threads)
+        for label, rank in sorted(_ranks(sorted(labels)).items(), key=lambda one: (one[1] is None, one[1] or 0))
+    ]
+    return [*parts, Part(None, None, _own_ids(unlabelled), own_threads)]
+
+
+def _label(text: str) -> tuple[str | None, str]:
+    """What of a process's text names its rank, and the rest, which has the process's own id."""
+    match = _RANK.search(text) or (_IN_BRACKETS.match(text) or _PLACE.search(text))
+    if match is None:
+        return None, text
+    places = " ".join(each[0] for each in _PLACE.finditer(text))
+    rest = _PLACE.sub("", text.replace(match[0], " ", 1))
+    if match.re is _RANK:
+        return f"rank {int(match[1])}", rest
+    return places if match.re is _PLACE else match[0], rest
+
+
+def _own_ids(texts: Mapping[int, str]) -> Mapping[int, int]:
+    """For each number the id that its text has, unless several have it; those without one count from below."""
+    found = {number: integer(ids[-1]) for number, text in texts.items() if (ids := re.findall(r"\d{1,18}", text))}
+    twice = {one for one in found.values() if list(found.values()).count(one) > 1}
+    return {
+        number: own if (own := found.get(number)) is not None and own not in twice else -1 - position
+        for position, number in enumerate(texts)
+    }
+
+
+def _ranks(labels: Sequence[str]) -> Mapping[str, int | None]:
+    """The rank that each label says, as such or by its place among groups of ranks; None where that is not clear."""
+    said = {label: int(match[1]) for label in labels if (match := _RANK.search(label))}
+    if len(set(said.values())) == len(labels):
+        return said
+    places = {label: {name.upper(): int(at) for name, at in _PLACE.findall(label)} for label in labels}
+    used = {name for place in places.values() for name, at in place.items() if at}
+    for name in used if len(used) == 1 else ({"TP"} & used if len(labels) > 1 else ()):
+        along = {label: place.get(name, 0) for label, place in places.items()}
+        if len(set(along.values())) == len(labels):
+            return along
+    if not all(places.values()) or len({tuple(sorted(place.items())) for place in places.values()}) < len(labels):
+        return dict.fromkeys(labels)
+    if len(labels) == 1:
+        return dict.fromkeys(labels, None if used else 0)
+    in_order = sorted(labels, key=lambda label: [places[label].get(name, 0) for name in _ORDER])
+    return {label: rank for rank, label in enumerate(in_order)}
+
+
+def part_of(document: Document, part: Part, parts: Sequence[Part]) -> Document:
+    """The events of the part; what is counted of the whole file counts for the last one, which has no label."""
+    if part.label is None:
+        others = [number for each in parts if each is not part for number in each.processes]
+        inside = ~pl.col("pid").is_in(others).fill_null(value=False)
+        counted = document
+    else:
+        inside = pl.col("pid").is_in(list(part.processes)).fill_null(value=False)
+        counted = replace(document, not_objects=0, python_frames=0, unread_flows={})
+    events = document.events.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("event")).filter(inside)
+    moved = events.select("event", pl.int_range(pl.len(), dtype=pl.Int64).alias("row"))
+    details = document.details.join(moved, on="event", how="inner", maintain_order="left")
+    return replace(
+        counted,
+        events=events.drop("event"),
+        details=details.with_columns(pl.col("row").alias("event")).drop("row"),
+        frames=document.frames.filter(inside),
+    )
+
+
+def with_own_ids(tables: Mapping[str, pl.DataFrame], part: Part) -> dict[str, pl.DataFrame]:
+    """The tables with the ids that processes and threads have in their texts."""
+    kinds = {"process_id": part.processes, "thread_id": part.threads}
+    return {
+        name: table.with_columns(
+            pl.col(column).replace(list(ids), list(ids.values()))
+            for column in table.columns
+            for kind, ids in kinds.items()
+            if column.endswith(kind) and ids and table[column].dtype == pl.Int64
+        )
+        for name, table in tables.items()
+    }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite import MAGIC, Database, check_header, table_names
-from xsp_ingest.formats.nsys.tables.interface import META_TABLES, is_export
+from xsp_ingest.formats.nsys.tables.interface import META_TABLES, is_complete, is_export, versioned
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -28,7 +28,7 @@ class NsysSqlite(Ingester):
     """The ingester of `nsys export --type sqlite` files."""
 
     name: str = "nsys_sqlite"
-    title: str = "Nsight Systems SQLite export (schemas 2.9 to 3.25 seen: nsys 2022.2 to 2026.2)"
+    title: str = "Nsight Systems SQLite export (schemas 2.9 to 3.25 seen: nsys 2020 to 2026.2)"
 
     def sniff(self, probe: Probe) -> Match:
         """Whether the file is a SQLite database with Nsight's table of export data."""
@@ -51,7 +51,10 @@ class NsysSqlite(Ingester):
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.convert`."""
         from xsp_ingest.formats.nsys.sqlite.parts import read_excerpt
 
-        return read_excerpt(Database(path, _nsight_tables(path)), columns)
+        database = Database(path, _nsight_tables(path))
+        if versioned(database):
+            raise XspError("tables have other names than these rows are known by: they are read as a whole", path=path)
+        return read_excerpt(database, columns)
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The part that the options select; large tables are not read whole for it."""
@@ -70,8 +73,7 @@ class NsysSqlite(Ingester):
 
 def _with_doubt(raw: RawTrace, tables: AbstractSet[str]) -> RawTrace:
     """The rows, with a finding where nothing says what was captured: nsys writes that last."""
-    complete = not tables.isdisjoint(META_TABLES)
-    return raw if complete else replace(raw, findings=(*raw.findings, Finding(LedgerKind.EXPORT_BROKEN_OFF)))
+    return raw if is_complete(tables) else replace(raw, findings=(*raw.findings, Finding(LedgerKind.EXPORT_BROKEN_OFF)))
 
 
 def _nsight_tables(path: Path) -> frozenset[str]:

@@ -26,6 +26,7 @@ __all__ = [
     "Joined",
     "Noted",
     "Tables",
+    "is_complete",
     "is_export",
     "join",
     "label",
@@ -33,16 +34,30 @@ __all__ = [
     "rows_with_start",
     "tables_not_read",
     "thread_of",
+    "versioned",
 ]
 
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # the second: before nsys 2023
-_ACTIVITY_TABLES = {f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME")}
+_ACTIVITY_TABLES = {
+    *(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "GRAPH_TRACE")),
+    *("NVTX_EVENTS", "OSRT_API"),
+}
+_LAST_TABLES = {
+    "ThreadNames",
+    "TARGET_INFO_GPU",
+    "TARGET_INFO_CUDA_STREAM",
+}  # of nsys 2020 and 2021, which write no other
 
 
 def is_export(tables: AbstractSet[str]) -> bool:
-    """Whether tables of these names are of an export, if only of one that was broken off after what CUDA did."""
+    """Whether tables of these names are of an export, if only of one that was broken off after what it recorded."""
     begun = "StringIds" in tables and not tables.isdisjoint(_ACTIVITY_TABLES)  # nvprof's strings are in StringTable
     return begun or not tables.isdisjoint(META_TABLES)
+
+
+def is_complete(tables: AbstractSet[str]) -> bool:
+    """Whether the export was written to its end: what says of which version it is, or what older ones wrote last."""
+    return not tables.isdisjoint(META_TABLES) or tables >= _LAST_TABLES
 
 
 class Tables(Protocol):
@@ -122,6 +137,7 @@ class Noted:
 
     of: Tables
     used: set[str] = field(default_factory=set)
+    versions: Mapping[str, str] = field(default_factory=dict)  # `versioned` of the export
 
     @property
     def path(self) -> Path:
@@ -131,7 +147,7 @@ class Noted:
     @property
     def tables(self) -> frozenset[str]:
         """The tables that it holds."""
-        return self.of.tables
+        return self.of.tables | self.versions.keys()
 
     @property
     def unreadable_texts(self) -> int:
@@ -150,46 +166,56 @@ class Noted:
 
     def columns(self, table: str) -> frozenset[str]:
         """The columns of a table."""
-        return self.of.columns(table)
+        return self.of.columns(self.versions.get(table, table))
+
+    def _stored(self, table: str) -> str:
+        """The name that the table has in the file; it is used from now on."""
+        stored = self.versions.get(table, table)
+        self.used.add(stored)
+        return stored
 
     def count(self, table: str, where: Among | None = None) -> int:
         """Number of rows; who counts them accounts for them."""
-        self.used.add(table)
-        return self.of.count(table, where)
+        return self.of.count(self._stored(table), where)
 
     def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
         """Integer columns of a table."""
-        self.used.add(table)
-        return self.of.integers(table, columns, where=where)
+        return self.of.integers(self._stored(table), columns, where=where)
 
     def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column."""
-        self.used.add(table)
-        return self.of.texts(table, column, where=where)
+        return self.of.texts(self._stored(table), column, where=where)
 
     def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A column of any numbers."""
-        self.used.add(table)
-        return self.of.numbers(table, column, where=where)
+        return self.of.numbers(self._stored(table), column, where=where)
 
     def cells(self, table: str, columns: Sequence[str], rowids: Sequence[int]) -> list[tuple[object, ...]]:
         """These columns of these rows."""
-        self.used.add(table)
-        return self.of.cells(table, columns, rowids)
+        return self.of.cells(self._stored(table), columns, rowids)
 
     def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
         """These rows with every column."""
-        self.used.add(table)
-        return self.of.whole_rows(table, rowids)
+        return self.of.whole_rows(self._stored(table), rowids)
+
+
+_VERSION = re.compile(r"([A-Z_]+)_V(\d{1,9})")
+
+
+def versioned(export: Tables) -> Mapping[str, str]:
+    """For the name of each table that is missing or empty its latest version in the file, as NVTX_EVENTS_V3."""
+    matches = sorted((m for t in export.tables if (m := _VERSION.fullmatch(t))), key=lambda m: (m[1], int(m[2])))
+    return {match[1]: match[0] for match in matches if not export.count(match[1]) and export.count(match[0])}
 
 
 def tables_not_read(export: Noted) -> Iterator[Finding]:
     """One finding for each table with events that nobody asked for; names that no exporter gives are not repeated."""
-    for table in sorted(export.tables - export.used):
+    for table in sorted(export.of.tables - export.used):
         count = 0 if _DESCRIPTIONS.match(table) else export.of.count(table)
         if count:
             name = table if _SOUND.fullmatch(table) else "a table whose name is none of Nsight's"
-            yield Finding(LedgerKind.TABLE_NOT_READ, f"Rows of {name} were not read", count)
+            severity = Severity.WARNING if _VERSION.fullmatch(table) else LedgerKind.TABLE_NOT_READ.severity
+            yield Finding(LedgerKind.TABLE_NOT_READ, f"Rows of {name} were not read", count, severity)
 
 
 # What a part of the reader hands over, and the checks that every kind of row goes through.

@@ -151,6 +151,9 @@ def _layout(database: Tables) -> _Layout:
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
 _MARK = 34
 _DOMAIN_CREATE = 75
+_IS_NAMELESS = pl.col("text").str.contains(r"^\[?0x[0-9a-fA-F]+\]?$") | (
+    pl.col("text").is_null() & pl.col("textId").is_not_null()
+)
 _BACKWARD_THREAD = 1  # emit_nvtx does not say which thread ran the forward pass, only that there was one
 
 
@@ -179,6 +182,7 @@ def range_records(database: Tables) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
         process_of(pl.col("globalTid")).alias("process_id"),
         thread_of(pl.col("globalTid")).alias("thread_id"),
     )
+    findings = (*findings, Finding(LedgerKind.RANGE_WITHOUT_NAME, count=rows.select(_IS_NAMELESS.sum()).item()))
     rows = _with_domains(database, rows)
     return rows.with_columns(pl.col("rowid").alias("range_id")), tuple(f for f in findings if f.count)
 

@@ -12,7 +12,15 @@ from xsp_ingest.files.values import Among
 from xsp_ingest.formats.nsys.tables.activities import activities, devices
 from xsp_ingest.formats.nsys.tables.counters import counters, sensors
 from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, os_runtime, own_rank
-from xsp_ingest.formats.nsys.tables.interface import META_TABLES, ExportRows, Joined, Noted, process_of, tables_not_read
+from xsp_ingest.formats.nsys.tables.interface import (
+    META_TABLES,
+    ExportRows,
+    Joined,
+    Noted,
+    process_of,
+    tables_not_read,
+    versioned,
+)
 from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts
 from xsp_model import Finding, LedgerKind, Severity
@@ -145,7 +153,7 @@ def _overheads(export: Tables, used: pl.DataFrame) -> ExportRows:
 
 def read_tables(export: Tables, options: Options) -> RawTrace:
     """The export's rows."""
-    export = Noted(export)
+    export = Noted(export, versions=versioned(export))
     joined = Joined(session_ns(export))
     for part in _parts(export, options):
         joined.add(part)
