@@ -99,6 +99,17 @@ FORMATS: tuple[Format, ...] = (
             ("{", "IOThreadLoop"),
         ),
     ),
+    Format(
+        "serving_load",
+        "serving_load:SERVING_LOAD",
+        tuple(
+            ("{", one)
+            for one in (
+                *("total_input_tokens", "request_latency", "time_to_first_token"),
+                *("request_start_ns", "response_timestamps"),
+            )
+        ),
+    ),
     Format("cupti_dump", "cupti_dump:CUPTI_DUMP", (_PARQUET, ("{", "xsp cupti dump"))),
     Format(
         "xplane",
