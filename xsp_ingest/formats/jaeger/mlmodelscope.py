@@ -315,7 +315,7 @@ def _let_steps_end_with_work(reading: _Reading, parent: Sequence[int]) -> frozen
     work = sorted((times[i], i) for i, m in enumerate(reading.meanings) if m.level in _WORK)
     starts = [start for (start, _), _ in work]
     begun: set[int] = set()
-    for i, following in zip(steps, [*steps[1:], None], strict=True):
+    for i, following in zip(steps, [*steps[1:], None][: len(steps)], strict=True):
         start, duration = times[i]
         limit = LATEST_NS if following is None else times[following][0]
         if parent[i] >= 0:
