@@ -352,6 +352,16 @@ def answered_ms(path: Path) -> float:
     return 1000 * statistics.mean(first + sum(gaps) for first, gaps, error in lists if not error)
 
 
+def evaluated_ms(path: Path) -> float:
+    """Layers of all systems of a folder of documents, or of a list of benchmarks, in sum."""
+    if path.is_dir():
+        listed = json.loads((path / "layer_tree.json").read_text())
+        layers = [layer for one in listed for layer in one.get("layer_informations", ())]
+        return float(sum(sum(layer["durations"]) for layer in layers) / 1e3)
+    benchmarks = [one["benchmark"] for one in json.loads(path.read_text())]
+    return float(sum(one["RealTime"] for one in benchmarks if one["Name"] != "Total") / 1e6)
+
+
 def mean_cpu_percent(path: Path) -> float:
     """Mean of `cpu_utilization` in percent."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]

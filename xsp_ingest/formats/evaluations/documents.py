@@ -15,7 +15,7 @@ import polars as pl
 from xsp_ingest.files.json_window import Entries, entries
 from xsp_ingest.files.values import finite, int64, nanoseconds, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 from xsp_model.columns.arrow import conform
 from xsp_model.schema import TABLES
 
@@ -197,12 +197,13 @@ class _Benchmark(msgspec.Struct):
 
 def read_benchmarks(path: Path) -> RawTrace:
     """One step with a layer each; XspError where none has a time."""
-    seen, bad, layers = Entries(), 0, []
+    seen, bad, totals, layers = Entries(), 0, 0, []
     facts: dict[str, str] = {}
     for one in (one for batch in entries(path, _Benchmark, seen) for one in batch):
         of = one.benchmark if isinstance(one.benchmark, dict) else {}
         name = text(of.get("Name")) or ""
         if name == "Total":
+            totals += 1
             continue
         found = _NAME.match(name)
         ns = nanoseconds(of.get("RealTime"), _UNITS_NS.get(str(of.get("TimeUnit")), 1))
@@ -224,7 +225,10 @@ def read_benchmarks(path: Path) -> RawTrace:
         ),
     )  # fmt: skip
     lost = Finding(LedgerKind.NOT_AN_EVENT, "entries that are no benchmark of a layer", seen.foreign + bad)
-    return RawTrace(run.tables, run.facts, (_made_up([run]), lost))
+    total = Finding(
+        LedgerKind.SUMMARY_LEFT_OUT, "the file's own sum, which leaves some layers out", totals, Severity.INFO
+    )
+    return RawTrace(run.tables, run.facts, (_made_up([run]), lost, total))
 
 
 def _made_up(runs: Sequence[RawTrace]) -> Finding:
