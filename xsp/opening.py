@@ -86,7 +86,11 @@ def load(
 
 
 def with_what_is_given(trace: Trace, reading: Reading) -> Trace:
-    """The trace with what the user gives beside the inputs: names and peak rates of devices, and work models."""
+    """The trace's chosen system, with what the user gives: names and peak rates of devices, and work models."""
+    if reading.system is not None:
+        from xsp_analyze.export.part import of_system  # noqa: PLC0415 (only where asked for)
+
+        trace = of_system(trace, reading.system)
     if reading.device is not None or reading.gpu is not None:
         from xsp_model.devices import read_device_file, with_devices  # noqa: PLC0415 (--help must not wait for polars)
 

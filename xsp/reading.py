@@ -198,6 +198,16 @@ class Reading:
         ),
     )
 
+    system: str | None = field(
+        default=None,
+        metadata=_option(
+            "--system",
+            "Of runs of several models, frameworks and devices those of the one whose name holds this text.",
+            "TEXT",
+            decides=False,  # runs are chosen after conversion
+        ),
+    )
+
     work_models: tuple[Path, ...] = field(
         default=(),
         metadata=_option(

@@ -16,6 +16,7 @@ from xsp_analyze.frames.kernels.kernel_means import launches_alone
 from xsp_analyze.frames.kernels.kernel_waves import has_grids
 from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.layers.layer_time import layer_calls
+from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.operators.operator_calls import MODELLED
 from xsp_analyze.frames.samples import device_series, power_series, system_series
 from xsp_model import Level
@@ -275,6 +276,11 @@ CONDITIONS: Mapping[str, Condition] = {
         "steps that a serving engine named",
         "Record them as docs/serving-steps.md says; torch.profiler's annotations and NVTX ranges both do",
         holds=lambda view: not view.serving_steps.is_empty(),
+    ),
+    "load test": Condition(
+        "a load generator's test",
+        "Give its result: docs/serving.md says what is read of MLPerf LoadGen, vLLM, SGLang, aiperf and genai-perf",
+        holds=lambda view: bool(view.once(load_tests)),
     ),
     "results": Condition(
         "accuracies or checksums of outputs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Context, localcontext
@@ -32,7 +33,7 @@ from xsp_ingest.link.relayer import relayer
 from xsp_ingest.registry import candidates
 from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
 from xsp_ingest.staging.selection import EVERYTHING, narrow
-from xsp_model import GRAPH_CAPTURE, Finding, LedgerKind, Level, Trace, XspError
+from xsp_model import GRAPH_CAPTURE, Finding, Kind, LedgerKind, Level, Trace, XspError
 from xsp_model.columns.arrow import conform
 from xsp_model.errors import PlugInError, readable
 from xsp_model.schema import TABLES
@@ -268,6 +269,7 @@ def _read(
         *bundle_findings(named or (), [*(path for path, _ in claimed), *exported], digest_of),
         *(_unreadable_file(error) for error in unusable),
         *([] if part else _another_level(raws, overrides)),
+        *([] if part else _unmatched_ranges(raws, options)),
     ]
     return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
 
@@ -305,6 +307,20 @@ def _without_copies(
 def _export_finding(report: Path, export: Path) -> Finding:
     names = [readable(path.name) for path in (report, export)]
     return Finding(LedgerKind.SAME_RUN_AGAIN, f"{names[0]} was not read: {names[1]}, of the same recording, was")
+
+
+def _unmatched_ranges(raws: Sequence[RawTrace], options: Options) -> Iterator[Finding]:
+    """Patterns of --model-range that name no step of any run."""
+    is_step = pl.col("kind").cast(pl.String) == str(Kind.STEP)
+    steps = [raw.tables["spans"].filter(is_step).select("row", "name") for raw in raws if options.model_ranges]
+    names = [rows["name"].cast(pl.String).unique() for rows in steps]
+    texts = [
+        raw.tables["ranges"].join(rows, on="row", how="semi")["text"] for raw, rows in zip(raws, steps, strict=False)
+    ]
+    for pattern in options.model_ranges:
+        if not any(name is not None and re.search(pattern, name) for of in (*names, *texts) for name in of):
+            kind = LedgerKind.MODEL_RANGE_UNMATCHED
+            yield Finding(kind, f"{kind.sentence}: {pattern}", 1)
 
 
 def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Finding]:

@@ -99,6 +99,17 @@ FORMATS: tuple[Format, ...] = (
             ("{", "IOThreadLoop"),
         ),
     ),
+    Format(
+        "serving_load",
+        "serving_load:SERVING_LOAD",
+        tuple(
+            ("{", one)
+            for one in (
+                *("total_input_tokens", "request_latency", "time_to_first_token"),
+                *("request_start_ns", "response_timestamps"),
+            )
+        ),
+    ),
     Format("cupti_dump", "cupti_dump:CUPTI_DUMP", (_PARQUET, ("{", "xsp cupti dump"))),
     Format(
         "xplane",
@@ -125,6 +136,7 @@ FORMATS: tuple[Format, ...] = (
     Format("memory_snapshot", "memory_snapshot:MEMORY_SNAPSHOT", (("", "segments"), ("[", ""))),
     Format("nvml_samples", "nvml_samples:NVML_SAMPLES", (("{", "xsp nvml samples"),)),
     Format("system_samples", "system_samples:SYSTEM_SAMPLES", (("{", "xsp system samples"),)),
+    Format("evaluations", "evaluations:EVALUATIONS", (("[", "machine_architecture"), ("[", "LAYER_CU"))),
     Format("onnxruntime", "onnxruntime:ONNXRUNTIME", (("[", "cat"),)),
     Format(
         "tensorrt",

@@ -45,6 +45,12 @@ class LedgerKind(StrEnum):
         "device time of replayed graphs whose kernels cannot be tied to a layer",
         "Give the trace of their capture with --graph-capture; `xsp info` says how to record one",
     )
+    MODEL_RANGE_UNMATCHED = (
+        "model_range_unmatched",
+        _WARNING,
+        "no range matches the pattern of --model-range",
+        "`xsp sql INPUT \"select distinct name from spans where kind in ('range', 'step')\"` lists the names",
+    )
     ORPHAN_BEFORE_WINDOW = (
         "orphan_before_window",
         _WARNING,
@@ -62,6 +68,12 @@ class LedgerKind(StrEnum):
         _WARNING,
         "device time of work that carries no correlation id",
         "Record with a profiler that writes correlation ids",
+    )
+    SEVERAL_SYSTEMS = (
+        "several_systems",
+        _WARNING,
+        "runs of several models, frameworks or systems: sums and means over all of them mean nothing",
+        "Choose one with --system, part of its name; `xsp cohort` has a row for each",
     )
     UNIFIED_MEMORY = (
         "unified_memory",

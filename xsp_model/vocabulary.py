@@ -133,7 +133,7 @@ class Recorder(StrEnum):
     TORCH_PROFILER = "torch_profiler"  # may have a capture of graphs beside it, and lines of Python or none
     NSIGHT_SYSTEMS = "nsight_systems"
     KERNEL_COUNTERS = "kernel_counters"  # ran kernels one by one, to count: gaps and shares of time tell nothing
-    LOAD_GENERATOR = "load_generator"  # MLPerf's: states latencies and rates itself
+    LOAD_GENERATOR = "load_generator"  # MLPerf's, clients of serving engines: state latencies and rates themselves
     MEMORY_SNAPSHOT = "memory_snapshot"  # its memory is a device's, which it does not number
 
 
@@ -147,6 +147,7 @@ RECORDERS: Mapping[str, Recorder] = {
     "ncu_report": Recorder.KERNEL_COUNTERS,
     "nvprof_metrics": Recorder.KERNEL_COUNTERS,
     "loadgen": Recorder.LOAD_GENERATOR,
+    "serving_load": Recorder.LOAD_GENERATOR,
     "memory_snapshot": Recorder.MEMORY_SNAPSHOT,
 }
 """The recorder by the name of a format, as runs have it: here a format says what an analysis may ask of it."""

@@ -1,4 +1,4 @@
-"""Serving: engine steps (B20) and their phases (B25)."""
+"""Serving: engine steps (B20), their phases (B25), and a client's load test beside them (B46)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import polars as pl
 from xsp_analyze.core import Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
 from xsp_analyze.frames.device_time import NS_PER_S, serving_time
+from xsp_analyze.frames.model_time import LoadTest, load_tests
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["serving_phases", "serving_steps"]
+__all__ = ["load_tests_beside_steps", "serving_phases", "serving_steps"]
 
 # B20: what each step of a serving engine computed, how long it took, and how busy its devices were.
 
@@ -175,3 +178,81 @@ def _sums() -> list[pl.Expr]:
 
 def _over(amount: pl.Expr, of: pl.Expr) -> pl.Expr:
     return pl.when(of > 0).then(quotient(amount, of))
+
+
+# B46: what the clients of a load test waited for, beside what the server's steps took.
+
+_PARTS = {"request": "latency", "first token": "ttft", "further token": "tpot"}
+_SERVER = ("server_ns", "device_ns")
+
+
+@analysis(
+    "B46",
+    "load test beside the server",
+    needs=("load test",),
+    each_step=True,
+    section="serving",
+    read=(
+        "What is left of a first token's latency beyond the step that reads the prompt is the queue, with network and "
+        "tokenizer; of a further token it is what lies between steps, and prompts of others."
+    ),
+    columns=(
+        Column("run_id", pl.Int64(), "The run of the load test.", role=Role.KEY),
+        Column("part", pl.String(), "request, first token, further token (after the first).", role=Role.KEY),
+        Column("test", pl.String(), "What it was, with the load.", role=Role.LABEL),
+        _mean_time("client_ns", "Mean latency that the client waited."),
+        _mean_time("client_median_ns", "Median of it."),
+        _mean_time("client_p99_ns", "99th percentile of it."),
+        _mean_time(
+            "server_ns",
+            "Mean latency of the server's steps for it, over all of its trace: of steps with prompts, each as often as"
+            " requests are in theirs (first token); of steps that decode, each as often as requests decode in it"
+            " (further token); of a request the sum, by the mean of its tokens. Null without a trace of the server.",
+        ),
+        _mean_time("device_ns", "Of that the time in which a device worked, on average over devices."),
+        _mean_time("rest_ns", "What the client waited beyond the server's steps."),
+        Column("rest_share", pl.Float64(), "Of what the client waited."),
+    ),
+)
+def load_tests_beside_steps(frames: StepView) -> pl.LazyFrame:
+    """One row a load test and part: request, first token, further token, as far as the client states them.
+
+    A prompt that is read in several steps waits for each of them: here for one.
+    """
+    steps = frames.once(serving_time) if not frames.of_trace.serving_steps.is_empty() else None
+    server = (
+        {} if steps is None else {"first token": _waits(steps, "prefill"), "further token": _waits(steps, "decode")}
+    )
+    rows = [row for test in frames.of_trace.once(load_tests) for row in _rows_of(test, server)]
+    schema = {
+        **{name: pl.Int64() if name == "run_id" else pl.String() for name in ("run_id", "part", "test")},
+        **dict.fromkeys(("client_ns", "client_median_ns", "client_p99_ns", *_SERVER), pl.Float64()),
+    }
+    rest = pl.col("client_ns") - pl.col("server_ns")
+    return pl.LazyFrame(rows, schema=schema, orient="row").with_columns(
+        rest.alias("rest_ns"), _over(rest, pl.col("client_ns")).alias("rest_share")
+    )
+
+
+def _waits(steps: pl.DataFrame, phase: str) -> tuple[float | None, ...]:
+    """Mean latency and device time of the steps with requests in this phase, each as often as it has such."""
+    weight, devices = pl.col(f"{phase}_requests"), pl.col("window_ns") / pl.col("duration_ns")
+    busy = pl.col("busy_ns") / devices
+    found = steps.filter(weight > 0, pl.col("duration_ns") > 0).select(
+        _over((value * weight).sum(), weight.filter(value.is_not_null()).sum())
+        for value in (pl.col("duration_ns"), busy)
+    )
+    return tuple(found.row(0))
+
+
+def _rows_of(test: LoadTest, server: dict[str, tuple[float | None, ...]]) -> Iterator[tuple[object, ...]]:
+    waits = dict(server)
+    tokens, queries = (test.figures.get(name) for name in ("output_token_count", "query_count"))
+    if waits and tokens and queries:
+        pairs = zip(waits["first token"], waits["further token"], strict=True)
+        further = max(tokens / queries - 1, 0.0)
+        waits["request"] = tuple(None if a is None or b is None else a + further * b for a, b in pairs)
+    for part, quantity in _PARTS.items():
+        client = [test.figures.get(f"{quantity}_{name}_ns") for name in ("mean", "p50_00", "p99_00")]
+        if any(value is not None for value in client):
+            yield test.run_id, part, test.test, *client, *waits.get(part, (None, None))

@@ -33,13 +33,16 @@ __all__ = [
     "launches",
     "metrics",
     "name",
+    "of_system",
     "own_layers",
     "part_of",
     "rows",
+    "systems_of",
     "text",
     "twins",
 ]
 
+_MOST_NAMES = 12
 _REFERENCES = {"operators": "forward_id", "kernels": "captured_in_id", "allocations": "owner_id"}
 
 
@@ -67,6 +70,38 @@ def part_of(
     builder.add("spans", _attach_to_what_is_kept(spans, keep))
     left_out = int((~keep).sum())
     builder.note([Finding(LedgerKind.PART_OF_TRACE, count=left_out)])
+    return builder.build()
+
+
+def systems_of(trace: Trace) -> dict[str, list[int]]:
+    """The runs by what they are of: model, framework and device, as runs name them; in order."""
+    systems: dict[str, list[int]] = {}
+    for run, *names in trace.frame("runs").select("run_id", "model", "framework", "device_name").iter_rows():
+        systems.setdefault(", ".join(filter(None, names)), []).append(run)
+    return systems
+
+
+def of_system(trace: Trace, part: str) -> Trace:
+    """The runs of the one system whose name holds these words; XspError where none does, or several."""
+    systems = systems_of(trace)
+    found = [part] if part in systems else [name for name in systems if part.casefold() in name.casefold()]
+    if len(found) != 1:
+        what = f"{len(found)} systems of the trace are" if found else "no system of the trace is"
+        names = "; ".join(sorted(found or systems)[:_MOST_NAMES])
+        raise XspError(f"{what} called {part!r}", advice=f"Choose one: {names or 'its runs name none'}")
+    runs = pl.DataFrame({"old": systems[found[0]]}).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("run_id"))
+    keep = trace.frame("spans")["run_id"].is_in(systems[found[0]]).to_numpy()
+    builder = TraceBuilder()
+    for name in TABLES:
+        rows = trace.frame(name)
+        if name == "ledger":
+            rows = rows.filter(pl.col("kind").cast(pl.String) != str(LedgerKind.SEVERAL_SYSTEMS))
+        kept = rows.filter(pl.Series(keep)) if name == "spans" else _rows(rows, name, keep)
+        if "run_id" in kept.columns:
+            number = pl.col("run_id").replace_strict(runs["old"], runs["run_id"], default=None, return_dtype=pl.Int64)
+            of_none = pl.col("run_id").is_null()  # in the ledger
+            kept = kept.filter(of_none | pl.col("run_id").is_in(runs["old"].implode())).with_columns(number)
+        builder.add(name, kept)
     return builder.build()
 
 

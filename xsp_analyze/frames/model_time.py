@@ -1,4 +1,4 @@
-"""Latency of the model: of a step or of the whole trace, and as MLPerf LoadGen measured it."""
+"""Latency of the model: of a step or of the whole trace, and as load generators measured it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ __all__ = [
     "with_model_time",
 ]
 
-# What MLPerf LoadGen said of its tests: scenario, validity, rates, latencies, and the latency that it was held to.
+# What load generators (MLPerf's, clients of serving engines) said of their tests: scenario, validity, rates, latencies,
+# and the latency that it was held to.
 
 _RULE, _PERCENTILE = "_satisfied", "latency_p"
 _CONSTRAINTS = "performance constraints"
-_QUEUED = ("Server", "Offline")
+_QUEUED = ("Server", "Offline", "serving load")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTest:
     """One test; `valid` null: LoadGen did not judge. Latencies in ns, percentiles by name (`p99_00`), rates per second.
 
+    `figures` are all that it states, and what its queries tell, by metric.
     `target_share` of queries were to take at most `target_latency_ns`; of `query_count` queries `over_target_count`
     took longer. Null: the test had no target, or the logs do not say.
     """
@@ -60,6 +62,7 @@ class LoadTest:
     target_share: float | None
     query_count: int | None
     over_target_count: int | None
+    figures: Mapping[str, float]
 
     @property
     def has_queueing(self) -> bool:
@@ -138,6 +141,7 @@ def _of(trace: Trace, run: int, span: int, name: str) -> LoadTest:
         target_share=metrics.get("target_latency_share"),
         query_count=_count(metrics.get("query_count")),
         over_target_count=_count(metrics.get("overlatency_query_count")),
+        figures=metrics,
     )
 
 

@@ -105,8 +105,9 @@ def link(
             continue
         _add_devices(builder, run, raw, overrides)
         builder.add("step_times", _step_times(run, overrides))
-        if run == 0:  # the description is of one run; files of several ranks share it
-            _add_results(builder, overrides)
+        described = {} if run else overrides.results  # a description is of one run; files of several ranks share it
+        for name, rows in (raw.facts.results or described).items():
+            builder.add(name, rows.with_columns(run_id=pl.lit(run, pl.Int64)))
         _add_spans(builder, run, forest, layering, zeros[run], first_ids, attributed[run])
         _add_details(
             builder, raw, forest, called, first_ids[run], _captured_ids(forest, attributed[run], run, first_ids)
@@ -176,7 +177,7 @@ def run_row(
         "role": overrides.role or facts.role,
         "counters": json.dumps(list(overrides.counters)) if overrides.counters else None,
         "warmup_steps": overrides.warmup_steps,
-        "device_name": overrides.device_name,
+        "device_name": overrides.device_name or facts.device_name,
         "serialised": facts.serialised if overrides.serialised is None else overrides.serialised,
         "layer_source": str(level[1]),
         "epoch_ns": zero.epoch_ns,
@@ -192,11 +193,6 @@ def _step_times(run: int, overrides: RunOverrides) -> pl.DataFrame:
     durations = list(overrides.step_durations_ns)
     columns = {"run_id": [run] * len(durations), "step": list(range(len(durations))), "duration_ns": durations}
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
-
-
-def _add_results(builder: TraceBuilder, overrides: RunOverrides) -> None:
-    for name, rows in overrides.results.items():
-        builder.add(name, rows.with_columns(run_id=pl.lit(0, pl.Int64)))
 
 
 def _add_devices(builder: TraceBuilder, run: int, raw: RawTrace, overrides: RunOverrides) -> None:

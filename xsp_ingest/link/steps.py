@@ -232,26 +232,31 @@ def _numbers(steps: pl.DataFrame) -> Ints:
 def _under_steps(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps: Ints) -> Positions:
     """The parents, changed: host spans that nothing on their thread holds are children of the step they began in.
 
-    So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it.
+    So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it. Of a layer that began
+    in none its middle counts: an engine's thread may begin before the call that it waits for.
     """
     roots = true_indices((parent < 0) & ~kinds.is_level(Level.MODEL) & ~kinds.is_level(Level.KERNEL))
     at = spans.select("process_id", "start_ns", "duration_ns")
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     windows = at[steps].select("process_id", "start_ns", end, pl.Series("step_at", steps))
-    inside = (
-        arrays.gather_rows(at.select("process_id", "start_ns"), roots)
-        .with_columns(pl.Series("root_at", roots))
-        .join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
-    )
-    starts = spans["start_ns"].to_numpy()
-    held = inside.filter(pl.col("step_at").is_not_null())
-    child, step = held["root_at"].to_numpy(), held["step_at"].to_numpy()
-    ends = held["end_ns"].fill_null(np.iinfo(np.int64).max).to_numpy()
     above = np.full(len(parent) + 1, -1, dtype=parent.dtype)  # a range that holds the step is not held by it
     above[steps] = _roots(parent, steps)
-    keep = (starts[child] < ends) & (above[step] != child)
-    parent[child[keep]] = step[keep]
+    times = arrays.gather_rows(at, roots).with_columns(pl.Series("root_at", roots))
+    _hang(parent, times.drop("duration_ns"), windows, above)
+    late = times.filter(pl.Series(kinds.is_level(Level.LAYER)[roots] & (parent[roots] < 0)))
+    if late.height:
+        middle = pl.col("start_ns") + pl.col("duration_ns").fill_null(0) // 2
+        _hang(parent, late.select("process_id", middle, "root_at").sort("start_ns"), windows, above)
     return parent
+
+
+def _hang(parent: Positions, times: pl.DataFrame, windows: pl.DataFrame, above: Positions) -> None:
+    """Makes each of the rows, in order of time, a child of the step that was open then in its process."""
+    inside = times.join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
+    held = inside.filter(pl.col("step_at").is_not_null(), (pl.col("start_ns") < pl.col("end_ns")).fill_null(value=True))
+    child, step = held["root_at"].to_numpy(), held["step_at"].to_numpy()
+    keep = above[step] != child
+    parent[child[keep]] = step[keep]
 
 
 def _roots(parent: Positions, at: Ints) -> Ints:

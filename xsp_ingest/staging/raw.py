@@ -280,6 +280,8 @@ class RunFacts:
     level: RunLevel | None = None  # where the file holds the same work at several levels, a run each
     source_bytes: int | None = None
     source_sha256: str | None = None
+    device_name: str | None = None  # of a file without devices that says what it ran on
+    results: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # as of RunOverrides
     rows_nest: bool = (
         True  # of spans alike in time the earlier row is outside; else what the source says of them decides
     )

@@ -338,6 +338,30 @@ def net_median_ms(path: Path) -> float:
     return statistics.median(float(one["value"]) for one in entries if one["type"] == "NET")
 
 
+def answered_ms(path: Path) -> float:
+    """The mean latency of a load test's requests that were answered, from their own times."""
+    if path.is_dir():
+        records = [json.loads(line) for line in (path / "profile_export.jsonl").read_text().splitlines()]
+        where = [one["metadata"] for one in records if not one["error"]]
+        return statistics.mean((one["request_end_ns"] - one["request_start_ns"]) / 1e6 for one in where)
+    result = json.loads(path.read_text().splitlines()[0])
+    if "experiments" in result:
+        requests = result["experiments"][0]["requests"]
+        return statistics.mean((one["response_timestamps"][-1] - one["timestamp"]) / 1e6 for one in requests)
+    lists = zip(result["ttfts"], result["itls"], result["errors"], strict=True)
+    return 1000 * statistics.mean(first + sum(gaps) for first, gaps, error in lists if not error)
+
+
+def evaluated_ms(path: Path) -> float:
+    """Layers of all systems of a folder of documents, or of a list of benchmarks, in sum."""
+    if path.is_dir():
+        listed = json.loads((path / "layer_tree.json").read_text())
+        layers = [layer for one in listed for layer in one.get("layer_informations", ())]
+        return float(sum(sum(layer["durations"]) for layer in layers) / 1e3)
+    benchmarks = [one["benchmark"] for one in json.loads(path.read_text())]
+    return float(sum(one["RealTime"] for one in benchmarks if one["Name"] != "Total") / 1e6)
+
+
 def mean_cpu_percent(path: Path) -> float:
     """Mean of `cpu_utilization` in percent."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -18,12 +18,7 @@ from xsp_analyze.findings import advise
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
-from xsp_model import XspError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from xsp_model import Trace
+from xsp_model import Trace, XspError
 
 MS = 1_000_000
 
@@ -209,3 +204,28 @@ def test_steps_of_one_batch_may_be_uneven(tmp_path: Path) -> None:
     slow = [(0, 0, 32, 10_000 if index % 2 else 20_000) for index in range(20)]
     advice = {one.rule.id: one for one in advise(StepView.of(serving_trace(tmp_path, [(8, 8_000, 0, 40_000), *slow])))}
     assert advice["uneven-steps"].observation.gain_ns == pytest.approx(5 * MS * 20 / 21)
+
+
+_LOAD = Path(__file__).parents[3] / "fixtures/serving_load/vllm_synthetic/result.json"
+
+
+def test_b46_sets_what_clients_waited_beside_the_servers_steps(tmp_path: Path) -> None:
+    """Prompts: 8 each in steps of 40, 42, 44 and 46 ms, 1 each in two of 15 ms; 5 tokens a request on average."""
+    (tmp_path / "trace.json").write_bytes(served().to_bytes())
+    trace = convert([_LOAD, tmp_path / "trace.json"], Options())
+    table = run(find("B46"), StepView.of(trace)).table
+    assert table["part"].to_list() == ["request", "first token", "further token"]
+    first = (8 * (40 + 42 + 44 + 46) + 2 * 15) / 34
+    decoding = [(batch[2], batch[3]) for batch in BATCHES]
+    further = sum(n * us for n, us in decoding) / sum(n for n, _ in decoding) / 1000
+    wanted = [first + 4 * further, first, further]
+    assert [ns / 1e6 for ns in table["server_ns"]] == pytest.approx(wanted)
+    assert [ns / 1e6 for ns in table["client_ns"]] == pytest.approx([128.75, 81.25, 11.875])
+    assert (table["client_ns"] - table["server_ns"]).to_list() == pytest.approx(table["rest_ns"].to_list())
+    assert (table["device_ns"] < table["server_ns"]).all()
+
+
+def test_b46_of_a_client_alone_knows_nothing_of_the_server() -> None:
+    table = run(find("B46"), StepView.of(convert([_LOAD], Options()))).table
+    assert table.select("server_ns", "device_ns", "rest_ns").null_count().row(0) == (3, 3, 3)
+    assert table["client_p99_ns"].to_list() == pytest.approx([167.16e6, 119.1e6, 12.48e6], rel=1e-3)

@@ -245,6 +245,48 @@ def test_users_may_name_the_steps_and_the_layers(tmp_path: Path) -> None:
     assert (spans["conv2d/Conv2D"]["level"], spans["conv2d/Relu"]["level"]) == ("layer", "operator")
 
 
+def _asynchronous() -> MlModelScope:
+    """As MXNet predicts: the call returns after 43 us; one layer had begun, two follow, each with a kernel."""
+    trace = MlModelScope(0)
+    whole = trace.span("PredictImage", 0, 20_000, level="APPLICATION_TRACE", tags={"batch_size": "1"})
+    trace.span("c_predict", 1_000, 43, level="MODEL_TRACE", parent=whole)
+    for number, start in enumerate((900, 4_000, 8_000)):
+        trace.layer(number, LAYERS[0], start, 3_000, whole)
+        trace.launch(
+            start + 500, (LAYERS[0].kernels[0][0], "[1 1 1]", 2_000), number, whole, run_us=start + 600, counted=False
+        )
+    trace.span("c_read", 15_000, 100, level="MODEL_TRACE", parent=whole)
+    return trace
+
+
+def test_the_step_of_a_call_that_returns_at_once_ends_with_its_work(tmp_path: Path) -> None:
+    trace = _converted(tmp_path, _asynchronous())
+    spans = _as_texts(trace.frame("spans"))
+    step = spans.filter(pl.col("kind") == "step")
+    assert step.select("name", "duration_ns").rows() == [("c_predict", 10_000_000)]
+    assert spans.filter(pl.col("level").is_in(["layer", "kernel"]))["step"].to_list() == [0] * 6
+    assert spans.filter(pl.col("kind") == "kernel")["attribution"].to_list() == ["layer"] * 3
+    assert ledger_counts(trace)["steps_inferred"] == 1
+
+
+def test_the_step_of_a_call_that_waits_stays_as_long_as_it_was(whole_file: Trace) -> None:
+    assert "steps_inferred" not in ledger_counts(whole_file)
+
+
+def test_any_span_may_be_the_step_and_a_pattern_of_none_is_warned_of(tmp_path: Path) -> None:
+    spans = _as_texts(_converted(tmp_path, _asynchronous(), model_ranges=["^PredictImage$"]).frame("spans"))
+    kinds = dict(spans.select("name", "kind").iter_rows())
+    assert (kinds["PredictImage"], kinds["c_predict"]) == ("step", "range")
+    lost = _converted(tmp_path, _asynchronous(), model_ranges=["^PredictImage$", "nobody"])
+    assert ledger_counts(lost)["model_range_unmatched"] == 1
+
+
+def test_a_step_of_the_pipeline_is_called_by_its_tag(tmp_path: Path) -> None:
+    trace = MlModelScope(0)
+    trace.span("postprocess_general_step", 0, 10, level="APPLICATION_TRACE", tags={"step_name": "predict general"})
+    assert "predict general" in named(_converted(tmp_path, trace))
+
+
 def test_nothing_private_is_read(tmp_path: Path) -> None:
     trace = MlModelScope(0)
     private = {"hostname": "ip-1-2-3-4", "target_graph_file": "/home/someone/graph.json"}

@@ -214,9 +214,10 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
     from xsp.batch.discover import discover  # noqa: PLC0415
     from xsp_analyze.cohort.cohort import Member  # noqa: PLC0415
     from xsp_analyze.cohort.facts import facts_of  # noqa: PLC0415
+    from xsp_analyze.export.part import of_system, systems_of  # noqa: PLC0415
     from xsp_analyze.faults import FaultError, fault_of, note_fault, noting_faults  # noqa: PLC0415
     from xsp_analyze.text.doubts import double_counting  # noqa: PLC0415
-    from xsp_model import XspError  # noqa: PLC0415
+    from xsp_model import LedgerKind, XspError  # noqa: PLC0415
 
     discovered = discover(inputs, "", ranks=False, format_name=None)
     for copy, of in discovered.copies.items():
@@ -225,11 +226,16 @@ def _of_traces(inputs: Sequence[str], reading: Reading, cache: Cache | None, pro
         progress.note(f"reading {unit.name}")
         try:
             trace = load(unit.inputs, _reading_of(unit, reading), progress.note, cache=cache)
-            for sentence in double_counting(trace):
-                note(f"{unit.name}: {sentence}")
-            with noting_faults(unit.name), fault_of("The trace"):
-                facts = facts_of(trace, unit.name)
-            yield Member(unit.name, facts, path=unit.inputs[0])
+            systems = systems_of(trace)
+            is_several = (trace.frame("ledger")["kind"].cast(str) == LedgerKind.SEVERAL_SYSTEMS).any()
+            for system in systems if is_several else [None]:
+                part = trace if system is None else of_system(trace, system)
+                name = unit.name if system is None else f"{unit.name}: {system}"
+                for sentence in double_counting(part):
+                    note(f"{name}: {sentence}")
+                with noting_faults(name), fault_of("The trace"):
+                    facts = facts_of(part, name)
+                yield Member(name, facts, path=unit.inputs[0] if system is None else f"{unit.inputs[0]}#{system}")
         except FaultError as fault:
             note_fault(FaultError(f"{unit.name}: {fault}"))
         except XspError as error:

@@ -282,11 +282,15 @@ def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame
     )
     on_host = pl.col("run_id").is_in(hosted)
     device = _device_latency(activities.filter(~on_host), calls)
+    has_work = (
+        pl.col("device_ns").is_not_null().any().over("run_id", *LAYER_KEY)
+    )  # else there is no latency, not one of 0
+    device_ns = pl.when(has_work).then(pl.col("device_ns").fill_null(0))
     return (
         host.join(device, on=_STEP, how="full", coalesce=True, nulls_equal=True)
         .select(
             *_STEP,
-            pl.when(on_host).then("host_ns").otherwise("device_ns").fill_null(0).alias("latency_ns"),
+            pl.when(on_host).then(pl.col("host_ns").fill_null(0)).otherwise(device_ns).alias("latency_ns"),
             pl.col("call_count").fill_null(0),
             "allocated_bytes",
         )

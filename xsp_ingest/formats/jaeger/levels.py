@@ -94,12 +94,17 @@ def meaning(operation: str, tags: Mapping[str, Any], options: Options) -> Meanin
     if operation in DEVICE_WORK:
         return Meaning(Level.KERNEL, DEVICE_WORK[operation], operation, has_known_level)
     level = _LEVELS.get(trace_level or "", Level.APPLICATION)
-    if level is Level.MODEL and re.search(one_of(options.model_ranges or _STEPS), operation):
+    names = (operation, text(tags.get("step_name")) or "")
+    if options.model_ranges and any(re.search(one_of(options.model_ranges), name) for name in names):
+        return Meaning(Level.MODEL, Kind.STEP, operation, has_known_level)
+    if level is Level.MODEL and not options.model_ranges and re.search(one_of(_STEPS), operation):
         return Meaning(level, Kind.STEP, operation, has_known_level)
     if level is Level.LAYER and not _is_layer(operation, tags, options):
         return Meaning(Level.OPERATOR, Kind.OPERATOR, operation, has_known_level)
     if level is Level.RUNTIME:
         operation = text(tags.get("function_name")) or operation
+    if level is Level.APPLICATION:  # its later steps bear each other's names, and are what the tag says
+        operation = text(tags.get("step_name")) or operation
     return Meaning(level, _KIND.get(level, Kind.RANGE), operation or "(no name)", has_known_level)
 
 

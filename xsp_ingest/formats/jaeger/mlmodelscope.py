@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -46,12 +47,13 @@ _MUST_FIT = frozenset({Level.APPLICATION, Level.MODEL})  # an overhang here woul
 
 @dataclass(frozen=True, slots=True)
 class HostSpan:
-    """A span on the host; `parent` is the position of the span it refers to, or -1."""
+    """A span on the host; `parent` is the position of the span it refers to, or -1; `is_root`: nothing holds it."""
 
     level: Level
     start_ns: int
     end_ns: int
     parent: int = -1
+    is_root: bool = False
 
 
 def lanes(spans: Sequence[HostSpan]) -> tuple[list[int], int]:
@@ -84,7 +86,10 @@ def _choose(i: int, spans: Sequence[HostSpan], stacks: list[list[int]]) -> tuple
             tops.append((lane, stack[-1]))
         else:
             free = lane
-    holders = [(lane, top) for lane, top in tops if _holds(spans[top], spans[i])]
+    holders = [(lane, top) for lane, top in tops if _holds(spans[top], spans[i]) and not spans[i].is_root]
+    if spans[i].level not in _MUST_FIT:  # what begins in a layer is of a layer, though it ends after it
+        deepest = max((_RANK[spans[top].level] for _, top in holders), default=0)
+        holders = [(lane, top) for lane, top in holders if _RANK[spans[top].level] == deepest]
     complete = [(lane, top) for lane, top in holders if spans[i].end_ns <= spans[top].end_ns + SLACK_NS]
     if not complete and spans[i].level not in _MUST_FIT:
         complete = holders
@@ -282,10 +287,52 @@ def read_mlmodelscope(trace: JaegerTrace, options: Options) -> RawTrace:
     meanings = [meaning(span.operationName, t, options) for span, t in zip(spans, tags, strict=True)]
     reading = _Reading(spans, tags, meanings)
     parent, lost = parents(spans)
-    _add_host(reading, parent)
+    begun = _let_steps_end_with_work(reading, parent)
+    _add_host(reading, parent, begun)
     _add_device(reading)
-    findings += [*lost, *_complaints(reading), _overhead_finding(len(timed) - len(spans))]
+    waited = Finding(LedgerKind.STEPS_INFERRED, _ASYNCHRONOUS, reading.counts["asynchronous"], advice="")
+    findings += [*lost, waited, *_complaints(reading), _overhead_finding(len(timed) - len(spans))]
     return RawTrace(reading.rows.frames(), _facts(tags), tuple(findings))
+
+
+_MOST_AT_ONCE = 64  # layers that an engine's threads run side by side
+_WORK = frozenset({Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.KERNEL})
+_ASYNCHRONOUS = (
+    "the model's call returned before its work began, as MXNet's does; each such step reaches to the end of the last"
+    " layer or device activity that began in it"
+)
+
+
+def _let_steps_end_with_work(reading: _Reading, parent: Sequence[int]) -> frozenset[int]:
+    """Makes the step of a call that returned before most of its work began as long as that work; see `_ASYNCHRONOUS`.
+
+    Its work is what began after it, before the next step, and in the span that the call was made in. Gives the layers
+    that had begun when the call was made, of which the greater part lies in the step.
+    """
+    spans = reading.spans
+    times = [_interval(span) for span in spans]
+    steps = sorted((i for i, m in enumerate(reading.meanings) if m.kind is Kind.STEP), key=lambda i: times[i])
+    work = sorted((times[i], i) for i, m in enumerate(reading.meanings) if m.level in _WORK)
+    starts = [start for (start, _), _ in work]
+    begun: set[int] = set()
+    for i, following in zip(steps, [*steps[1:], None][: len(steps)], strict=True):
+        start, duration = times[i]
+        limit = LATEST_NS if following is None else times[following][0]
+        if parent[i] >= 0:
+            limit = min(limit, sum(times[parent[i]]))
+        first = bisect_left(starts, start)
+        of_step = work[first : bisect_left(starts, limit)]
+        late = sum(begin >= start + duration for (begin, _), _ in of_step)
+        if late * 2 > len(of_step):
+            end = max(begin + length for (begin, length), _ in of_step)
+            spans[i].duration = max((end - start) // _NS_PER_US, spans[i].duration or 0)
+            reading.counts["asynchronous"] += 1
+            begun.update(
+                k
+                for (begin, length), k in work[max(first - _MOST_AT_ONCE, 0) : first]
+                if reading.meanings[k].level is Level.LAYER and start < begin + length // 2 < end
+            )
+    return frozenset(begun)
 
 
 def _interval(span: JaegerSpan) -> tuple[int, int]:
@@ -293,10 +340,10 @@ def _interval(span: JaegerSpan) -> tuple[int, int]:
     return (span.startTime or 0) * _NS_PER_US, (span.duration or 0) * _NS_PER_US
 
 
-def _add_host(reading: _Reading, parent: Sequence[int]) -> None:
+def _add_host(reading: _Reading, parent: Sequence[int], roots: frozenset[int]) -> None:
     host = [i for i, m in enumerate(reading.meanings) if m.level is not Level.KERNEL]
     index_of = {i: n for n, i in enumerate(host)}
-    lane_of, ambiguous = lanes([_host_span(reading, i, index_of.get(parent[i], -1)) for i in host])
+    lane_of, ambiguous = lanes([_host_span(reading, i, index_of.get(parent[i], -1), i in roots) for i in host])
     for i, lane in zip(host, lane_of, strict=True):
         span_meaning, tags = reading.meanings[i], reading.tags[i]
         start_ns, duration_ns = _interval(reading.spans[i])
@@ -312,9 +359,9 @@ def _add_host(reading: _Reading, parent: Sequence[int]) -> None:
     reading.counts["ambiguous_lane"] = ambiguous
 
 
-def _host_span(reading: _Reading, i: int, parent: int) -> HostSpan:
+def _host_span(reading: _Reading, i: int, parent: int, is_root: bool) -> HostSpan:  # noqa: FBT001 (of one call)
     start_ns, duration_ns = _interval(reading.spans[i])
-    return HostSpan(reading.meanings[i].level, start_ns, start_ns + duration_ns, parent)
+    return HostSpan(reading.meanings[i].level, start_ns, start_ns + duration_ns, parent, is_root)
 
 
 def _add_span(rows: Rows, row: int, meaning: Meaning, times: tuple[int, int | None], **more: object) -> None:
