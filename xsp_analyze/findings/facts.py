@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.catalog import table
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows, with_start_up, working_times
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, tried_kernels
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
@@ -224,6 +224,9 @@ def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
     return start, start + rows["duration_ns"].to_numpy()
 
 
+_FILLING = ("tail_share", "unused_share", "theoretical_occupancy", "limited_by", "registers_per_thread")
+
+
 class Facts:
     """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
@@ -255,6 +258,23 @@ class Facts:
         That happens once a process, however long it runs: no finding promises it, and no share is of it.
         """
         return float(self.devices["start_up_ns"].min() or 0) if self.devices.height else 0.0  # type: ignore[arg-type]
+
+    @cached_property
+    def start_up_of_trace(self) -> tuple[float, float]:
+        """Start-up, and the time that it is a part of: of the trace taken whole, or of what is before its steps."""
+        if self._is_whole or not self.frames.is_mean or self.devices.is_empty():
+            return self.start_up_ns, self.latency_ns + self.start_up_ns
+        of_trace = self.frames.of_trace
+        first = dict(of_trace.all_steps.group_by("run_id").agg(pl.col("begin_ns").min()).iter_rows())
+        working = working_times(of_trace)
+        before = [
+            total_of(pl.Series(np.minimum(idle.end, first[key[0]]) - idle.start).clip(lower_bound=0))
+            for key, each in of_trace.once(idle_by_device).items()
+            if key[0] in first
+            for every in (with_start_up(each, working.get(key[0])),)
+            for idle in (every.of(every.cause == CAUSES.index("idle_initialisation_ns")),)
+        ]
+        return min(before, default=0.0), float((of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max() or 0)
 
     def main_calls(self, rows: pl.DataFrame, of_ns: float) -> list[tuple[str, float]]:
         """Of rows of B16 the calls that explain much of the time, with theirs, most first."""
@@ -311,7 +331,7 @@ class Facts:
         kernels = self.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
         alone = kernels.filter(pl.Series(ran_alone(kernels), dtype=pl.Boolean))
         number, configurations = launch_configurations(self.frames.trace, alone)
-        return alone.hstack(configurations.select("tail_share", "unused_share")[number])
+        return alone.hstack(configurations.select(_FILLING)[number])
 
     @cached_property
     def kernel_count(self) -> int:

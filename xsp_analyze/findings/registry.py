@@ -10,6 +10,8 @@ from xsp_analyze.faults import attempt
 from xsp_analyze.findings import computing, confidence, host_alone, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.findings.verdict import HOST_BOUNDS, bound_of
+from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ RULES: tuple[Rule, ...] = (
     roof.tail_waste,
     roof.small_grids,
     computing.dominant_kernel,
+    roof.low_occupancy,
     computing.dominant_layer,
     computing.stalled_layer,
     computing.recompute,
@@ -127,8 +130,9 @@ RULES: tuple[Rule, ...] = (
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most first, doubts about the numbers last.
 
-    A finding of unknown gain stands where all the time that it is about would be gained, but behind one that says what
-    a good part of this time is lost by. Doubts that are to be known before any number are first.
+    Where the host bounds the run, what makes kernels faster comes behind the rest. A finding of unknown gain stands
+    where all the time that it is about would be gained, but behind one that says what a good part of this time is lost
+    by. Doubts that are to be known before any number are first.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
@@ -142,7 +146,21 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_rank_ns(a, kept)))
+    last = _OF_COMPUTING if _waits_for_host(facts) else ()
+    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, a.rule.id in last, -_rank_ns(a, kept)))
+
+
+_OF_COMPUTING = (
+    "fp32-products", "unfused-attention", "unfused-chains", "below-roof", "memory-bound", "excess-traffic",
+    "far-from-peak", "tail-waste", "small-grids", "dominant-kernel", "dominant-layer", "stalled-layer",
+    "low-occupancy",
+)  # fmt: skip
+"""What makes kernels faster. Where the device waits for the host it then waits longer: other findings come first."""
+
+
+def _waits_for_host(facts: Facts) -> bool:
+    row = busiest_device(facts.devices)
+    return row is not None and bound_of(row) in HOST_BOUNDS
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:

@@ -173,6 +173,12 @@ _STARTS_UP = (
 _RESERVES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostMalloc|HostRegister)"
 _ALLOCATES = rf"{_RESERVES}|^(?:cuda|cu|hip)(?:StreamCreate|EventCreate)"
 """Calls that reserve memory, streams or events: other work of the host, worth its name, but for growth of memory."""
+_QUERIES = (
+    r"(?i)^(?:cuda|cu|hip)(?:FuncGetAttribute|FuncSetAttribute|FuncSetCacheConfig|OccupancyMax|OccupancyAvailable"
+    r"|GetFuncBySymbol|ModuleGet|LibraryGet|KernelGet)"
+)
+"""Calls that ask about a kernel: of microseconds, but for the first, which loads the code."""
+_FIRST_USE_NS = 200_000
 _EVENT_WAIT = r"(?i)^(?:cuda|cu|hip)EventSynchronize"
 _TRIED_CLASSES = ("convolution", "matrix product")
 _MIN_TRIALS = 4  # different kernels, and waits for an event, in one operator: it computes with one to three
@@ -359,6 +365,8 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         .when((_is_named(view, is_wait) & is_runtime) | _is_pageable(trace))
         .then(_SYNC)
         .when(_is_named(view, lambda name: name.str.contains(_STARTS_UP)))
+        .then(_INITIALISATION)
+        .when(_is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("duration_ns") > _FIRST_USE_NS))
         .then(_INITIALISATION)
         .when(_is_named(view, lambda name: name.str.contains(INPUT_CALLS)))
         .then(_INPUT)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import result
+from xsp_analyze.findings.facts import Facts
 from xsp_analyze.formulas import quotient
 from xsp_analyze.frames.device_time import class_time, device_windows
 from xsp_analyze.frames.model_time import latency_of_model, load_test
@@ -296,12 +297,12 @@ def _busy(answers: Answers) -> Iterator[_Tile]:
     if fact is None or (busiest(answers) is None and not answers.is_leveled):
         return
     value, of_exact, note = fact
-    timeline = answers.of("B03")
-    if not answers.step_count and not answers.is_leveled and not isinstance(timeline, str):
-        sums = timeline.table.select(pl.col("busy_ns", "window_ns", "idle_initialisation_ns").sum()).row(0, named=True)
-        if sums["idle_initialisation_ns"]:
+    rows = Facts(answers.per_step).devices
+    if not answers.step_count and not answers.is_leveled and "start_up_ns" in rows.columns:
+        busy, window, start_up = rows.select(pl.col("busy_ns", "window_ns", "start_up_ns").sum()).row(0)
+        if start_up:
             note = f"Of the time without start-up and end; {value} of all that was recorded."
-            part = sums["busy_ns"] / (sums["window_ns"] - sums["idle_initialisation_ns"])
+            part = busy / (window - start_up)
             value, of_exact = share(part), f"{part}"
     devices = answers.first("A15").get("device_count") or 1
     label = f"{devices} devices busy" if devices > 1 else "Device busy"
