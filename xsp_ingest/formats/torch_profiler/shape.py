@@ -258,8 +258,8 @@ def _marks_of(parts: _Parts) -> Ints:
     return np.concatenate([_of(parts, kinds)["mark"].to_numpy() for kinds in _ORDER])
 
 
-_OWN_RANGES = rf"{KINETO_STEP}|^Optimizer\.\w+#|^enumerate\(DataLoader\)#"
-"""What PyTorch itself annotates: steps of the schedule, an optimizer's calls, waits for the next batch."""
+_OWN_RANGES = rf"{KINETO_STEP}|^Optimizer\.\w+#|^enumerate\(DataLoader\)#|^(?:gloo|mpi|ucc):"
+"""What PyTorch itself annotates: steps of the schedule, an optimizer's calls, waits for the next batch, collectives."""
 
 
 def _with_own_ranges(events: pl.DataFrame) -> pl.DataFrame:
