@@ -306,9 +306,10 @@ class Facts:
         """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
 
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
-        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials`.
+        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials` and `set_up`.
         """
-        rows = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
+        apart = pl.concat([self.trials["span_id"], self.set_up["span_id"]])
+        rows = self.frames.once(chosen_activities).filter(~pl.col("span_id").is_in(apart.implode()))
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.frames.is_mean else "duration_ns"].cast(pl.Float64)
@@ -320,6 +321,24 @@ class Facts:
         view = self.frames.of_trace
         runs = view.kernel_runs.ids if self._is_whole else ()
         return pl.concat([view.all_activities.clear(), *(view.once(tried_kernels, run) for run in runs)])
+
+    @cached_property
+    def set_up(self) -> pl.DataFrame:
+        """Of a trace taken whole the copies and fills before the first kernel, of sizes that none behind it has.
+
+        They bring what the program keeps (weights, tables) to the device once; inputs of its rounds come again.
+        """
+        rows = self.frames.of_trace.all_activities
+        if not self._is_whole or rows.is_empty():
+            return rows.clear()
+        is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
+        sizes = self.frames.trace.scan("copies").select("span_id", "bytes").collect()
+        moved = rows.join(sizes, on="span_id", how="left", maintain_order="left").with_columns(
+            (pl.col("start_ns") < pl.col("start_ns").filter(is_kernel).min().over("run_id")).alias("before")
+        )
+        behind = moved.filter(~pl.col("before")).select("run_id", "kind", "bytes")
+        first = moved.filter("before", ~is_kernel).drop("before")
+        return first.join(behind, on=["run_id", "kind", "bytes"], how="anti", maintain_order="left").drop("bytes")
 
     @property
     def _is_whole(self) -> bool:
@@ -383,7 +402,7 @@ class Facts:
     def devices(self) -> pl.DataFrame:
         """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest.
 
-        Kernels that were tried are start-up, and in none of its parts.
+        Kernels that were tried and copies that set up are start-up, and in none of its parts.
         """
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
@@ -393,15 +412,16 @@ class Facts:
         details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
         rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
         waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
-        if self.trials.is_empty():
-            return waiting.with_columns(idle.alias("start_up_ns"))
-        times = self.trials.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("tried_ns"))
-        tried = pl.min_horizontal(pl.col("tried_ns").fill_null(0), "compute_ns")
-        return waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left").select(
-            pl.all().exclude("compute_ns", "busy_ns", "tried_ns"),
-            *((pl.col(each) - tried).alias(each) for each in ("compute_ns", "busy_ns")),
-            (idle + tried).alias("start_up_ns"),
-        )
+        start_up = idle
+        for column, apart in (("compute_ns", self.trials), ("exposed_memory_ns", self.set_up)):
+            if apart.height:
+                times = apart.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("apart_ns"))
+                waiting = waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
+                part = pl.min_horizontal(pl.col("apart_ns").fill_null(0), column).alias(f"{column}_apart")
+                waiting = waiting.with_columns(part).drop("apart_ns")
+                waiting = waiting.with_columns(pl.col(column, "busy_ns") - pl.col(f"{column}_apart"))
+                start_up += pl.col(f"{column}_apart")
+        return waiting.with_columns(start_up.alias("start_up_ns"))
 
     @cached_property
     def idle_device(self) -> Mapping[str, Any]:

@@ -35,6 +35,8 @@ ANYWHERE: Mapping[str, str] = {
     "copies-in-step": "Copy on a stream of its own while others compute; keep what is used again on the device.",
     "memory-bound": "Compute in a smaller type, fuse kernels that pass data to each other, avoid copies of layout.",
     "optimizer-kernels": "Update many parameters with one kernel: a fused optimizer.",
+    "recompilation": "Load and compile before what is measured: a first call as warm-up, code made for the device ahead"
+    " of time (nvcc -gencode) instead of at the first launch, one module loaded once.",
     "few-steps": "Record at least five steps after warm-up, with a range around each (--model-range names them).",
     "dominant-kernel": "See what launches it, with which sizes. Try another algorithm, another precision, or a library"
     " made for it; measure counters with ncu to see what bounds it.",
@@ -52,12 +54,16 @@ OF: Mapping[str, Mapping[str, str]] = {
         "launch-bound": "Put more of the step into one jax.jit; command buffers replay many with one call.",
         "host-sync": "Find what waits: block_until_ready, float() or np.asarray() of an array, printing one.",
         "fp32-products": "jax.default_matmul_precision('tensorfloat32' or 'bfloat16'); check the model's accuracy.",
+        "recompilation": "jax_log_compiles says what changed. Keep shapes and static arguments the same (pad, bucket);"
+        " what is compiled once only: warm up before recording.",
         "few-steps": "Record at least five steps after warm-up, each in a jax.profiler.StepTraceAnnotation.",
     },
     "tensorflow": {
         "unfused-chains": "tf.function(jit_compile=True) lets XLA fuse the chain.",
         "launch-bound": "tf.function(jit_compile=True) around the step makes fewer kernels; so do larger batches.",
         "host-sync": "Find what waits: .numpy() of a tensor, printing one, Python conditions on values.",
+        "recompilation": "Keep shapes and Python arguments of a tf.function the same (input_signature, padding). What"
+        " is traced once only: warm up before recording.",
         "data-wait": "Dataset.prefetch() and map(num_parallel_calls=tf.data.AUTOTUNE); decode on the device or before.",
         "fp32-products": "tf.keras.mixed_precision, or TF32 where the device has it; check the model's accuracy.",
         "few-steps": "Record at least five steps after warm-up, each in a profiler.experimental.Trace(step_num=...).",
