@@ -301,6 +301,12 @@ class LedgerKind(StrEnum):
     )
     KERNEL_WITHOUT_NODE = "kernel_without_node", _WARNING, "device activities that the profile ties to no node"
     LAUNCH_INFERRED = "launch_inferred", _INFO, "work whose launch was found otherwise than by its correlation id"
+    KERNELS_ONE_BY_ONE = (
+        "kernels_one_by_one",
+        _WARNING,
+        "kernels ran one by one, each several times, to read counters; the time between them is the profiler's",
+        "Take the timeline from a run without counters",
+    )
     LAUNCHES_NOT_GIVEN = (
         "launches_not_given",
         _WARNING,

@@ -384,7 +384,8 @@ def gpu_share_by_layer(frames: StepView) -> pl.LazyFrame:
         Column(
             "phase",
             pl.String(),
-            "forward, recompute, backward or optimizer; input: the next batch is waited for; other: nothing tells.",
+            "forward, recompute, backward or optimizer; input: the next batch is waited for;"
+            " communication: calls of process groups; other: nothing tells.",
             role=Role.KEY,
         ),
         Column(

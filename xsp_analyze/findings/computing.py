@@ -47,9 +47,9 @@ __all__ = [
 
 _DO = {
     "tf32": "torch.set_float32_matmul_precision('high') for TF32, or autocast to BF16; check the model's accuracy.",
-    "bf16_tensor": "autocast to BF16; the device is not known to have TF32. Check the model's accuracy.",
-    "fp16_tensor": "autocast to FP16 with a GradScaler: no other type of the device's tensor cores is known. Check the"
-    " model's accuracy.",
+    "bf16_tensor": "autocast to BF16; {}. Check the model's accuracy.",
+    "fp16_tensor": "autocast to FP16{}: no other type of the device's tensor cores is known. Check the model's"
+    " accuracy.",
 }
 _NO_RATES = (
     "what tensor cores would do them in is not known, as the device's rates are not (--gpu NAME where the file does not"
@@ -151,9 +151,13 @@ def dominant_layer(facts: Facts) -> Iterator[Observation]:
     )
 
 
+_COMPILED = r"^(?:CompiledFunction|Torch-Compiled Region|## Call CompiledFxGraph)"
+"""Calls of compiled code, which hold many layers and are none."""
+
+
 def _on_device(facts: Facts) -> tuple[str, float, float, str, float]:
     """The layer with most device time in a step, that time, all device time, and what a step has of that time."""
-    rows = facts.work.filter(pl.col("layer_name").is_not_null(), ~IS_COMMUNICATION)
+    rows = facts.work.filter(~pl.col("layer_name").cast(pl.String).str.contains(_COMPILED), ~IS_COMMUNICATION)
     by_layer = rows.group_by("layer_index", pl.col("layer_name").cast(pl.String)).agg(pl.col("ns").sum())
     if by_layer.is_empty():
         return "", 0.0, facts.device_ns, "", 0.0
@@ -167,7 +171,10 @@ def _on_device(facts: Facts) -> tuple[str, float, float, str, float]:
 def _on_host(facts: Facts) -> tuple[str, float, float, str, float]:
     """The layer with the longest latency, that and the model's, likewise."""
     table = facts.table("A02")
-    rows = None if table is None else table.drop_nulls("latency_ns").sort("latency_ns", descending=True)
+    rows = (
+        None if table is None else table.drop_nulls(["latency_ns", "layer_index"]).sort("latency_ns", descending=True)
+    )
+    rows = None if rows is None else rows.filter(~pl.col("layer_name").cast(pl.String).str.contains(_COMPILED))
     if rows is None or rows.is_empty():
         return "", 0.0, 0.0, "", 0.0
     row = rows.row(0, named=True)
@@ -264,9 +271,16 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
         facts.longest(rows) * part if factor else None,
         "A10",
         "gemm",
-        do=_DO.get(precision, ""),
+        do=_DO.get(precision, "").format(_words_on(precision, facts)),
         about_ns=facts.longest(rows) / 2,  # FP16 on tensor cores is twice as fast at least
     )
+
+
+def _words_on(precision: str, facts: Facts) -> str:
+    """What else the advice on this precision says of the device and the phase."""
+    if precision == "fp16_tensor":
+        return "" if facts.context.is_inference else " with a GradScaler"
+    return "TF32 is no faster than FP32 on this device" if "tf32" in facts.context.peaks else "TF32 is not known of it"
 
 
 def _lacks_only_rates(facts: Facts) -> bool:

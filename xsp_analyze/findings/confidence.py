@@ -252,8 +252,9 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 @rule(
     "start-up",
     "Start-up stands apart",
-    fires=f"In a trace without steps, a device is idle for at least {limit.START_UP_SHARE:.0%} of the time before its"
-    " process's first kernel, after its last work, or while contexts are made and code is loaded or compiled.",
+    fires=f"A device is idle for at least {limit.START_UP_SHARE:.0%} of the trace before its process's first kernel or"
+    " while contexts are made and code is loaded or compiled: before its steps, in a trace without steps at all times,"
+    " and after its last work.",
     why="A process does that once, however long it runs. Counted in, it would be the largest part of a short recording"
     " and of no long run.",
     gain="None: this is about the numbers. No finding's gain and no share holds this time.",
@@ -265,11 +266,11 @@ def profiling_overhead(facts: Facts) -> Iterator[Observation]:
 )
 def start_up(facts: Facts) -> Iterator[Observation]:
     """Idle time of starting up, of the device with least of it."""
-    extent_ns = facts.latency_ns + facts.start_up_ns
-    if extent_ns and facts.start_up_ns >= limit.START_UP_SHARE * extent_ns:
+    time_ns, extent_ns = facts.start_up_of_trace
+    if extent_ns and time_ns >= limit.START_UP_SHARE * extent_ns:
+        what, calls = ("start-up and end", _calls_of_start_up(facts)) if facts.start_up_ns else ("start-up", "")
         yield Observation(
-            f"{duration(facts.start_up_ns)} of {duration(extent_ns)} are start-up and end, once a process, and in"
-            f" no finding{_calls_of_start_up(facts)}.",
+            f"{duration(time_ns)} of {duration(extent_ns)} are {what}, once a process, and in no finding{calls}.",
             (),
             None,
             "B16",

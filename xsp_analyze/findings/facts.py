@@ -11,7 +11,7 @@ import polars as pl
 from xsp_analyze.catalog import table
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows
+from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows, with_start_up, working_times
 from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, tried_kernels
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
@@ -224,6 +224,9 @@ def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
     return start, start + rows["duration_ns"].to_numpy()
 
 
+_FILLING = ("tail_share", "unused_share", "theoretical_occupancy", "limited_by", "registers_per_thread")
+
+
 class Facts:
     """Numbers of steps as rules use them; all times are of one step of one process (of the trace, without steps)."""
 
@@ -256,6 +259,23 @@ class Facts:
         """
         return float(self.devices["start_up_ns"].min() or 0) if self.devices.height else 0.0  # type: ignore[arg-type]
 
+    @cached_property
+    def start_up_of_trace(self) -> tuple[float, float]:
+        """Start-up, and the time that it is a part of: of the trace taken whole, or of what is before its steps."""
+        if self._is_whole or not self.frames.is_mean or self.devices.is_empty():
+            return self.start_up_ns, self.latency_ns + self.start_up_ns
+        of_trace = self.frames.of_trace
+        first = dict(of_trace.all_steps.group_by("run_id").agg(pl.col("begin_ns").min()).iter_rows())
+        working = working_times(of_trace)
+        before = [
+            total_of(pl.Series(np.minimum(idle.end, first[key[0]]) - idle.start).clip(lower_bound=0))
+            for key, each in of_trace.once(idle_by_device).items()
+            if key[0] in first
+            for every in (with_start_up(each, working.get(key[0])),)
+            for idle in (every.of(every.cause == CAUSES.index("idle_initialisation_ns")),)
+        ]
+        return min(before, default=0.0), float((of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max() or 0)
+
     def main_calls(self, rows: pl.DataFrame, of_ns: float) -> list[tuple[str, float]]:
         """Of rows of B16 the calls that explain much of the time, with theirs, most first."""
         by_call = rows.drop_nulls("call").group_by("call").agg(pl.col("idle_ns").sum())
@@ -286,9 +306,10 @@ class Facts:
         """The device activities, with `ns`: what each adds to a step, so that sums of it are times per step.
 
         `ns` follows the trimmed mean that tables use, in which an activity of an outlying step counts for nothing;
-        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials`.
+        `even_ns` is the plain mean, for what has to be worked out step by step. Without `trials` and `set_up`.
         """
-        rows = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
+        apart = pl.concat([self.trials["span_id"], self.set_up["span_id"]])
+        rows = self.frames.once(chosen_activities).filter(~pl.col("span_id").is_in(apart.implode()))
         steps = self.host.windows.group_by("run_id").agg(pl.len().alias("steps"))
         even = rows["duration_ns"] / steps["steps"].gather(nullable_index(positions_in(steps, rows, ("run_id",))))
         weight = rows["mean_ns" if self.frames.is_mean else "duration_ns"].cast(pl.Float64)
@@ -301,6 +322,24 @@ class Facts:
         runs = view.kernel_runs.ids if self._is_whole else ()
         return pl.concat([view.all_activities.clear(), *(view.once(tried_kernels, run) for run in runs)])
 
+    @cached_property
+    def set_up(self) -> pl.DataFrame:
+        """Of a trace taken whole the copies and fills before the first kernel, of sizes that none behind it has.
+
+        They bring what the program keeps (weights, tables) to the device once; inputs of its rounds come again.
+        """
+        rows = self.frames.of_trace.all_activities
+        if not self._is_whole or rows.is_empty():
+            return rows.clear()
+        is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
+        sizes = self.frames.trace.scan("copies").select("span_id", "bytes").collect()
+        moved = rows.join(sizes, on="span_id", how="left", maintain_order="left").with_columns(
+            (pl.col("start_ns") < pl.col("start_ns").filter(is_kernel).min().over("run_id")).alias("before")
+        )
+        behind = moved.filter(~pl.col("before")).select("run_id", "kind", "bytes")
+        first = moved.filter("before", ~is_kernel).drop("before")
+        return first.join(behind, on=["run_id", "kind", "bytes"], how="anti", maintain_order="left").drop("bytes")
+
     @property
     def _is_whole(self) -> bool:
         return self.frames.choice.mode is StepMode.ALL and not self.frames.of_trace.is_leveled
@@ -311,7 +350,7 @@ class Facts:
         kernels = self.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
         alone = kernels.filter(pl.Series(ran_alone(kernels), dtype=pl.Boolean))
         number, configurations = launch_configurations(self.frames.trace, alone)
-        return alone.hstack(configurations.select("tail_share", "unused_share")[number])
+        return alone.hstack(configurations.select(_FILLING)[number])
 
     @cached_property
     def kernel_count(self) -> int:
@@ -363,7 +402,7 @@ class Facts:
     def devices(self) -> pl.DataFrame:
         """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest.
 
-        Kernels that were tried are start-up, and in none of its parts.
+        Kernels that were tried and copies that set up are start-up, and in none of its parts.
         """
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
@@ -373,15 +412,16 @@ class Facts:
         details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
         rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
         waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
-        if self.trials.is_empty():
-            return waiting.with_columns(idle.alias("start_up_ns"))
-        times = self.trials.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("tried_ns"))
-        tried = pl.min_horizontal(pl.col("tried_ns").fill_null(0), "compute_ns")
-        return waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left").select(
-            pl.all().exclude("compute_ns", "busy_ns", "tried_ns"),
-            *((pl.col(each) - tried).alias(each) for each in ("compute_ns", "busy_ns")),
-            (idle + tried).alias("start_up_ns"),
-        )
+        start_up = idle
+        for column, apart in (("compute_ns", self.trials), ("exposed_memory_ns", self.set_up)):
+            if apart.height:
+                times = apart.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("apart_ns"))
+                waiting = waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
+                part = pl.min_horizontal(pl.col("apart_ns").fill_null(0), column).alias(f"{column}_apart")
+                waiting = waiting.with_columns(part).drop("apart_ns")
+                waiting = waiting.with_columns(pl.col(column, "busy_ns") - pl.col(f"{column}_apart"))
+                start_up += pl.col(f"{column}_apart")
+        return waiting.with_columns(start_up.alias("start_up_ns"))
 
     @cached_property
     def idle_device(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
-from xsp_analyze.frames.host_calls import INPUT_CALLS, SYNC_CALLS
+from xsp_analyze.frames.host_calls import COMPILATIONS, INPUT_CALLS, SYNC_CALLS
 from xsp_analyze.frames.host_ranges import host_self_time
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, share
@@ -46,12 +46,14 @@ _GROUPS: Sequence[_Group] = tuple(
          "Update all parameters at once: foreach=True or fused=True of the optimizer."),
         (r"gloo:|c10d::|^mpi_|allreduce|all_reduce", "Communication",
          "See who waits for whom, with the traces of all ranks; send less, or while computing."),
+        (r"scaled_dot_product|(?:flash|efficient|native_multi_head)_?attention|fmha", "Attention",
+         "Use all cores, shorter or packed sequences, a narrower type (bfloat16), or a device."),
         (r"(?:batch|layer|group|instance)_?norm", "Normalisation apart from what is before it",
          "Fold it into the convolution before it (inference), or let a compiler fuse it: torch.compile."),
         (r"copy_?$|::to$|contiguous|::clone|memcpy", "Copies and conversions",
          "Keep one type and layout from input to output; look at what asks for each copy (with_stack=True)."),
         (r"conv|(?:^|::|/)(?:mm|bmm|addmm|baddbmm|matmul|linear|einsum)|gemm", "Products and convolutions",
-         "Use all cores (torch.set_num_threads), a narrower type (bfloat16), or a device."),
+         "Use all cores, a narrower type (bfloat16), or a device."),
     )
 )  # fmt: skip
 _OTHER = "See who calls it, with which sizes; call it less often on more at once, or let a compiler fuse it."
@@ -77,7 +79,7 @@ def _mean_over_runs(facts: Facts) -> pl.DataFrame:
 )
 def host_dominant(facts: Facts) -> Iterator[Observation]:
     """Kinds of operators, most time first."""
-    own = _mean_over_runs(facts)
+    own = _mean_over_runs(facts).filter(~pl.col("name").str.contains(COMPILATIONS))  # `recompilation` is on these
     if own.is_empty() or not facts.latency_ns:
         return
     groups = [next((g for g in _GROUPS if g.pattern.search(name)), None) for name in own["name"]]

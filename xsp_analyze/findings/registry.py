@@ -10,6 +10,8 @@ from xsp_analyze.faults import attempt
 from xsp_analyze.findings import computing, confidence, host_alone, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.findings.verdict import HOST_BOUNDS, bound_of
+from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.needs import holds
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ ANYWHERE: Mapping[str, str] = {
     "copies-in-step": "Copy on a stream of its own while others compute; keep what is used again on the device.",
     "memory-bound": "Compute in a smaller type, fuse kernels that pass data to each other, avoid copies of layout.",
     "optimizer-kernels": "Update many parameters with one kernel: a fused optimizer.",
+    "recompilation": "Load and compile before what is measured: a first call as warm-up, code made for the device ahead"
+    " of time (nvcc -gencode) instead of at the first launch, one module loaded once.",
     "few-steps": "Record at least five steps after warm-up, with a range around each (--model-range names them).",
     "dominant-kernel": "See what launches it, with which sizes. Try another algorithm, another precision, or a library"
     " made for it; measure counters with ncu to see what bounds it.",
@@ -50,12 +54,16 @@ OF: Mapping[str, Mapping[str, str]] = {
         "launch-bound": "Put more of the step into one jax.jit; command buffers replay many with one call.",
         "host-sync": "Find what waits: block_until_ready, float() or np.asarray() of an array, printing one.",
         "fp32-products": "jax.default_matmul_precision('tensorfloat32' or 'bfloat16'); check the model's accuracy.",
+        "recompilation": "jax_log_compiles says what changed. Keep shapes and static arguments the same (pad, bucket);"
+        " what is compiled once only: warm up before recording.",
         "few-steps": "Record at least five steps after warm-up, each in a jax.profiler.StepTraceAnnotation.",
     },
     "tensorflow": {
         "unfused-chains": "tf.function(jit_compile=True) lets XLA fuse the chain.",
         "launch-bound": "tf.function(jit_compile=True) around the step makes fewer kernels; so do larger batches.",
         "host-sync": "Find what waits: .numpy() of a tensor, printing one, Python conditions on values.",
+        "recompilation": "Keep shapes and Python arguments of a tf.function the same (input_signature, padding). What"
+        " is traced once only: warm up before recording.",
         "data-wait": "Dataset.prefetch() and map(num_parallel_calls=tf.data.AUTOTUNE); decode on the device or before.",
         "fp32-products": "tf.keras.mixed_precision, or TF32 where the device has it; check the model's accuracy.",
         "few-steps": "Record at least five steps after warm-up, each in a profiler.experimental.Trace(step_num=...).",
@@ -115,6 +123,7 @@ RULES: tuple[Rule, ...] = (
     roof.tail_waste,
     roof.small_grids,
     computing.dominant_kernel,
+    roof.low_occupancy,
     computing.dominant_layer,
     computing.stalled_layer,
     computing.recompute,
@@ -127,8 +136,9 @@ RULES: tuple[Rule, ...] = (
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most first, doubts about the numbers last.
 
-    A finding of unknown gain stands where all the time that it is about would be gained, but behind one that says what
-    a good part of this time is lost by. Doubts that are to be known before any number are first.
+    Where the host bounds the run, what makes kernels faster comes behind the rest. A finding of unknown gain stands
+    where all the time that it is about would be gained, but behind one that says what a good part of this time is lost
+    by. Doubts that are to be known before any number are first.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
@@ -142,7 +152,21 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
-    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_rank_ns(a, kept)))
+    last = _OF_COMPUTING if _waits_for_host(facts) else ()
+    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, a.rule.id in last, -_rank_ns(a, kept)))
+
+
+_OF_COMPUTING = (
+    "fp32-products", "unfused-attention", "unfused-chains", "below-roof", "memory-bound", "excess-traffic",
+    "far-from-peak", "tail-waste", "small-grids", "dominant-kernel", "dominant-layer", "stalled-layer",
+    "low-occupancy",
+)  # fmt: skip
+"""What makes kernels faster. Where the device waits for the host it then waits longer: other findings come first."""
+
+
+def _waits_for_host(facts: Facts) -> bool:
+    row = busiest_device(facts.devices)
+    return row is not None and bound_of(row) in HOST_BOUNDS
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Basis, Evidence, Observation, rule
 from xsp_analyze.formulas import quotient, total_of
@@ -23,6 +24,7 @@ __all__ = [
     "below_roof",
     "excess_traffic",
     "far_from_peak",
+    "low_occupancy",
     "memory_bound",
     "small_grids",
     "tail_waste",
@@ -350,6 +352,49 @@ def small_grids(facts: Facts) -> Iterator[Observation]:
     )
 
 
+_FILLED_BY_FEW = [str(c) for c in (KernelClass.MATRIX_PRODUCT, KernelClass.CONVOLUTION, KernelClass.ATTENTION)]
+"""Classes of kernels that keep their tiles in registers and shared memory, and need few warps."""
+
+
+@rule(
+    "low-occupancy",
+    "Registers or shared memory leave room for few warps",
+    fires=f"Kernels other than products, convolutions and attention, of which registers or shared memory let at most"
+    f" {limit.LOW_OCCUPANCY:.0%} of a multiprocessor's warps be resident, take at least {limit.ROOF_TIME_SHARE:.0%} of"
+    " device time.",
+    why="A multiprocessor hides the time that loads take by running other warps meanwhile; with few of them it waits.",
+    gain="Unknown: fewer registers may mean values that are spilled to memory, and more warps need not be faster.",
+    do="Try fewer registers a thread (__launch_bounds__, -maxrregcount, fewer values alive at once, a kernel divided in"
+    " two) or less shared memory a block; measure with ncu whether warps do wait for memory.",
+    source="Our choice; occupancy is theoretical, of registers, shared memory and blocks as launched (B26).",
+    basis=Basis.LAUNCHES,
+    needs=("timeline",),
+)
+def low_occupancy(facts: Facts) -> Iterator[Observation]:
+    """Kernels with more blocks than are resident at once, by what limits these."""
+    kernels, coverage = _with_value(facts, "theoretical_occupancy")
+    low = kernels.filter(
+        pl.col("theoretical_occupancy") <= limit.LOW_OCCUPANCY,
+        pl.col("limited_by").is_in(["registers", "shared memory", "registers, shared memory"]),
+        ~pl.col("kernel_class").cast(pl.String).is_in(_FILLED_BY_FEW),
+    )
+    time = total_of(low["ns"])
+    if facts.device_share(time) < limit.ROOF_TIME_SHARE:
+        return
+    worst = low.group_by("name", "limited_by", "registers_per_thread", "theoretical_occupancy").agg(pl.col("ns").sum())
+    name, limits, registers, occupancy, _ = worst.sort(-pl.col("ns"), pl.col("name").cast(pl.String)).row(0)
+    by = f" with {registers} registers a thread" if "registers" in limits else ""
+    yield Observation(
+        f"Kernels that take {share(facts.device_share(time))} of device time have room for few warps: {limits} let"
+        f" {short_name(name)}{by} fill {share(occupancy)} of a multiprocessor's.",
+        _worst(low.with_columns(pl.col("ns").alias("lost_ns")), ""),
+        None,
+        "B26",
+        coverage=coverage,
+        about_ns=facts.longest(low),
+    )
+
+
 def _with_value(facts: Facts, column: str) -> tuple[pl.DataFrame, float]:
     """The lone kernels of which the column is known, and of what part of their time it is."""
     kernels = facts.lone_kernels
@@ -358,7 +403,7 @@ def _with_value(facts: Facts, column: str) -> tuple[pl.DataFrame, float]:
     return rows, total_of(rows["ns"]) / total if total else 1.0
 
 
-def _worst(lost: pl.DataFrame) -> list[Evidence]:
+def _worst(lost: pl.DataFrame, what: str = "lost in ") -> list[Evidence]:
     names = lost.group_by(pl.col("name").cast(pl.String)).agg(pl.col("lost_ns").sum())
     rows = names.sort(-pl.col("lost_ns"), "name").head(limit.MAX_EVIDENCE).iter_rows()
-    return [Evidence(f"lost in {short_name(name)}", time) for name, time in rows]
+    return [Evidence(f"{what}{short_name(name)}", time) for name, time in rows]

@@ -41,6 +41,7 @@ __all__ = [
     "LAUNCH_IDLE_SHARE",
     "LAUNCH_SHARE",
     "LITTLE_NS",
+    "LOW_OCCUPANCY",
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
@@ -155,6 +156,9 @@ SMALL_GRID_NS = 20_000
 
 SMALL_GRID_SHARE = 0.02
 """Of a step, as estimated. Our choice, as for TAIL_WASTE_SHARE."""
+
+LOW_OCCUPANCY = 0.4
+"""Of the warps that a multiprocessor holds. Our choice."""
 
 RECOMPUTE_SHARE = 0.1
 """Of device time. Our choice; full checkpointing costs about a quarter (one more forward in four forwards' work)."""

@@ -20,7 +20,7 @@ from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import IDLE, count_of, duration, share
-from xsp_model import Kind
+from xsp_model import Kind, LedgerKind
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.tree import outermost
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["Bound", "Verdict", "verdict"]
+__all__ = ["HOST_BOUNDS", "Bound", "Verdict", "bound_of", "verdict"]
 
 
 class Bound(StrEnum):
-    """What bounds a run: the largest part of its time; words that begin a sentence."""
+    """What bounds a run, see `bound_of`; words that begin a sentence."""
 
     DEVICE = "Device-bound"
     COMMUNICATION = "Bound by communication"
@@ -56,6 +56,8 @@ class Verdict:
     sentence: str
 
 
+HOST_BOUNDS = (Bound.HOST, Bound.LAUNCH, Bound.INPUT)
+"""The device waits for the host."""
 _OF_IDLE_TIME = ("data-wait", "host-sync", "launch-bound", "gpu-idle", "recompilation", "graph-breaks")
 _CLAUSE_END = re.compile(r"[.;] ")
 _SHOWN = 0.01  # of the time: smaller parts are not named
@@ -81,8 +83,10 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
         return _of_host_alone(facts) if facts.latency_ns else None
     if little := _little_words(facts, row):
         return Verdict(Bound.TOO_LITTLE, f"{Bound.TOO_LITTLE}: {little}.{_start_up_words(row)}")
-    bound = _largest_part(row)
-    account = f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}{_outside_words(frames)}"
+    bound = bound_of(row)
+    account = (
+        f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}{_inferred_words(frames)}{_outside_words(frames)}"
+    )
     return Verdict(bound, f"{account}{_first_words(advice, bound)}")
 
 
@@ -101,11 +105,20 @@ def _little_words(facts: Facts, row: Mapping[str, Any]) -> str:
     )
 
 
+def _inferred_words(frames: StepView) -> str:
+    """What steps are where the program marked none."""
+    kind, detail = pl.col("kind").cast(pl.String), pl.col("detail").cast(pl.String)
+    ledger = frames.trace.frame("ledger").filter(kind == str(LedgerKind.STEPS_INFERRED))
+    repeated = ledger.select(detail.str.extract(r"(each is one repetition of .+)$")).to_series().drop_nulls()
+    return f" No step is marked: {repeated[0]}." if frames.is_mean and len(repeated) else ""
+
+
 def _outside_words(frames: StepView) -> str:
     """How much of the work launched lies outside of the steps that a mean is of, and in which range most of that."""
     if not frames.is_mean:
         return ""
-    work = frames.of_trace.all_activities.filter(~pl.col("attribution").cast(pl.String).str.starts_with("orphan"))
+    is_orphan = pl.col("attribution").cast(pl.String).str.starts_with("orphan")
+    work = frames.of_trace.all_activities.filter(~is_orphan | pl.col("step").is_not_null())
     outside = work.filter(pl.col("step").is_null())
     part = total_of(outside["duration_ns"]) / max(total_of(work["duration_ns"]), 1.0)
     if part < limit.OUTSIDE_SHARE:
@@ -132,6 +145,7 @@ def _of_host_alone(facts: Facts) -> Verdict:
         by_phase = table.group_by("phase").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "phase")
         parts = (f"{phase} {share(time / total)}" for phase, time in by_phase.iter_rows() if time >= _SHOWN * total)
         made_of = f" Of {of}: {', '.join(parts)}."
+    made_of += _inferred_words(facts.frames)
     return Verdict(Bound.HOST_ONLY, f"{Bound.HOST_ONLY}: no device work was recorded.{made_of}")
 
 
@@ -151,10 +165,11 @@ def _reason_unknown(facts: Facts) -> str:
     return ""
 
 
-def _largest_part(row: Mapping[str, Any]) -> Bound:
+def bound_of(row: Mapping[str, Any]) -> Bound:
     """The largest of computing, communicating, copying and waiting; the last by what it waits for.
 
-    What the profiler did of its own is none of the run's: where most is that, the rest cannot be told.
+    Computing counts for half: a device of twice the speed would save no more. What the profiler did of its own is none
+    of the run's: where most is that, the rest cannot be told.
     """
     profiler_ns = row["idle_profiler_ns"] or 0
     times = {
@@ -165,6 +180,8 @@ def _largest_part(row: Mapping[str, Any]) -> Bound:
         Bound.UNKNOWN: profiler_ns,
     }
     bound = max(times, key=lambda each: times[each])
+    if bound is Bound.DEVICE and 2 * (times[Bound.HOST] - (row["idle_unknown_ns"] or 0)) > times[bound]:
+        bound = Bound.HOST
     if bound is not Bound.HOST:
         return bound
     half = times[bound] / 2
@@ -217,9 +234,16 @@ def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
     where = ""
     if bound is Bound.DEVICE and is_of_idle_time:
         where = " Most may be gained where it waits, though."
-    elif bound in {Bound.HOST, Bound.LAUNCH, Bound.INPUT} and not is_of_idle_time:
+    elif bound in HOST_BOUNDS and not is_of_idle_time:
         where = " Most may be gained elsewhere, though."
-    gain = one.gain_share
-    faster = f", up to {1 / (1 - gain):.1f} times as fast" if gain and gain < _MAX_SHARE else ""
+    gain, waits = one.gain_share, [each for each in advice if each.rule.id in _OF_IDLE_TIME and each.gain_share]
+    together = ""
+    if bound in HOST_BOUNDS and is_of_idle_time and len(waits) > 1:  # they divide the idle time
+        gain, together = sum(each.gain_share or 0.0 for each in waits), f", with {_others_words(waits[1:])}"
+    faster = f", up to {1 / (1 - gain):.1f} times as fast{together}" if gain and gain < _MAX_SHARE else ""
     what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))
     return f"{where} {what}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."
+
+
+def _others_words(waits: Sequence[Advice]) -> str:
+    return f"{_enumeration([each.rule.id for each in waits])} together"

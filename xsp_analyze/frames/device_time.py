@@ -252,8 +252,13 @@ def busiest_device(devices: pl.DataFrame) -> dict[str, Any] | None:
 
 
 def busy_without_start(devices: pl.DataFrame) -> float | None:
-    """Of B03's rows the share of time in which devices work, start-up and end left out; None where there is neither."""
-    busy, window, start = devices.select(pl.col("busy_ns", "window_ns", "idle_initialisation_ns").sum()).row(0)
+    """The share of time in which devices work, start-up and end left out; None where there is neither.
+
+    `devices` is B03's rows with `start_up_ns`, in which start-up is in none of its other columns.
+    """
+    if "start_up_ns" not in devices.columns:
+        return None
+    busy, window, start = devices.select(pl.col("busy_ns", "window_ns", "start_up_ns").sum()).row(0)
     return busy / (window - start) if start else None
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "SYNC_CALLS",
     "Blocks",
     "HostCalls",
+    "first_uses",
     "host_blocks",
     "host_spans",
     "host_waits",
@@ -176,6 +177,13 @@ _STARTS_UP = (
 _RESERVES = r"(?i)^(?:cuda|cu|hip)(?:Malloc|MemAlloc|MemCreate|HostAlloc|HostMalloc|HostRegister)"
 _ALLOCATES = rf"{_RESERVES}|^(?:cuda|cu|hip)(?:StreamCreate|EventCreate)"
 """Calls that reserve memory, streams or events: other work of the host, worth its name, but for growth of memory."""
+_QUERIES = (
+    r"(?i)^(?:cuda|cu|hip)(?:FuncGetAttribute|FuncSetAttribute|FuncSetCacheConfig|OccupancyMax|OccupancyAvailable"
+    r"|GetFuncBySymbol|ModuleGet|LibraryGet|KernelGet)"
+)
+"""Calls that ask about a kernel: of microseconds, but for the first, which loads the code."""
+_FIRST_USE_NS = 200_000
+_SLOW = 10  # times as long as the call usually takes
 _EVENT_WAIT = r"(?i)^(?:cuda|cu|hip)EventSynchronize"
 _TRIED_CLASSES = ("convolution", "matrix product")
 _MIN_TRIALS = 4  # different kernels, and waits for an event, in one operator: it computes with one to three
@@ -343,16 +351,16 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
 
     process_id, thread_id, start_ns, end_ns, cause (an index of BLOCK_CAUSES), call (its span) and waited_ns, 0 but of
     waits (see `waited_ns`). What a process called of the runtime before it launched its first work set it up, and what
-    it does once later on did too: it searched for the fastest kernel (`kernel_searches`), or its memory grew
-    (`memory_growth`). A free that had to wait still frees when the work has ended, as one that waited for nothing does:
-    no device is waited for.
+    it does once later on did too: it searched for the fastest kernel (`kernel_searches`), its memory grew
+    (`memory_growth`), or it asked about a kernel that had to be loaded (`first_uses`). A free that had to wait still
+    frees when the work has ended, as one that waited for nothing does: no device is waited for.
     """
     trace = view.trace
     work = view.all_activities.lazy().filter(pl.col("run_id") == run)
     first_launches = work.group_by("process_id").agg(pl.col("call_start_ns").min().alias("first_launch_ns")).collect()
     is_runtime = pl.col("level") == str(Level.RUNTIME)
     before_any_launch = is_runtime & (pl.col("start_ns") < pl.col("first_launch_ns"))
-    once = pl.concat([view.once(kernel_searches, run), view.once(memory_growth, run)])
+    once = pl.concat([view.once(each, run) for each in (kernel_searches, memory_growth, first_uses)])
     cause = (
         pl.when(
             before_any_launch & ~_is_named(view, lambda name: name.str.contains(SYNC_CALLS))
@@ -448,6 +456,16 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
     held = rows.with_columns(pl.col("change").cum_sum().over("process_id").alias("held"))
     before = pl.col("held").cum_max().shift(fill_value=0).over("process_id").clip(lower_bound=0)
     return held.filter(pl.col("change") > 0, pl.col("held") > before)["span_id"]
+
+
+def first_uses(view: TraceView, run: int) -> pl.Series:
+    """The run's long calls that ask about a kernel: a process's first of a name, and those far longer than usual."""
+    asks = _is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("level") == str(Level.RUNTIME))
+    calls = view.trace.scan("spans").filter(pl.col("run_id") == run, asks).collect().sort("start_ns", "span_id")
+    of_name, length = ("process_id", "name"), pl.col("duration_ns")
+    is_first = pl.int_range(pl.len()).over(of_name) == 0
+    is_slow = length > _SLOW * length.median().over(of_name)
+    return calls.filter(length > _FIRST_USE_NS, is_first | is_slow)["span_id"]
 
 
 def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:

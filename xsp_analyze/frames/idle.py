@@ -144,8 +144,9 @@ def idle_times(
     `calls` those of their processes that explain idle time. Until the next launch, what the launching thread was in
     explains a gap, else what another thread was in (but not input, which is fetched ahead); else the host did other
     work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
-    if that blocks. A gap after which nothing was launched is the host's. What the host worked and launched behind a
-    wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
+    if that blocks; of work that begins over a millisecond behind its call, which waited for what the trace does not
+    tell, it is unknown. A gap after which nothing was launched is the host's. What the host worked and launched behind
+    a wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
     `innermost_around`. Where no launches are known at all, what `operators` of the host were open explains a gap.
     """
     gaps = _gaps_of(work, extent)
@@ -292,7 +293,8 @@ def _by_blocks(pieces: _Pieces, blocks: Blocks) -> _Pieces:
 def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces, _Pieces]:
     """The pieces parted: those within launch calls of over a millisecond, which load what they launch, and the rest.
 
-    `row` is the work that ends the gap of each; -1: none does.
+    `row` is the work that ends the gap of each; -1: none does. Where it begins over a millisecond behind the call that
+    launched it, it waited beside an idle device for what the trace does not tell.
     """
     lasts = (work["call_end_ns"] - work["call_start_ns"]).fill_null(0).to_numpy()[row]
     until = np.minimum(work["call_end_ns"].fill_null(0).to_numpy()[row], pieces.end)
@@ -302,6 +304,8 @@ def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces
         pieces.of(loads), end=until[loads], cause=np.full(int(loads.sum()), _INITIALISATION), call=span[loads]
     )
     rest = replace(pieces, start=np.where(loads, until, pieces.start))
+    late = (rest.cause == _LAUNCH) & (row >= 0) & (rest.end - np.maximum(rest.start, until) > _LOADING_NS)
+    rest = replace(rest, cause=np.where(late, _UNKNOWN, rest.cause))
     return loading, rest.of(rest.start < rest.end)
 
 

@@ -257,7 +257,10 @@ class TraceView(Memo):
     def is_one_by_one(self) -> bool:
         """Whether kernels ran alone for their counters (ncu, nvprof --metrics): then no gap or share of time tells."""
         formats = self.kernel_runs.table["format"].drop_nulls()
-        return bool(len(formats)) and bool(formats.is_in(formats_by(Recorder.KERNEL_COUNTERS)).all())
+        if len(formats) and formats.is_in(formats_by(Recorder.KERNEL_COUNTERS)).all():
+            return True
+        ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.KERNELS_ONE_BY_ONE))
+        return any(run is None or run in self.kernel_runs for run in ledger["run_id"])
 
     @cached_property
     def span_names(self) -> pl.Series:

@@ -69,7 +69,7 @@ def link(
     clock.check_extent(raws, zeros, paths)
     forests, marked = [], []
     for run, read in enumerate(raws):
-        raw, inferred = with_marked_steps(read)
+        raw, inferred = with_marked_steps(read, by_period=len(raws) == 1 and not overrides.level)
         forest, doubts = grow(raw)
         marked.append(raw)
         forests.append(forest)

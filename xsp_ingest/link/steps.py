@@ -16,6 +16,8 @@ from xsp_model.columns.arrays import true_indices
 from xsp_model.step_annotations import is_serving_step, parse_step_annotation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xsp_ingest.link.spans import SpanKinds
     from xsp_ingest.staging.raw import RawTrace
     from xsp_model.columns.arrays import Bools, Ints, Positions
@@ -32,11 +34,12 @@ _HALF = 0.5
 _END = pl.col("start_ns") + pl.col("duration_ns")
 
 
-def with_marked_steps(raw: RawTrace) -> tuple[RawTrace, list[Finding]]:
+def with_marked_steps(raw: RawTrace, *, by_period: bool = False) -> tuple[RawTrace, list[Finding]]:
     """The run with what marks its iterations as steps, where the names of steps alone do not tell.
 
     Ranges of the program's that repeat around an engine's own steps go before these. In a process without any steps
-    an iteration reaches from the end of one step of its optimizer to the end of the next.
+    an iteration reaches from the end of one step of its optimizer to the end of the next. Where nothing at all marks a
+    step, and `by_period`, what a program repeats to its end is one, see `_repetitions`.
     """
     spans = raw.tables["spans"]
     engine, optimizer = (matches(spans["name"], pattern) for pattern in (ENGINE_STEP, _OPTIMIZER_STEP))
@@ -57,6 +60,12 @@ def with_marked_steps(raw: RawTrace) -> tuple[RawTrace, list[Finding]]:
         if count := sum(rows.height for rows in iterations):
             spans = _with_rows(spans, pl.concat(iterations))
             findings = [Finding(LedgerKind.STEPS_INFERRED, _BY_OPTIMIZER, count, advice=_MARK_STEPS)]
+    if by_period and not findings and not (spans["kind"].cast(pl.String) == str(Kind.STEP)).any():
+        rows, what = _repetitions(spans)
+        if rows.height:
+            spans = _with_rows(spans, rows)
+            detail = f"the program marked no steps; each is one repetition of the same {what}, in the same order"
+            findings = [Finding(LedgerKind.STEPS_INFERRED, detail, rows.height, advice=_MARK_STEPS)]
     return replace(raw, tables={**raw.tables, "spans": spans}), findings
 
 
@@ -146,6 +155,125 @@ def _iterations(spans: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("start_ns")  # fmt: skip
 
 
+_MIN_REPEATS = 6  # fewer are soon looked at one by one, and a mean of them says little
+_MIN_PART = 0.75  # of all calls, in repetitions: before them a program warms up, behind them it does nothing
+_MAX_TRIED = 64  # lengths of a period
+_MIN_LAUNCHED = 0.95  # of device work: the rest was launched before the trace
+_MIN_OPERATORS = 0.25  # of all, on the thread that has the first: those of the backward pass are on another
+_SIMILAR = 2.0  # times as long a repetition may be as another
+_TIMES = ("start_ns", "end_ns")
+
+
+def _repetitions(spans: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """Steps where one process does the same again and again until it ends, as `_iterations` gives them; and of what.
+
+    What it repeats are the outermost operators of the thread that began them, else what one thread launched, else the
+    work of one device. Layers that are alike repeat too, but behind the last of them come others.
+    """
+    every = spans.select(
+        "level", "kind", "name", "start_ns", _END.alias("end_ns"), *_THREAD, "device_id", "correlation_id"
+    )
+    every = every.drop_nulls(_TIMES)
+    for calls, what in _repeatable(every):
+        length, first = _period(calls["name"].to_physical().to_numpy())
+        bounds = np.arange(first, calls.height + 1, length or 1)
+        start = calls["start_ns"].to_numpy()
+        if length and (start[bounds[1:-1]] > start[bounds[1:-1] - 1]).all():  # not within one replay of a graph
+            steps = _steps_between(every, calls, bounds)
+            if steps.height:
+                return steps, f"{length} {what}"
+    return pl.DataFrame(), ""
+
+
+def _repeatable(every: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, str]]:
+    """What may repeat, in order: calls of one thread with name, start_ns, end_ns; the first that the trace holds."""
+    level = pl.col("level").cast(pl.String)
+    operators = every.filter(level == str(Level.OPERATOR), pl.col("kind").cast(pl.String) == str(Kind.OPERATOR))
+    if operators.height:
+        first = operators.filter(pl.col("thread_id").is_not_null()).sort("start_ns").head(1)
+        of_thread = operators.join(first.select(_THREAD), on=_THREAD, how="semi", nulls_equal=True)
+        if of_thread.height >= _MIN_OPERATORS * operators.height:
+            yield _outermost_calls(of_thread), "operators"
+        return
+    work = every.filter(level == str(Level.KERNEL)).sort("start_ns", maintain_order=True)
+    if not work.height or work["process_id"].n_unique() > 1:
+        return
+    calls = _outermost_calls(every.filter(level == str(Level.RUNTIME))).select("correlation_id", *_TIMES, "thread_id")
+    calls = calls.drop_nulls("correlation_id").unique("correlation_id", keep="first", maintain_order=True)
+    work_of_calls = work.select("correlation_id", "name", "kind", "process_id")
+    launched = work_of_calls.join(calls, on="correlation_id", maintain_order="left").sort(
+        "start_ns", maintain_order=True
+    )
+    if launched.height >= _MIN_LAUNCHED * work.height and launched["thread_id"].n_unique() == 1:
+        calls, what = launched, "launches"
+    elif not launched.height and work["device_id"].n_unique() == 1:
+        calls, what = work.with_columns(thread_id=pl.lit(None, pl.Int64)), "pieces of device work"
+    else:
+        return
+    yield calls, what
+    kernels = calls.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL))
+    if kernels.height < calls.height:
+        yield kernels, "kernels"  # copies and fills beside them may vary
+
+
+def _outermost_calls(spans: pl.DataFrame) -> pl.DataFrame:
+    ordered = spans.sort("start_ns", -pl.col("end_ns"), maintain_order=True)
+    reach = pl.col("end_ns").cum_max().shift(1).over(_THREAD)
+    return ordered.filter(reach.is_null() | (pl.col("start_ns") >= reach))
+
+
+def _period(names: Ints) -> tuple[int, int]:
+    """The shortest length at which the last names repeat, to the end, and where the first repetition begins; else 0, 0.
+
+    Where all names but the last few are of it, the first stands at the very begin; else repetitions end with the last.
+    """
+    count, back = len(names), names[::-1]
+    longest = count // _MIN_REPEATS
+    tried = np.arange(2, longest + 1) if count else np.arange(0)
+    for at in range(min(longest, _MAX_TRIED)):
+        tried = tried[back[tried + at] == back[at]]
+    for length in tried[:_MAX_TRIED].tolist():
+        differs = back[length:] != back[:-length]
+        run = int(np.argmax(differs)) if differs.any() else count - length
+        repeated = run + length
+        if repeated >= max(_MIN_PART * count, _MIN_REPEATS * length) and len(np.unique(back[:length])) > 1:
+            return length, 0 if repeated == count else repeated % length + count - repeated
+    return 0, 0
+
+
+def _steps_between(every: pl.DataFrame, calls: pl.DataFrame, bounds: Ints) -> pl.DataFrame:
+    """A step from each bound (a position among the calls) to the next, as rows of spans without `row`.
+
+    One ends when all has that its thread began and ended before what holds the first call of the next. None where
+    spans reach across, or times are far apart: what repeats by its names alone is not the same work.
+    """
+    process, thread = calls.select(_THREAD).row(0)
+    same = [pl.col(n).eq_missing(pl.lit(each, pl.Int64)) for n, each in zip(_THREAD, (process, thread), strict=True)]
+    begins, ends = (column.to_numpy() for column in every.filter(same).select(_TIMES))
+    first = calls["start_ns"].to_numpy()[bounds[:-1]]
+    last = np.maximum.accumulate(calls["end_ns"].to_numpy())[bounds[1:] - 1]
+    before = np.concatenate(([begins.min(initial=first[0])], last[:-1]))  # when all calls before had ended
+    at = np.searchsorted(before, begins, side="right") - 1
+    holds = (begins < first[at]) & (ends > first[at]) & (ends <= last[at])
+    np.minimum.at(first, at[holds], begins[holds])
+    in_order = np.sort(ends)
+    cuts = in_order[np.maximum(np.searchsorted(in_order, first[1:], side="right") - 1, 0)]
+    cuts = np.clip(cuts, last[:-1], first[1:])
+    behind = last[-1] + _SIMILAR * (cuts - last[:-1]).max()  # what waits for the last calls, as it did for those before
+    final = max(last[-1], in_order[max(np.searchsorted(in_order, behind, side="right") - 1, 0)])
+    cuts = np.concatenate((first[:1], cuts, [final]))
+    lengths = np.diff(cuts)
+    at = np.searchsorted(cuts, begins, side="right") - 1
+    reaches = (begins < cuts[-1]) & (ends > cuts[np.minimum(at + 1, len(lengths))]) & ((at >= 0) | (ends < cuts[-1]))
+    low, middle, high = np.quantile(lengths[1:-1], (0.1, 0.5, 0.9), method="nearest")
+    if reaches.any() or middle >= _SIMILAR * low or high >= _SIMILAR * middle:
+        return pl.DataFrame()
+    return pl.DataFrame({"start_ns": cuts[:-1], "duration_ns": lengths}).select(
+        pl.lit(str(Level.MODEL)).alias("level"), pl.lit(str(Kind.STEP)).alias("kind"), pl.lit(_ITERATION).alias("name"),
+        "start_ns", "duration_ns", process_id=pl.lit(process, pl.Int64), thread_id=pl.lit(thread, pl.Int64),
+    )  # fmt: skip
+
+
 def _with_rows(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The spans and further ones, numbered after them; words of large tables, an Enum, take in those of the new."""
     number = pl.int_range(pl.len(), dtype=pl.Int64) + (spans["row"].max() or 0) + 1
@@ -185,6 +313,11 @@ def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl
     step: Positions = arrays.empty(spans.height, np.int32)
     for piece in arrays.pieces(spans.height):
         step[piece] = numbers[holder[piece]]  # holder -1 reads the last entry, -1
+    work = true_indices(kinds.is_level(Level.KERNEL))
+    if not (step[work] >= 0).any() and spans["thread_id"].gather(top).null_count() == len(top):
+        begins = spans["start_ns"].to_numpy()  # repetitions of work that nothing launched
+        at = np.searchsorted(begins[top], begins[work], side="right") - 1
+        step[work[at >= 0]] = numbers[top[at[at >= 0]]]
     return spans.with_columns(arrays.series("step", step, step >= 0)), parent
 
 

@@ -236,3 +236,29 @@ def test_a_launch_call_of_milliseconds_beside_an_idle_device_loads_code() -> Non
         ("initialisation", None, 10_000),
         ("launch", None, 10_000),
     ]
+
+
+def test_work_that_begins_long_behind_its_call_waited_for_what_is_not_known() -> None:
+    # Launched at 20 us by a call of 5 us, it begins at 3 ms beside an idle device.
+    hand = Hand()
+    hand.run(0)
+    hand.work("a", 0, 20_000, launch=0, thread_id=1)
+    call = hand.span("runtime", "call", "hipLaunchKernel", 20_000, 5_000, thread_id=1)
+    at = {"device_id": 0, "stream_id": 7, "attribution": "model_only", "parent_id": call}
+    hand.span("kernel", "kernel", "b", 3_000_000, 10_000, **at)
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "idle_ns").rows()
+    assert rows == [("unknown", 2_980_000)]
+
+
+def test_a_question_about_a_kernel_takes_long_where_it_loads_the_kernel() -> None:
+    # Between pieces of work the host asks for 300 us, the first of its name, then for 2 us five times, then for 500 us.
+    hand = Hand()
+    hand.run(0)
+    begin = 0
+    for asked in (300_000, 2_000, 2_000, 2_000, 2_000, 2_000, 500_000):
+        hand.work("a", begin, 1_000, launch=begin, thread_id=1)
+        hand.span("runtime", "call", "cudaFuncGetAttributes", begin + 1_000, asked, thread_id=1)
+        begin += 1_000 + asked
+    hand.work("a", begin, 1_000, launch=begin, thread_id=1)
+    rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
+    assert rows == [("initialisation", "cudaFuncGetAttributes", 800_000), ("host", None, 10_000)]

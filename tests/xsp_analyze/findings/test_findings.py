@@ -181,6 +181,15 @@ def _grid(blocks: int, duration: int, *beside: str) -> Trace:
     return launched.build()
 
 
+def _low(registers: int, name: str, blocks: int = 640) -> Trace:
+    """A kernel of blocks of 256 threads, each with so many registers, and another of a third of its time."""
+    launched = Launched()
+    launched.step(0, 0, 10 * _STEP)
+    launched.kernel(name, 60_000, (blocks, 1, 1), registers=registers, step=0)
+    launched.kernel("add", 20_000, (640, 1, 1), registers=32, step=0)
+    return launched.build()
+
+
 def _phase(phase: str, count: int, duration: int) -> Any:  # noqa: ANN401
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         hand.work("a", start + 20, 4_000, launch=start + 1, parent=step, step=number, phase="forward")
@@ -584,6 +593,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "tail-waste": (lambda: _grid(400, 40_000), lambda: _grid(640, 40_000), 40_000 * 0.75 / 2),
     # 20 blocks on 80 multiprocessors; in short kernels they do not matter
     "small-grids": (lambda: _grid(20, 40_000), lambda: _grid(20, 19_000), 30_000),
+    # 168 registers a thread: one block of 8 warps fits of 64; products need few
+    "low-occupancy": (lambda: _low(168, "update"), lambda: _low(168, "gemm"), None),
     "recompute": (
         lambda: _trace(_phase("recompute", 10, 45)),
         lambda: _trace(_phase("recompute", 8, 45)),
@@ -1024,6 +1035,19 @@ def test_replays_do_not_make_the_rest_unattributed() -> None:
 def test_what_a_kernel_leaves_empty_is_not_lost_where_another_runs_beside_it(identity: str, blocks: int) -> None:
     assert identity not in _fired(_grid(blocks, 40_000, "add"))
     assert identity in _fired(_grid(blocks, 40_000, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"))
+
+
+@pytest.mark.parametrize(("registers", "blocks", "fires"), [(168, 640, True), (64, 640, False), (168, 70, False)])
+def test_few_warps_are_told_where_registers_are_why(registers: int, blocks: int, fires: bool) -> None:  # noqa: FBT001
+    """Of 64 registers half of the warps fit; 70 blocks are fewer than are resident at once."""
+    fired = _fired(_low(registers, "update", blocks))
+    assert ("low-occupancy" in fired) is fires
+    if fires:
+        sentence = fired["low-occupancy"].observation.sentence.replace("\u202f", " ")
+        assert sentence == (
+            "Kernels that take 75.0 % of device time have room for few warps: registers let update with 168 registers a"
+            " thread fill 12.5 % of a multiprocessor's."
+        )
 
 
 def test_a_collective_takes_few_blocks_on_purpose() -> None:

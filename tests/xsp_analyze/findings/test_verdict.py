@@ -206,11 +206,42 @@ def test_work_outside_of_steps_is_told_with_its_range() -> None:
 
 
 def test_advice_on_the_smaller_part_of_time_says_so() -> None:
-    """The device computes for 55 %, the rest waits for input: that can be had; what it computes is of no rule."""
-    work = [(f"k{number % 5}", "kernel", 450_000 + number * 100_000, 100_000) for number in range(5)]
-    one = _verdict_of(*work, loader_ns=440_000)
+    """The device computes for 70 %, the rest waits for input: that can be had; what it computes is of no rule."""
+    work = [(f"k{number % 7}", "kernel", 300_000 + number * 100_000, 100_000) for number in range(7)]
+    one = _verdict_of(*work, loader_ns=290_000)
     assert one.bound is Bound.DEVICE
     assert " Most may be gained where it waits, though. The device waits for input, up to" in one.sentence
+
+
+def test_what_the_host_takes_bounds_the_run_where_a_device_twice_as_fast_would_save_less() -> None:
+    """The device computes for 55 % and waits for 44 for input: half of its time is less than that."""
+    work = [(f"k{number % 5}", "kernel", 450_000 + number * 100_000, 110_000) for number in range(5)]
+    one = _verdict_of(*work, loader_ns=440_000)
+    assert one.bound is Bound.INPUT
+    assert " The device waits for input, up to 1.8 times as fast: " in one.sentence
+
+
+def test_findings_that_divide_the_idle_time_promise_it_together() -> None:
+    """Of each 1 ms the device works for 200 us: half of the rest is in gaps of 5 us between kernels."""
+    small = [(f"k{number % 9}", "kernel", 5_000 + number * 7_000, 2_000) for number in range(60)]
+    one = _verdict_of(*small, (*_GEMM[:2], 900_000, 80_000))
+    sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert one.bound is Bound.HOST
+    assert " up to 5.0 times as fast, with launch-bound together: " in sentence
+
+
+def test_where_the_host_bounds_the_run_faster_kernels_come_last() -> None:
+    """The device communicates alone for 10 %, and is in one kernel for 20 %, which would be told before it."""
+    hand = Hand()
+    hand.run(0, layer_source="module")
+    for number in range(3):
+        begin = number * _STEP
+        step = hand.step(number, begin, _STEP)
+        for name, start, length in (("sgemm", 200_000, 200_000), (_REDUCE[0], 500_000, 100_000)):
+            at = {"launch": begin + start - 500, "parent": step, "step": number, "thread_id": 1}
+            hand.work(name, begin + start, length, **at)
+    advice = [one.rule.id for one in advise(StepView.of(hand.build())) if not one.rule.on_trust]
+    assert advice == ["gpu-idle", "exposed-communication", "dominant-kernel"]
 
 
 def _cold_run(*, names: Sequence[str]) -> Verdict:
@@ -278,3 +309,22 @@ def test_real_traces(real_dir: Path, name: str, steps: str | None, bound: Bound)
     one = verdict(frames, advise(frames))
     assert one is not None
     assert one.bound is bound
+
+
+def test_what_is_copied_once_before_the_first_kernel_sets_up() -> None:
+    """4 ms of weights, then rounds of an input of 100 us and a kernel of 800: of the copies only inputs are told."""
+    hand = Hand()
+    hand.run(0)
+    names = {"kind": "memcpy", "thread_id": 1}
+    weights = hand.work("Memcpy HtoD (Pageable -> Device)", 0, 4_000_000, launch=-500, **names)
+    copies = [(weights, 1 << 24)]
+    for begin in range(4_100_000, 8_000_000, 1_000_000):
+        one = hand.work("Memcpy HtoD (Pageable -> Device)", begin, 100_000, launch=begin - 500, **names)
+        copies.append((one, 1 << 12))
+        hand.work("sgemm", begin + 100_000, 800_000, launch=begin + 99_500, thread_id=1)
+    ends = {"copy_kind": "HtoD", "source_kind": "Pageable", "destination_kind": "Device"}
+    hand.extra["copies"] = [{"span_id": span, "bytes": size, **ends} for span, size in copies]
+    facts = Facts(StepView.of(hand.build()))
+    assert facts.set_up["span_id"].to_list() == [weights]
+    row = facts.devices.row(0, named=True)
+    assert (row["compute_ns"], row["exposed_memory_ns"], row["start_up_ns"]) == (3_200_000, 400_000, 4_100_500)

@@ -85,6 +85,16 @@ def test_each_moment_of_a_step_is_of_one_phase(training: Trace) -> None:
     assert _parts(training, "all") == [(phase, kind, 2 * us) for phase, kind, us in expected]
 
 
+@pytest.mark.parametrize("category", ["cpu_op", "user_annotation"])
+def test_calls_of_process_groups_are_communication_and_no_layers(tmp_path: Path, category: str) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::add", 0, 100 * _US)
+    kineto.span(category, "gloo:all_reduce", 200 * _US, 300 * _US)
+    assert _parts(convert([kineto.write(tmp_path / "gloo.json")], Options())) == [
+        ("forward", "aten::add", 100.0), ("communication", "communication", 300.0), ("other", None, 100.0),
+    ]  # fmt: skip
+
+
 def test_layers_have_their_backward_pass_and_optimizers_are_rows(training: Trace) -> None:
     view = StepView.of(training)
     types = run(find("A06"), view).table.select("layer_type", pl.col("latency_ns") / _US).rows()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 from tests.helpers.linked import ledger_counts, named
 from tests.helpers.synth_nvprof import PROCESS, THREAD, NvprofFile
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_ingest.convert import convert
 from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.nvprof import NVPROF
@@ -56,6 +57,23 @@ def test_the_table_of_serialised_kernels_is_read_like_that_of_concurrent_ones(tm
     name = file.text("relu")
     file.add("KERNEL", start=6_000, end=7_000, deviceId=0, contextId=1, streamId=7, correlationId=1, name=name)
     assert named(_database(tmp_path, file))["relu"]["parent"] == "cudaLaunchKernel"
+
+
+@pytest.mark.parametrize(
+    ("table", "counters", "expected"), [("KERNEL", 3, 2), ("KERNEL", 0, None), ("CONCURRENT_KERNEL", 3, None)]
+)
+def test_kernels_that_ran_for_their_counters_ran_one_by_one(
+    tmp_path: Path, table: str, counters: int, expected: int | None
+) -> None:
+    file = NvprofFile()
+    for _ in range(counters):
+        file.sql("INSERT INTO CUPTI_ACTIVITY_KIND_METRIC DEFAULT VALUES")
+    for number in range(2):
+        ids = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": number, "name": file.text("gemm")}
+        file.add(table, start=number * 1_000_000, end=number * 1_000_000 + 500, **ids)
+    trace = convert([file.write(tmp_path / "counted.nvvp")], Options())
+    assert ledger_counts(trace).get("kernels_one_by_one") == expected
+    assert TraceView(trace).is_one_by_one is (expected is not None)
 
 
 def test_ranges_take_process_and_thread_from_the_bytes_of_their_object(tmp_path: Path) -> None:

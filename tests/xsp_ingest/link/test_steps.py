@@ -124,3 +124,87 @@ def test_ranges_that_repeat_around_an_engines_calls_are_the_steps(tmp_path: Path
 def test_without_such_ranges_the_engines_calls_are(tmp_path: Path) -> None:
     trace = engine_trace(tmp_path, "", "", "")
     assert [name for name, _, _ in steps_of(trace)] == [_ENGINE] * 6
+
+
+# Where nothing marks a step: what a program repeats to its end.
+
+
+def looping(*names: str, rounds: int = 6, head: int = 1, tail: tuple[str, ...] = ()) -> KinetoTrace:
+    """Operators of these names 10,000 ns apart again and again, behind some of setting up and before some others."""
+    kineto = KinetoTrace()
+    for number, name in enumerate([*["aten::empty"] * head, *list(names) * rounds, *tail]):
+        kineto.operator(name, number * 10_000, 8_000)
+        kineto.operator("aten::inner", number * 10_000 + 1_000, 1_000)
+        kineto.launch(f"kernel of {name}", number * 10_000 + 2_000, number * 10_000 + 4_000, 3_000)
+    return kineto
+
+
+def test_what_a_program_repeats_to_its_end_is_a_step(tmp_path: Path) -> None:
+    trace = converted(looping("aten::conv2d", "aten::relu", "aten::linear"), tmp_path)
+    assert [(start, end) for _, start, end in steps_of(trace)] == [
+        (10_000, 38_000),
+        (38_000, 68_000),
+        (68_000, 98_000),
+        (98_000, 128_000),
+        (128_000, 158_000),
+        (158_000, 188_000),
+    ]
+    assert kernel_steps(trace) == [None, *(number for number in range(6) for _ in range(3))]
+    inferred = trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == "steps_inferred")
+    assert inferred["count"].to_list() == [6]
+    assert "each is one repetition of the same 3 operators" in str(inferred["detail"][0])
+
+
+def test_a_synchronisation_behind_the_calls_of_a_repetition_is_of_it(tmp_path: Path) -> None:
+    kineto = looping("aten::conv2d", "aten::relu")
+    for number in range(6):
+        kineto.runtime("cudaDeviceSynchronize", 10_000 + number * 20_000 + 18_500, 1_000)
+    ends = [end for _, _, end in steps_of(converted(kineto, tmp_path))]
+    assert ends == [29_500, 49_500, 69_500, 89_500, 109_500, 129_500]
+
+
+def test_alike_layers_before_a_last_one_are_no_steps(tmp_path: Path) -> None:
+    kineto = looping("aten::linear", "aten::relu", rounds=20, tail=("aten::softmax",))
+    assert steps_of(converted(kineto, tmp_path)) == []
+
+
+def test_five_rounds_or_rounds_of_unlike_length_are_no_steps(tmp_path: Path) -> None:
+    assert steps_of(converted(looping("aten::conv2d", "aten::relu", rounds=5, head=0), tmp_path)) == []
+    kineto = KinetoTrace()
+    start = 0
+    for length in (10_000, 200_000, 10_000, 90_000, 30_000, 400_000, 20_000):
+        for name in ("aten::conv2d", "aten::relu"):
+            kineto.operator(name, start, length)
+            start += length
+    assert steps_of(converted(kineto, tmp_path)) == []
+
+
+def test_marked_steps_go_before_repetitions(tmp_path: Path) -> None:
+    kineto = looping("aten::conv2d", "aten::relu")
+    kineto.step(7, 9_000, 82_000)
+    assert [name for name, _, _ in steps_of(converted(kineto, tmp_path))] == ["ProfilerStep#7"]
+
+
+def test_launches_of_a_program_without_operators_repeat_too(tmp_path: Path) -> None:
+    nsight = NsightFile()
+    for number in range(1, 19):
+        begin = number * 10_000
+        nsight.launch((begin, begin + 2_000), (begin + 3_000, begin + 8_000), "flux" if number % 3 else "step")
+    trace = convert([nsight.write(tmp_path / "run.sqlite")], Options())
+    assert kernel_steps(trace) == [number for number in range(6) for _ in range(3)]
+
+
+def test_work_that_nothing_launched_has_the_step_it_ran_in(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    for number in range(12):
+        kineto.kernel("flux" if number % 2 else "step", number * 10_000, 6_000, correlation=None)
+    assert kernel_steps(converted(kineto, tmp_path)) == [number for number in range(6) for _ in range(2)]
+
+
+def test_up_to_torch_1_9_an_optimizers_step_stands_among_the_operators(tmp_path: Path) -> None:
+    kineto = training()
+    for event in kineto.events:
+        if event["cat"] == "user_annotation":
+            event["cat"] = "Operator"
+    trace = converted(kineto, tmp_path)
+    assert [end - start for _, start, end in steps_of(trace)] == [99_000, 100_000, 100_000]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Ints
 
 __all__ = [
+    "COMMUNICATION",
     "INPUT",
     "LAYER_KEY",
     "calls_of_layers",
@@ -46,6 +47,8 @@ LAYER_KEY = ("layer_index", "layer_name", "layer_type")
 """What makes two calls calls of the same layer."""
 _ATTRIBUTED = {"span_id": pl.Int64, "run_id": pl.Int64, "step": pl.Int64, "work_ns": pl.Int64, "call": pl.Int64}
 _SERIALISED_SHARE = 0.99
+COMMUNICATION = "communication"
+"""Phase of calls of process groups."""
 INPUT = "input"
 """What waiting for the next batch is called beside the phases of training."""
 _STEP = ("run_id", "step", *LAYER_KEY)
@@ -337,7 +340,9 @@ def _extent_and_busy_time(start: Ints, end: Ints, starts: Ints) -> tuple[Ints, I
 # Where no device worked: what the host did, each moment of a thread counted for the innermost that says what it is.
 
 _OPTIMIZER, _BACKWARD, _OTHER = str(Phase.OPTIMIZER), str(Phase.BACKWARD), str(Phase.OTHER)
-_HOST_PHASES = (*(str(phase) for phase in Phase if phase != _OTHER), INPUT, _OTHER)
+_HOST_PHASES = (*(str(phase) for phase in Phase if phase != _OTHER), INPUT, COMMUNICATION, _OTHER)
+_COMMUNICATES = r"^(?:gloo|mpi|ucc|nccl|rccl):|^c10d::"
+"""Calls of process groups, as PyTorch names them."""
 _PARTS = ("span_id", "run_id", "step", *LAYER_KEY, "phase", "host_ns", "is_shared")
 _THREAD = ("run_id", "process_id", "thread_id")
 
@@ -386,10 +391,10 @@ def host_time_by(parts: pl.DataFrame, column: str) -> pl.DataFrame:
 def host_time(view: TraceView) -> pl.DataFrame:
     """In runs where no device worked: span_id, run_id, step, LAYER_KEY, phase and host_ns; a row a part of host time.
 
-    Parts are calls of layers, backward operators, optimizers and waits for input (phase INPUT), each without the parts
-    in it. A backward operator is of its forward twin's layer. What is of no layer has no layer_index, and its phase as
-    type; what is called while waiting for input is input, a layer or not. What `is_shared` is of generated code, whose
-    time `layer_steps` shares among layers otherwise.
+    Parts are calls of layers, backward operators, optimizers, waits for input (phase INPUT) and calls of process groups
+    (communication), each without the parts in it. A backward operator is of its forward twin's layer. What is of no
+    layer has no layer_index, and its phase as type; what is called while waiting for input is input, a layer or not.
+    What `is_shared` is of generated code, whose time `layer_steps` shares among layers otherwise.
     """
     alone = view.once(layer_bases).filter("is_host_only")["run_id"]
     calls = view.once(layer_calls).filter(pl.col("run_id").is_in(alone.implode()))
@@ -403,24 +408,30 @@ def host_time(view: TraceView) -> pl.DataFrame:
     parents = view.trace.scan("spans").select("parent_id").collect()["parent_id"].fill_null(-1).to_numpy()
     up = _part_around(parts, parents)
     own = pl.Series("host_ns", np.maximum(parts["host_ns"].to_numpy() - _time_of_parts_inside(parts, up), 0))
-    is_input = pl.Series(innermost(up, parts["is_input"].to_numpy()) >= 0)
-    return parts.with_columns(own, parts["phase"].set(is_input, INPUT)).select(_PARTS)
+    around = nullable_index(innermost(up, parts["apart"].is_not_null().to_numpy()))
+    phase = pl.coalesce(parts["apart"].gather(around), "phase").alias("phase")
+    return parts.with_columns(own, phase).select(_PARTS)
 
 
 def _spans_that_are_parts(view: TraceView, runs: pl.Series, calls: pl.Series) -> pl.DataFrame:
     """The spans of these runs that are parts, in order; of operators in each other, of one layer, the outermost."""
     waits = names_like(view.span_names, lambda name: name.str.contains(INPUT_CALLS))
-    is_call, is_input = pl.col("span_id").is_in(calls.implode()), pl.col("name").is_in(waits.implode())
-    is_part = is_call | is_input | pl.col("phase").is_in([_OPTIMIZER, _BACKWARD])
+    collectives = names_like(view.span_names, lambda name: name.str.contains(_COMMUNICATES))
+    is_input, is_talk = (pl.col("name").is_in(names.implode()) for names in (waits, collectives))
+    apart = pl.when(is_input).then(pl.lit(INPUT)).when(is_talk).then(pl.lit(COMMUNICATION)).alias("apart")
+    is_call, is_apart = pl.col("span_id").is_in(calls.implode()), apart.is_not_null()
+    is_part = is_call | is_apart | pl.col("phase").is_in([_OPTIMIZER, _BACKWARD])
     above = ("phase", "layer_id")
     columns = ("span_id", "parent_id", *_THREAD, "step", "start_ns", "duration_ns", "name", *above)
     spans = view.layer_runs.scan("spans").filter(pl.col("run_id").is_in(runs.implode()), is_part)
-    rows = spans.select(*columns, is_call.alias("is_call"), is_input.alias("is_input")).collect().sort("span_id")
+    rows = spans.select(*columns, is_call.alias("is_call"), apart).collect().sort("span_id")
     outer = pl.DataFrame([column_at(view.trace, name, rows["parent_id"]).alias(f"outer_{name}") for name in above])
     rows = rows.hstack(outer).with_columns(pl.col("name", "phase", "outer_phase").cast(pl.String))
     is_of_same = (pl.col("phase") == _OPTIMIZER) | pl.col("layer_id").eq_missing(pl.col("outer_layer_id"))
     is_inside = pl.col("phase").eq_missing(pl.col("outer_phase")) & is_of_same
-    return rows.filter(pl.col("duration_ns").is_not_null(), pl.col("is_call") | pl.col("is_input") | ~is_inside)
+    return rows.filter(
+        pl.col("duration_ns").is_not_null(), pl.col("is_call") | pl.col("apart").is_not_null() | ~is_inside
+    )
 
 
 def _with_layers(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -428,7 +439,7 @@ def _with_layers(parts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     is_backward = ~pl.col("is_call") & (pl.col("phase") == _BACKWARD)
     holders = parts.filter(is_backward)["layer_id"].unique()  # operators around forward twins are forward, too
     is_forward = pl.col("is_call") & (pl.col("phase") == _OTHER) & pl.col("span_id").is_in(holders.implode())
-    kind = pl.when("is_input").then(pl.lit(INPUT)).when(is_forward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase")
+    kind = pl.coalesce("apart", pl.when(is_forward).then(pl.lit(str(Phase.FORWARD))).otherwise("phase"))
     name = pl.when(is_backward).then(pl.lit("backward outside of layers")).otherwise("name")
     layer = pl.when("is_call").then("span_id").when(is_backward & ~pl.col("is_shared")).then("layer_id")
     keys = calls.select(pl.col("span_id").alias("layer_id"), pl.col("host_ns").alias("call_ns"), *LAYER_KEY)

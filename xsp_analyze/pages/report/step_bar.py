@@ -11,7 +11,7 @@ from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.idle import DEVICE
-from xsp_analyze.frames.layers.layer_time import INPUT, host_time_by
+from xsp_analyze.frames.layers.layer_time import COMMUNICATION, INPUT, host_time_by
 from xsp_analyze.pages.blocks import IDLE_TONES, tone
 from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import IDLE, duration, share
@@ -41,7 +41,8 @@ _PHASES = {  # of a run on the host alone: tone, and what it is
     Phase.BACKWARD: ("t-g2", "Operators of the backward pass."),
     Phase.OPTIMIZER: ("t-g3", "Steps of optimizers, and gradients set to zero."),
     INPUT: ("t-g4", "The next batch was waited for or made."),
-    Phase.OTHER: ("c-other", "What no layer, backward operator, optimizer or data loader took."),
+    COMMUNICATION: ("c-communication", "Calls of process groups (Gloo, MPI), with what they wait for."),
+    Phase.OTHER: ("c-other", "What no layer, backward operator, optimizer, data loader or process group took."),
 }
 _KERNELS = {KernelClass.COPY: "copy kernels", KernelClass.MEMSET: "fill kernels", KernelClass.OTHER: "other kernels"}
 _SUMS = {"copy": "copies", "memset": "memsets"}

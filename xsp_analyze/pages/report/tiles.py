@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.catalog import result
+from xsp_analyze.findings.facts import Facts
 from xsp_analyze.frames.device_time import busy_without_start
 from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.step_values import (
@@ -237,9 +238,8 @@ def _busy(answers: Answers) -> Iterator[_Tile]:
     if fact is None or (busiest(answers) is None and not answers.is_leveled):
         return
     value, of_exact, note = fact
-    timeline = answers.of("B03")
     is_of_all = not answers.step_count and not answers.is_leveled
-    if is_of_all and not isinstance(timeline, str) and (part := busy_without_start(timeline.table)) is not None:
+    if is_of_all and (part := busy_without_start(Facts(answers.per_step).devices)) is not None:
         note = f"Of the time without start-up and end; {value} of all that was recorded."
         value, of_exact = share(part), f"{part}"
     devices = answers.first("A15").get("device_count") or 1

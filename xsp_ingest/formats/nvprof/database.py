@@ -181,6 +181,7 @@ _USED = (
     *("MARKER", "OVERHEAD", "DEVICE"),
 )
 _COUNTED = ("METRIC", "METRIC_INSTANCE", "EVENT", "EVENT_INSTANCE", "CDP_KERNEL", "UNIFIED_MEMORY_COUNTER")
+_MEASURED = 4  # the first of these are of counters, for which kernels of the table KERNEL run one by one
 _TEXTS = ("name", "domain")
 _ON_DEVICE = ("KERNEL", "CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "SYNCHRONIZATION")
 _CALLS: Mapping[str, Mapping[int, str]] = {"RUNTIME": RUNTIME_CALLS, "DRIVER": DRIVER_CALLS}
@@ -244,7 +245,11 @@ def _records(database: _NvprofDatabase) -> Records:
     process = _only_process(kinds)
     kinds |= {kind: _with_process(kinds[kind], kinds, process) for kind in _ON_DEVICE if kind in kinds}
     counted = sum(database.count(PREFIX + kind) for kind in _COUNTED)
-    return Records(process, kinds, [*_findings_of_unread_records(database, counted), *_unclear(kinds)])
+    measured = sum(database.count(PREFIX + kind) for kind in _COUNTED[:_MEASURED])
+    alone = Finding(
+        LedgerKind.KERNELS_ONE_BY_ONE, count=kinds["KERNEL"].height if "KERNEL" in kinds and measured else 0
+    )
+    return Records(process, kinds, [*_findings_of_unread_records(database, counted), *_unclear(kinds), alone])
 
 
 def _table(database: _NvprofDatabase, kind: str) -> pl.DataFrame:

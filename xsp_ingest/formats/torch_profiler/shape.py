@@ -209,7 +209,7 @@ class _Stages:
         details = document.details.rename(
             {"event": "row", "device": "device_id", "context": "context_id", "stream": "stream_id"}
         )
-        parts = _with_details(_by_category(_steps_annotated(events)), details)
+        parts = _with_details(_by_category(_with_own_ranges(events)), details)
         tables, unread = _tables_of(parts, self._options)
         self.findings += unread
         tables |= {"collectives": collective_facts(events, details)}
@@ -301,15 +301,22 @@ def _marks_of(parts: _Parts) -> Ints:
     return np.concatenate([_of(parts, kinds)["mark"].to_numpy() for kinds in _ORDER])
 
 
-def _steps_annotated(events: pl.DataFrame) -> pl.DataFrame:
-    """Up to torch 1.8, and in torch_npu, steps of the schedule stand among the operators; here they are annotations."""
+_OWN_RANGES = rf"{KINETO_STEP}|^Optimizer\.\w+#|^enumerate\(DataLoader\)#|^(?:gloo|mpi|ucc):"
+"""What PyTorch itself annotates: steps of the schedule, an optimizer's calls, waits for the next batch, collectives."""
+
+
+def _with_own_ranges(events: pl.DataFrame) -> pl.DataFrame:
+    """Up to torch 1.9, and in torch_npu, PyTorch's own ranges stand among the operators; here they are annotations."""
     names = events["name"].unique().cast(pl.String)
-    steps = names.filter(names.str.contains(KINETO_STEP))
-    if steps.is_empty():
+    ranges = names.filter(names.str.contains(_OWN_RANGES))
+    if ranges.is_empty():
         return events
-    step = pl.col("category").is_in(OPERATOR) & pl.col("name").cast(pl.String).is_in(steps.implode())
+    is_range = pl.col("category").is_in(OPERATOR) & pl.col("name").cast(pl.String).is_in(ranges.implode())
     return events.with_columns(
-        pl.when(step).then(pl.lit("user_annotation", pl.Categorical)).otherwise(pl.col("category")).alias("category")
+        pl.when(is_range)
+        .then(pl.lit("user_annotation", pl.Categorical))
+        .otherwise(pl.col("category"))
+        .alias("category")
     )
 
 
