@@ -69,14 +69,14 @@ def host_waits(view: TraceView, run: int) -> pl.DataFrame:
 
 
 def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:
-    """The run's calls that wait for a device if it has work, of before the trace too: process_id, start_ns, end_ns."""
+    """The run's calls that wait for a device if it has work, of before the trace too: process_id, span_id and times."""
     waits = view.trace.scan("spans").filter(
         pl.col("run_id") == run,
         (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
         pl.col("duration_ns").is_not_null(),
     )
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    return waits.select("process_id", "start_ns", end).collect()
+    return waits.select("process_id", "span_id", "start_ns", end).collect()
 
 
 def waited_ns(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
