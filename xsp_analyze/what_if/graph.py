@@ -13,7 +13,7 @@ from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.what_if.threads import Points, hand_overs, host_bounds, host_stretches, host_threads
 from xsp_analyze.what_if.waits import DeviceWork, Edge, awaited_work, node_calls, typical_ns, typical_return_ns
 from xsp_ingest.machine.paths import node_order
-from xsp_model import Kind
+from xsp_model import Kind, Level, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ __all__ = ["GUESSED", "TaskGraph", "task_graph"]
 
 GUESSED = (Edge.EVENT, Edge.SHARED, Edge.QUEUE, Edge.HAND_OVER)
 """Edges that no trace records: they are concluded from what followed on what."""
+_MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +197,20 @@ def _between_work(view: TraceView, threads: HostThreads, places: _Places, work: 
 
 
 def _hand_over_edges(places: _Places) -> _Edges:
-    apart = places.handed.wake - places.handed.given
-    return _Edges.of(places.givers, places.wakes, apart, Edge.HAND_OVER)
+    """Between threads of which one runs the backward pass for the other they are no guess."""
+    handed, spans = places.handed, places.threads.spans
+    operators = spans.select(pl.col("level") == str(Level.OPERATOR), pl.col("phase") == str(Phase.BACKWARD))
+    counts = [
+        np.bincount(
+            places.threads.thread,
+            weights=column.fill_null(value=False).to_numpy(),
+            minlength=places.threads.keys.height,
+        )
+        for column in operators.with_columns(pl.col("phase") & pl.col("level"))
+    ]
+    engine = counts[1] > _MOSTLY * counts[0]
+    kind = np.where(engine[handed.thread] != engine[handed.giver], Edge.BACKWARD, Edge.HAND_OVER)
+    return _Edges.of(places.givers, places.wakes, handed.wake - handed.given, kind)
 
 
 def _run_ends(places: _Places, work: DeviceWork) -> tuple[_Edges, Ints]:

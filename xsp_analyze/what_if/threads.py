@@ -97,7 +97,7 @@ def host_threads(view: TraceView) -> HostThreads:
             pl.col("kind") != str(Kind.SYNC),
             pl.col("duration_ns").is_not_null(),
         )
-        .select("span_id", "parent_id", *THREAD, "level", "kind", "name", "step", "start_ns",
+        .select("span_id", "parent_id", *THREAD, "level", "kind", "name", "phase", "step", "start_ns",
                 (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
         .collect()
     )  # fmt: skip

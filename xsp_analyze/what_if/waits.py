@@ -41,6 +41,7 @@ class Edge(IntEnum):
     QUEUE = 9  # from work that ended in a launch that found the queue full
     HAND_OVER = 10  # from one thread's last work to the wake of another that waited for it
     COLLECTIVE = 11  # from the last rank's begin to everybody's end
+    BACKWARD = 12  # a hand-over to or from the thread that runs the backward pass, which names what it runs
 
 
 _FREES = r"(?i)^(?:cuda|cu|hip)(?:Free|MemFree|Malloc|MemAlloc|HostAlloc|HostMalloc|MemCreate)"
