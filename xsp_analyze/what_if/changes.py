@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -402,3 +403,13 @@ def changes_of(
     if not found:
         raise XspError("nothing is changed", advice="Say what to change: --scale class:attention=0.5, --host 0.5, ...")
     return found
+
+
+def changes_named(options: Mapping[str, Any]) -> list[Change]:
+    """The changes of options by name; XspError for a name that none has."""
+    known = signature(changes_of).parameters
+    strange = next((name for name in options if name not in known), None)
+    if strange is not None:
+        near = closest(strange, list(known)) or list(known)
+        raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
+    return changes_of(**options)
