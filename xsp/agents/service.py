@@ -159,8 +159,8 @@ TOOLS = (
     ),
     Tool(
         "what_if",
-        "What changes would gain, each alone and together, by replaying the trace with other times: `gain_ns` of a step,"
-        " with its range over graphs without what is guessed. A factor is what is left of a time: 0.5 half of it.",
+        "What changes would gain, each alone and together, by replaying the trace with other times: `gain_ns` of a"
+        " step, with its range over graphs without what is guessed. A factor is what is left of a time: 0.5 for half.",
         arguments={
             "scale": {
                 "type": "array",

@@ -176,7 +176,7 @@ class OpenTrace:
     ) -> WhatIf:
         """What changes would gain, each alone and together: `scale=["class:attention=0.5"]`, `input=0`, `host=0.5`, ...
 
-        They are named as the options of `xsp what-if` are, with underscores. `.document()` is the answer as JSON has it.
+        They are named as the options of `xsp what-if` are, with underscores. `.document()` is the answer as JSON.
         """
         from xsp_analyze.service import view_of_one  # noqa: PLC0415
         from xsp_analyze.what_if.answer import what_if  # noqa: PLC0415

@@ -32,7 +32,6 @@ __all__ = [
     "HostCalls",
     "host_blocks",
     "host_spans",
-    "host_waits",
     "innermost_around",
     "is_wait",
     "kernel_searches",
@@ -60,12 +59,6 @@ def is_wait(name: pl.Expr) -> pl.Expr:
     """Whether the host may wait for the device in calls of that name: synchronisations, copies that block, frees."""
     blocks = name.str.contains(_COPIES) & ~name.str.contains(_ASYNCHRONOUS)
     return name.str.contains(SYNC_CALLS) | blocks | name.str.contains(_FREES)
-
-
-def host_waits(view: TraceView, run: int) -> pl.DataFrame:
-    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
-    rows = view.once(waiting_calls, run)
-    return rows.filter(waited_ns(view, run, rows) > 0).select("start_ns", "end_ns").sort("end_ns", "start_ns")
 
 
 def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:

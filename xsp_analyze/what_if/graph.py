@@ -100,14 +100,16 @@ def task_graph(view: TraceView) -> TaskGraph:
     begin, end = places.work_begins, places.work_ends
     ends, last_times = _run_ends(places, work)
     waits, law = _waits(places, work, along)
-    edges = _Edges.concat([
-        _Edges.of(along, along + 1, law, Edge.HOST),
+    parts = [  # of edges that bind alike the first counts: a wait rather than the host
         _Edges.of(begin, end, work.end - work.start, Edge.WORK),
+        waits,
+        *_between_work(view, threads, places, work),
         _launch_edges(places, work),
-        *_between_work(view, threads, places, work), waits,
-        _hand_over_edges(places), ends,
-    ])  # fmt: skip
-    return _in_order(places, work, edges, len(along), last_times)
+        _hand_over_edges(places),
+        ends,
+        _Edges.of(along, along + 1, law, Edge.HOST),
+    ]
+    return _in_order(places, work, _Edges.concat(parts), len(along), last_times)
 
 
 def _steps(view: TraceView) -> pl.DataFrame:
@@ -248,7 +250,7 @@ def _in_order(places: _Places, work: DeviceWork, edges: _Edges, along: int, last
     place = np.full(len(source), -1)
     place[by_target] = np.arange(len(by_target))
     into = np.full(len(places.points.time) + 1, -1)
-    into[edges.target[:along]] = place[:along]
+    into[edges.target[len(edges.target) - along :]] = place[len(place) - along :]
     stretches = host_stretches(places.threads, places.points)
     runs = places.steps["run_id"].unique(maintain_order=True).to_list()
     return TaskGraph(
@@ -261,7 +263,7 @@ def _in_order(places: _Places, work: DeviceWork, edges: _Edges, along: int, last
         stretches,
         into[stretches.point],
         work.frame,
-        place[along : along + len(work.start)],
+        place[: len(work.start)],
         places.steps.with_columns(node=pl.Series(number[places.step_begins], dtype=pl.Int64)),
         {run: int(number[places.count + i]) for i, run in enumerate(runs)},
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_model.columns.arrays import Bools, Ints
 
-__all__ = ["Replay", "fit", "replay"]
+__all__ = ["Replay", "fit", "path_edges", "replay"]
 
 _NEVER = np.iinfo(np.int64).max // 2
 
@@ -75,3 +75,10 @@ def fit(graph: TaskGraph) -> Ints:
         first = at[np.concatenate(([0], np.flatnonzero(np.diff(target[at])) + 1))]
         weight[first] += left[first]
     return weight
+
+
+def path_edges(replayed: Replay, run: int) -> Ints:
+    """The edges of the path to the end of the run's job, in order."""
+    _, on_path = replayed.backwards(run)
+    edges = replayed.binding[np.flatnonzero(on_path)]
+    return edges[edges >= 0]

@@ -12,7 +12,7 @@ import polars as pl
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.what_if.changes import Program, weights_with
 from xsp_analyze.what_if.graph import GUESSED, task_graph
-from xsp_analyze.what_if.replay import fit, replay
+from xsp_analyze.what_if.replay import fit, path_edges, replay
 from xsp_analyze.what_if.waits import Edge
 from xsp_model import XspError
 
@@ -193,13 +193,6 @@ _NAMES = {
     Edge.QUEUE: "synchronisation", Edge.HAND_OVER: "hand-over", Edge.BACKWARD: "hand-over",
     Edge.COLLECTIVE: "other ranks",
 }  # fmt: skip
-
-
-def path_edges(replayed: Replay, run: int) -> Ints:
-    """The edges of the path to the end of the run's job, in order."""
-    _, on_path = replayed.backwards(run)
-    edges = replayed.binding[np.flatnonzero(on_path)]
-    return edges[edges >= 0]
 
 
 def simulation(view: StepView) -> Simulation:
