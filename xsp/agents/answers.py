@@ -31,6 +31,8 @@ from xsp_analyze.sql import QueryLimits, describe_tables
 from xsp_analyze.sql import query as answered
 from xsp_analyze.text.units import plain_spaces
 from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.what_if.answer import what_if
+from xsp_analyze.what_if.changes import changes_named
 from xsp_model import Severity, Trace, XspError
 from xsp_model.errors import clean, closest
 
@@ -246,6 +248,7 @@ class ServedAnswers:
         tools: Mapping[str, Callable[..., _Answer]] = {
             "info": self._info,
             "findings": self._findings,
+            "what_if": self._what_if,
             "analyze": self._analyze,
             "query": self._query,
             "compare": self._compare,
@@ -283,6 +286,24 @@ class ServedAnswers:
             return {"file": one.alias, **head, **coverage_of(frames)}, in_plain
 
         return self._page_of(("findings", one.alias, serving_phase), compute, page)
+
+    def _what_if(
+        self,
+        page: Page,
+        file: str | None = None,
+        steps: str | None = None,
+        serving_phase: str | None = None,
+        **changes: object,
+    ) -> _Answer:
+        one, trace = self._open(file)
+
+        def compute() -> _Kept:
+            frames = self._view(one, trace, steps, serving_phase)
+            told = what_if(frames, changes_named(changes)).document()
+            rows = [*told.pop("alone"), told.pop("together")]
+            return {"file": one.alias, **told, **coverage_of(frames)}, rows
+
+        return self._page_of(("what_if", one.alias, steps, serving_phase, json_text(changes)), compute, page)
 
     def _analyze(
         self,

@@ -133,6 +133,18 @@ _OFFSET = _number("Rows to pass over: the `next_offset` of the answer before.", 
 _MAX_TEXT = _number("Longer texts are cut in the middle and counted in `texts_cut`.", 200, 8, 20_000)
 _PAGE = {"limit": _LIMIT, "offset": _OFFSET, "max_text": _MAX_TEXT}
 _SERVING_PHASE = _text(_PHASE, enum=["prefill", "decode", "mixed", "diffusion"])
+_FACTORS = {
+    "input": "What is left of waiting for input.",
+    "python": "What is left of the host's time outside of operators.",
+    "host": "What is left of all of the host's time.",
+    "communication": "What is left of communication.",
+}
+_SWITCHES = {
+    "no_sync": "Calls that synchronise return at once.",
+    "fuse": "Each chain of elementwise kernels becomes one.",
+    "overlap": "Nothing on a device waits for communication.",
+    "no_recompute": "Nothing is computed again in the backward pass.",
+}
 TOOLS = (
     Tool(
         "info",
@@ -144,6 +156,28 @@ TOOLS = (
         "What is worth doing next: each finding with its evidence and the most it can gain (an upper bound; null:"
         " unknown). Those with on_trust true doubt the numbers themselves: read them before you pass on any figure.",
         arguments={"serving_phase": _SERVING_PHASE, **_PAGE},
+    ),
+    Tool(
+        "what_if",
+        "What changes would gain, each alone and together, by replaying the trace with other times: `gain_ns` of a"
+        " step, with its range over graphs without what is guessed. A factor is what is left of a time: 0.5 for half.",
+        arguments={
+            "scale": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "KIND:NAME=FACTOR, where KIND is class, layer, operator, kernel, collective or range.",
+            },
+            "graph": {"type": "array", "items": {"type": "string"}, "description": "steps, layers or a layer's name."},
+            **{name: {"type": "number", "minimum": 0, "description": what} for name, what in _FACTORS.items()},
+            **{name: {"type": "boolean", "description": what} for name, what in _SWITCHES.items()},
+            "copies": _text(
+                "Copies of pageable memory hold the host no more, or are pinned.", enum=["async", "pinned"]
+            ),
+            "on": _text("Another device, by its peak rates; needs `host`."),
+            "steps": _text("mean, all, or the number of a step."),
+            "serving_phase": _SERVING_PHASE,
+            **_PAGE,
+        },
     ),
     Tool(
         "analyze",

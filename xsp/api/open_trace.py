@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from xsp.api.comparing import ComparedTraces
     from xsp_analyze.findings.advice import Advice
+    from xsp_analyze.what_if.answer import WhatIf
     from xsp_model import Trace
 
 __all__ = ["Findings", "OpenTrace", "Result", "open"]
@@ -164,6 +165,25 @@ class OpenTrace:
             advice = advise(view)
             bounds = verdict(view, advice)
         return Findings(advice, [str(fault) for fault in faults], bounds.sentence if bounds else "")
+
+    @fault_sentence()
+    def what_if(
+        self,
+        *,
+        steps: str | int | None = None,
+        serving_phase: str | None = None,
+        **changes: Any,  # noqa: ANN401
+    ) -> WhatIf:
+        """What changes would gain, each alone and together: `scale=["class:attention=0.5"]`, `input=0`, `host=0.5`, ...
+
+        They are named as the options of `xsp what-if` are, with underscores. `.document()` is the answer as JSON.
+        """
+        from xsp_analyze.service import view_of_one  # noqa: PLC0415
+        from xsp_analyze.what_if.answer import what_if  # noqa: PLC0415
+        from xsp_analyze.what_if.changes import changes_named  # noqa: PLC0415
+
+        view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))
+        return what_if(view, changes_named(changes))
 
     @takes(steps=str | None, per_input=bool, serving_phase=str | None)
     @fault_sentence()

@@ -109,7 +109,7 @@ class _Commands(TyperGroup):
 def command_named(name: str) -> Any:  # noqa: ANN401 (its module's name differs between versions of typer)
     """The command as typer has it."""
     entry = next(each for each in COMMANDS if each.name == name)
-    function = getattr(import_module(entry.module), name)
+    function = getattr(import_module(entry.module), entry.function)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(
         name,

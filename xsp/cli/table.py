@@ -27,7 +27,12 @@ class Command(NamedTuple):
     @property
     def module(self) -> str:
         """The module that holds it."""
-        return f"xsp.cli.commands.{self.name}"
+        return f"xsp.cli.commands.{self.function}"
+
+    @property
+    def function(self) -> str:
+        """What it is called in Python."""
+        return self.name.replace("-", "_")
 
 
 COMMANDS = (
@@ -36,6 +41,9 @@ COMMANDS = (
     ),
     Command("top", "Show the layers and kernels that take most time, and what could be gained."),
     Command("findings", "Say what is worth doing next: each finding with its evidence and the most it can gain."),
+    Command(
+        "what-if", "Say what changes would gain, each alone and together, by replaying the trace with other times."
+    ),
     Command("analyze", "Answer questions about a trace as tables: times per layer, per kernel, per device, ..."),
     Command("view", "Look at a whole trace over time in the browser, served from this machine to this machine alone."),
     Command("mcp", "Answer an agent's questions about these files, and no others, over the Model Context Protocol."),

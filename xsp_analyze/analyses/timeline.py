@@ -10,12 +10,12 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, share_of_sum
-from xsp_analyze.frames.critical_path import LINKS, Link, Timeline, innermost_calls, overlaps, walk
+from xsp_analyze.frames.critical_path import innermost_calls, overlaps
 from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, window_parts
-from xsp_analyze.frames.group_ids import group_ids, in_order, numbers_by_appearance
-from xsp_analyze.frames.host_calls import STREAM, host_waits
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call
+from xsp_analyze.what_if.graph import task_graph
+from xsp_analyze.what_if.path import LINKS, Link, chain
 from xsp_model.columns.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -146,16 +146,17 @@ def critical_path(frames: StepView) -> pl.LazyFrame:
 
 def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
     """The run's path in the columns of _ROW; pieces of the host cut where it went from layer to layer."""
-    work = _work(frames, run)
-    if work.is_empty():
+    view = frames.of_trace
+    work = view.all_activities
+    if run not in view.once(task_graph).ends or not (work["run_id"] == run).any():
         return
-    chain = walk(_timeline(frames, run, work))
-    duration = chain.end_ns - chain.start_ns
-    on_host = chain.links == LINKS.index(Link.HOST)
+    path = chain(view, run)
+    duration = path.end_ns - path.start_ns
+    on_host = path.links == LINKS.index(Link.HOST)
     elsewhere = np.flatnonzero(~on_host)
-    yield _sums_of_pieces(run, chain.links[elsewhere], work, chain.rows[elsewhere], duration[elsewhere])
+    yield _sums_of_pieces(run, path.links[elsewhere], work, path.rows[elsewhere], duration[elsewhere])
     calls = frames.of_trace.once(every_layer_call).filter(pl.col("run_id") == run, pl.col("end_ns").is_not_null())
-    rows, inside = overlaps(innermost_calls(calls), chain.start_ns[on_host], chain.end_ns[on_host])
+    rows, inside = overlaps(innermost_calls(calls), path.start_ns[on_host], path.end_ns[on_host])
     yield _sums_of_pieces(run, np.full(len(rows), LINKS.index(Link.HOST)), calls, rows, inside)
 
 
@@ -173,40 +174,6 @@ def _sums_of_pieces(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duratio
     missing = [pl.lit(None, pl.String).alias("kind")] if "kind" not in described else []
     texts = pl.col(c for c in described if c != "layer_index").cast(pl.String)
     return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
-
-
-def _work(frames: StepView, run: int) -> pl.DataFrame:
-    """The run's device work, of its steps where it has some, in order of end."""
-    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    of_run = pl.col("run_id") == run
-    in_step = pl.col("step").is_not_null() if (frames.of_trace.all_steps["run_id"] == run).any() else pl.lit(value=True)
-    columns = (*STREAM, "start_ns", end, "call_end_ns", "kind", *LAYER_KEY)
-    work = frames.of_trace.all_activities.lazy().filter(of_run & in_step).select(columns).collect()
-    return work[in_order([work["end_ns"], work["start_ns"]])]  # else in order of start, and so of their spans
-
-
-def _timeline(frames: StepView, run: int, work: pl.DataFrame) -> Timeline:
-    waits = frames.of_trace.once(host_waits, run)
-    first, last = _extent(frames, run)
-    return Timeline(
-        work["start_ns"].to_numpy(),
-        work["end_ns"].to_numpy(),
-        numbers_by_appearance(*group_ids(work.select(STREAM)))[0],
-        work["call_end_ns"].fill_null(-1).to_numpy(),
-        waits["start_ns"].to_numpy(),
-        waits["end_ns"].to_numpy(),
-        first,
-        max(last, int(np.max(work["end_ns"].to_numpy()))),
-    )
-
-
-def _extent(frames: StepView, run: int) -> tuple[int, int]:
-    """From the first to the last range of a step; of a run without steps from first to last of all its spans."""
-    steps = frames.of_trace.all_steps.filter(pl.col("run_id") == run)
-    spans = steps.lazy() if steps.height else frames.of_trace.kernel_runs.scan("spans").filter(pl.col("run_id") == run)
-    end = pl.col("start_ns") + pl.col("host_ns" if steps.height else "duration_ns")
-    first, last = spans.select(pl.col("start_ns").min(), end.max().alias("end_ns")).collect().row(0)
-    return int(first), int(last)
 
 
 # B42: what the time of each device is made of, in parts that add up to it.

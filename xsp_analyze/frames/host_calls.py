@@ -33,7 +33,6 @@ __all__ = [
     "first_uses",
     "host_blocks",
     "host_spans",
-    "host_waits",
     "innermost_around",
     "is_wait",
     "kernel_searches",
@@ -63,14 +62,8 @@ def is_wait(name: pl.Expr) -> pl.Expr:
     return name.str.contains(SYNC_CALLS) | blocks | name.str.contains(_FREES)
 
 
-def host_waits(view: TraceView, run: int) -> pl.DataFrame:
-    """The run's calls in which the host waited for a device, in order of end: start_ns, end_ns."""
-    rows = view.once(waiting_calls, run)
-    return rows.filter(waited_ns(view, run, rows) > 0).select("start_ns", "end_ns").sort("end_ns", "start_ns")
-
-
 def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:
-    """The run's calls that wait for a device if it has work, of before the trace too: process_id, start_ns, end_ns."""
+    """The run's calls that wait for a device if it has work, of before the trace too: process_id, span_id and times."""
     waits = (
         view.runs([run])
         .scan("spans")
@@ -80,7 +73,7 @@ def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:
         )
     )
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-    return waits.select("process_id", "start_ns", end).collect()
+    return waits.select("process_id", "span_id", "start_ns", end).collect()
 
 
 def waited_ns(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:

@@ -56,17 +56,17 @@ def test_a_late_launch_leads_to_the_host_and_a_wait_in_vain_is_no_wait() -> None
 
 
 def test_work_that_was_ready_long_before_waited_for_the_other_stream() -> None:
-    # b on stream 8 was launched at 5 and begins at 61, right after a on stream 7 ended at 60.
+    # b on stream 8 was launched at 5 us and begins at 61, right after a on stream 7 ended at 60.
     hand = Hand()
     hand.run(0)
-    hand.step(1, 0, 90)
-    hand.work("a", 10, 50, launch=0, step=1)
-    hand.work("b", 61, 30, launch=5, stream_id=8, step=1)
+    hand.step(1, 0, 90_000)
+    hand.work("a", 10_000, 50_000, launch=0, step=1)
+    hand.work("b", 61_000, 30_000, launch=5_000, stream_id=8, step=1)
     assert _path(hand) == [
-        ("device", "kernel", None, 2, 80),
+        ("device", "kernel", None, 2, 80_000),
+        ("launch latency", None, None, 1, 9_995),
+        ("device gap", None, None, 1, 1_000),
         ("host", None, None, 1, 5),
-        ("launch latency", None, None, 1, 5),
-        ("device gap", None, None, 1, 1),
     ]
 
 

@@ -1,0 +1,1 @@
+"""What a change would gain: a trace as a graph of what waits for what, replayed with other times."""

@@ -1,0 +1,415 @@
+"""Changes of a program as values that compose: what each does to the times of host and device, and to what waits."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.classification import class_of_operator, precision_of
+from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
+from xsp_analyze.frames.kernels.roofline import BANDWIDTH, known_peaks
+from xsp_analyze.what_if.threads import is_busy
+from xsp_analyze.what_if.waits import Edge
+from xsp_model import Kind, Level, Phase, XspError
+from xsp_model.columns.intervals import merge
+from xsp_model.columns.tree import innermost
+from xsp_model.devices import spec_called
+from xsp_model.errors import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from xsp_analyze.trace.trace_view import TraceView
+    from xsp_analyze.what_if.graph import TaskGraph
+    from xsp_model.columns.arrays import Bools, Floats, Ints
+
+__all__ = ["SCALED", "Change", "Program", "weights_with"]
+
+SCALED = ("class", "layer", "operator", "kernel", "collective", "range")
+"""What can be scaled by name."""
+_COMPUTE = ("matrix product", "convolution", "attention", "mixture of experts")
+_PAGEABLE, _PINNED = "pageable", "pinned"
+_GRAPH_GAP_NS = 1_000  # between kernels that one call replays
+_NEVER_BINDS = -(1 << 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: `what` is done (a key of CHANGES), to which part, by which factor; 0: it is gone."""
+
+    what: str
+    part: str = ""
+    factor: float = 0.0
+
+    def __str__(self) -> str:
+        """As the command has it."""
+        part = f" {self.part}" if self.part else ""
+        factor = f"{'=' if self.part else ' '}{self.factor:g}" if self.what in _FACTORS else ""
+        return f"--{self.what}{part}{factor}"
+
+    @classmethod
+    def scale(cls, text: str) -> Change:
+        """Of `class:attention=0.5`; XspError where it is none."""
+        match = re.fullmatch(r"(\w+):(.+)=([\d.eE+-]+|roof)", text)
+        if match is None or match[1] not in SCALED:
+            known = ", ".join(SCALED)
+            raise XspError(f"{text!r} scales nothing", advice=f"Write KIND:NAME=FACTOR, where KIND is one of {known}")
+        return cls("scale", f"{match[1]}:{match[2]}", checked_factor(match[3], text))
+
+
+def checked_factor(text: str | float, where: str) -> float:
+    """A factor of time from 0 on; XspError for others."""
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor >= 0):
+        raise XspError(f"{where!r} has no factor", advice="Give how much of the time is left, as 0.5 for half of it")
+    return factor
+
+
+@dataclass(slots=True)
+class _Times:
+    """What is left of the times of stretches of the host and of device work, and which edges are gone or short."""
+
+    host: Floats
+    work: Floats
+    gone: Bools
+    short: Bools
+
+
+class Program:
+    """What changes are applied to: a graph, with the spans and work that each of them is about."""
+
+    def __init__(self, view: TraceView, graph: TaskGraph) -> None:
+        self.view, self.graph = view, graph
+
+    def times(self, changes: Sequence[Change]) -> _Times:
+        """Those with all the changes; in whichever order they are given."""
+        graph = self.graph
+        times = _Times(
+            np.ones(len(graph.host.start)), np.ones(graph.work.height),
+            np.zeros(len(graph.source), dtype=np.bool_), np.zeros(len(graph.source), dtype=np.bool_),
+        )  # fmt: skip
+        for change in sorted(changes, key=lambda one: (one.what, one.part, one.factor)):
+            CHANGES[change.what](self, change, times)
+        return times
+
+    @cached_property
+    def _parent(self) -> Ints:
+        return self.view.trace.scan("spans").select("parent_id").collect().to_series().fill_null(-1).to_numpy()
+
+    def _inside(self, spans: pl.DataFrame) -> tuple[Bools, Bools]:
+        """Stretches of the host, and device work, below any of these spans (span_id)."""
+        mask = np.zeros(len(self._parent), dtype=np.bool_)
+        mask[spans["span_id"].to_numpy()] = True
+        below = innermost(self._parent, mask) >= 0
+        ids = self.graph.threads.spans["span_id"].to_numpy()
+        owner = self.graph.host.owner
+        host = (owner >= 0) & below[ids[owner]] if len(ids) else owner >= 0
+        return host, below[self.graph.work["span_id"].to_numpy()]
+
+    @cached_property
+    def busy(self) -> Bools:
+        """Of each stretch whether it is in an operator or call."""
+        busy, owner = is_busy(self.graph.threads), self.graph.host.owner
+        return (owner >= 0) & busy[owner] if len(busy) else owner >= 0
+
+    @cached_property
+    def input(self) -> Bools:
+        """Of each stretch whether the next batch is awaited in it."""
+        names = names_like(self.view.span_names, lambda name: name.str.contains(INPUT_CALLS))
+        spans = self.graph.threads.spans
+        return self._inside(spans.filter(spans["name"].is_in(names.implode())).select("span_id"))[0]
+
+    def scale(self, change: Change, times: _Times) -> None:
+        """A class, layer, operator, kernel, collective or range: its device work; without devices its host time."""
+        kind, _, name = change.part.partition(":")
+        host, work = self._chosen(kind, name)
+        if not host.any() and not work.any():
+            raise XspError(f"the trace has no {kind} {name!r}{self._did_you_mean(kind, name)}")
+        times.host[host] *= change.factor
+        times.work[work] *= change.factor
+
+    def _chosen(self, kind: str, name: str) -> tuple[Bools, Bools]:
+        """Stretches of the host, and device work, of this kind and name; of what has device work only that."""
+        work, spans = self.graph.work, self.graph.threads.spans
+        column = {"class": "kernel_class", "kernel": "name", "collective": "collective"}.get(kind)
+        if column is not None and (work.height or kind != "class"):
+            return np.zeros(len(self.graph.host.start), np.bool_), _like(work[column], name).to_numpy()
+        if kind == "layer":
+            names = ("layer_name", "layer_type", "path")
+            rows = self.view.trace.scan("layers").select("span_id", *names).collect()
+            fits = pl.DataFrame([_like(rows[each], name) for each in names])
+            found = rows.filter(fits.select(pl.any_horizontal(pl.all())).to_series())
+            host, _ = self._inside(found)
+            below = work["layer_id"].is_in(found["span_id"].implode()).fill_null(value=False).to_numpy()
+        elif kind == "class":
+            host, below = self._inside(spans.filter(_is_operator_of(spans, name)).select("span_id"))
+        else:
+            spans = spans.filter(pl.col("level") == str(Level.OPERATOR)) if kind == "operator" else spans
+            host, below = self._inside(spans.filter(_like(spans["name"], name)).select("span_id"))
+        on_device = bool(work.height) and kind != "range"
+        return host & (not on_device), below & on_device
+
+    def _did_you_mean(self, kind: str, name: str) -> str:
+        column = {"class": "kernel_class", "kernel": "name", "collective": "collective"}.get(kind)
+        known = self.graph.work[column].drop_nulls().unique().cast(pl.String).sort().to_list() if column else []
+        near = closest(name, known) or (known[:10] if kind != "kernel" else [])
+        return f"; it has {', '.join(near)}" if near else ""
+
+    def host(self, change: Change, times: _Times) -> None:
+        """All that threads do, but for input, which a thread of its own may fetch as slowly."""
+        times.host[~self.input] *= change.factor
+
+    def python(self, change: Change, times: _Times) -> None:
+        """What threads do outside of operators and calls."""
+        times.host[~self.busy & ~self.input] *= change.factor
+
+    def input_time(self, change: Change, times: _Times) -> None:
+        """What is spent until the next batch is there."""
+        times.host[self.input] *= change.factor
+
+    def communication(self, change: Change, times: _Times) -> None:
+        """Kernels that communicate."""
+        work = self._of_class("communication")
+        times.work[work] *= change.factor
+
+    def _of_class(self, name: str) -> Bools:
+        return (self.graph.work["kernel_class"].cast(pl.String) == name).fill_null(value=False).to_numpy()
+
+    def overlap(self, _: Change, times: _Times) -> None:
+        """Nothing on a device waits for communication but what communicates; hosts and ends of jobs still do."""
+        talks = self._of_class("communication")
+        times.gone |= self._work_edges(talks, ~talks, (Edge.STREAM, Edge.EVENT, Edge.SHARED))
+
+    def _work_edges(self, before: Bools, after: Bools, kinds: Sequence[Edge]) -> Bools:
+        """Edges of these kinds from the end of some work to the begin of other work."""
+        graph = self.graph
+        target = graph.target
+        begins, ends = np.zeros(len(graph.time_ns), np.bool_), np.zeros(len(graph.time_ns), np.bool_)
+        edges = graph.work_edge
+        ends[target[edges[before & (edges >= 0)]]] = True
+        begins[graph.source[edges[after & (edges >= 0)]]] = True
+        return np.isin(graph.kind, kinds) & ends[graph.source] & begins[target]
+
+    def no_sync(self, _: Change, times: _Times) -> None:
+        """Calls that synchronise return at once."""
+        times.gone |= self.graph.kind == Edge.SYNC
+
+    def copies(self, change: Change, times: _Times) -> None:
+        """Copies of pageable memory do not hold the host (async), and take what pinned memory takes (pinned)."""
+        times.gone |= self.graph.kind == Edge.COPY
+        if change.part == _PINNED:
+            rows, factor = self._pinned()
+            times.work[rows] *= factor
+
+    def _pinned(self) -> tuple[Ints, Floats]:
+        """Pageable copies, and what of each one's time pinned memory would take, by rates of this trace."""
+        columns = ("span_id", "bytes", "copy_kind", "source_kind", "destination_kind")
+        copies = self.view.trace.scan("copies").select(columns).collect()
+        rows = self.graph.work.select("span_id", "duration_ns").with_row_index("row").join(copies, on="span_id")
+        ends = pl.concat_str(pl.col("source_kind", "destination_kind").cast(pl.String), ignore_nulls=True)
+        rows = rows.filter(pl.col("duration_ns") > 0, pl.col("bytes") > 0).with_columns(
+            rate=pl.col("bytes") / pl.col("duration_ns"), kinds=ends.str.to_lowercase()
+        )
+        fast = pl.col("rate").max().alias("fast")
+        pinned = rows.filter(pl.col("kinds").str.contains(_PINNED)).group_by("copy_kind").agg(fast)
+        slow = rows.filter(pl.col("kinds").str.contains(_PAGEABLE)).join(pinned, on="copy_kind")
+        if slow.is_empty():
+            raise XspError(
+                "the trace has no copies of pinned memory to take their rate from",
+                advice="Give `--copies async`, or scale the copies: --scale 'kernel:Memcpy HtoD=0.5'",
+            )
+        factor = slow.select((pl.col("rate") / pl.col("fast")).clip(upper_bound=1.0)).to_series().to_numpy()
+        return slow["row"].to_numpy(), factor
+
+    def fuse(self, _: Change, times: _Times) -> None:
+        """Of neighbouring elementwise kernels of a stream only the longest is left, and of their launches the first."""
+        work = self.graph.work
+        is_one = (work["kernel_class"].cast(pl.String) == "elementwise") & (work["kind"] == str(Kind.KERNEL))
+        rows = work.with_row_index("row").with_columns(one=is_one.fill_null(value=False))
+        lane = ("run_id", "process_id", "device_id", "stream_id", "step")
+        rows = rows.sort(*lane, "start_ns", nulls_last=True).with_columns(chain=pl.struct(*lane, "one").rle_id())
+        longest = pl.col("duration_ns").arg_max() == pl.int_range(pl.len())
+        rest = rows.filter("one").filter(~longest.over("chain"))["row"].to_numpy()
+        times.work[rest] = 0.0
+        calls = work[rest.tolist()].select(span_id="parent_id").drop_nulls()
+        times.host[self._inside(calls)[0]] = 0.0
+
+    def recompute(self, _: Change, times: _Times) -> None:
+        """Nothing is computed again in the backward pass."""
+        again = (self.graph.work["phase"].cast(pl.String) == str(Phase.RECOMPUTE)).fill_null(value=False)
+        if not again.any():
+            raise XspError("nothing is recomputed in this trace")
+        times.work[again.to_numpy()] = 0.0
+        phase = self.view.trace.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
+        times.host[self._inside(phase.select("span_id").collect())[0]] = 0.0
+
+    def replayed(self, change: Change, times: _Times) -> None:
+        """Steps or layers are replayed as graphs: of each one launch is left, and its kernels follow on each other."""
+        first, last = self._intervals(change.part)
+        if not len(first):
+            raise XspError(
+                f"the trace has no {change.part} to make a graph of", advice="Name steps, layers, or a layer"
+            )
+        graph = self.graph
+        spans, owner = graph.threads.spans, graph.host.owner
+        at = np.searchsorted(first, graph.host.start, side="right") - 1
+        inside = (at >= 0) & (graph.host.end <= last[np.maximum(at, 0)]) & ~self.input
+        launching = spans["span_id"].is_in(graph.work["parent_id"].drop_nulls().unique().implode()).to_numpy()
+        launches = np.flatnonzero(inside & (owner >= 0) & launching[owner])
+        kept = launches[np.unique(at[launches], return_index=True)[1]]
+        times.host[np.setdiff1d(np.flatnonzero(inside), kept)] = 0.0
+        launch = graph.work["call_start_ns"].fill_null(-1).to_numpy()
+        at = np.searchsorted(first, launch, side="right") - 1
+        held = (at >= 0) & (launch < last[np.maximum(at, 0)])
+        times.short |= self._work_edges(held, held, (Edge.STREAM,))
+
+    def _intervals(self, part: str) -> tuple[Ints, Ints]:
+        """When steps, layers, or layers of a name were open on the host."""
+        spans = self.graph.threads.spans
+        if part == "steps":
+            spans = spans.filter(pl.col("kind") == str(Kind.STEP))
+        elif part == "layers":
+            spans = spans.filter(pl.col("kind") == str(Kind.MODULE))
+        else:
+            spans = spans.filter(_like(spans["name"], part) & (spans["level"] == str(Level.LAYER)))
+        return merge(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+
+    def device(self, change: Change, times: _Times) -> None:
+        """Another device: each kernel by the ratio of the peak rates of what bounds it; communication as it is."""
+        there = {quantity: peak.value for quantity, peak in spec_called(change.part).peaks.items()}
+        here = self.view.once(known_peaks)
+        work = self.graph.work.select("name", "kernel_class").with_row_index("row")
+        for (name, kind), rows in work.group_by("name", "kernel_class", maintain_order=True):
+            if str(kind) != "communication":
+                times.work[rows["row"].to_numpy()] *= _roof_ratio(str(name), str(kind), here, there)
+
+
+def _is_operator_of(spans: pl.DataFrame, kernel_class: str) -> pl.Series:
+    """Which spans are operators of this class of work."""
+    names = spans.filter(pl.col("level") == str(Level.OPERATOR))["name"].unique()
+    found = [str(class_of_operator(str(each))) == kernel_class for each in names]
+    return spans["name"].is_in(names.filter(pl.Series(found, dtype=pl.Boolean)).implode())
+
+
+def _like(names: pl.Series, pattern: str) -> pl.Series:
+    """Which of the names are this one, or have it as a pattern at their begin; each is looked at once."""
+    distinct = names.unique().drop_nulls()
+    texts = distinct.cast(pl.String)
+    try:
+        begins = texts.str.contains(rf"^(?:{pattern})")
+    except pl.exceptions.ComputeError:  # brackets that close nothing: no pattern, but perhaps a name
+        begins = texts.str.starts_with(pattern)
+    return names.is_in(distinct.filter((texts == pattern) | begins).implode()).fill_null(value=False)
+
+
+def _roof_ratio(name: str, kind: str, here: Mapping[str, float], there: Mapping[str, float]) -> float:
+    """What is left of a kernel's time where the rate that bounds it is that of the other device."""
+    precision = precision_of(name) or "fp32"
+    rates = (f"{precision}_tensor", precision, "fp32", "fp16_tensor") if kind in _COMPUTE else (BANDWIDTH,)
+    known = next((rate for rate in rates if rate in here and rate in there), None)
+    if known is None:
+        raise XspError(
+            f"peak rates of both devices are needed: {rates[-1]} is not known of one of them",
+            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are known",
+        )
+    return here[known] / there[known]
+
+
+CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
+    "scale": Program.scale,
+    "graph": Program.replayed,
+    "no-sync": Program.no_sync,
+    "copies": Program.copies,
+    "fuse": Program.fuse,
+    "input": Program.input_time,
+    "python": Program.python,
+    "host": Program.host,
+    "communication": Program.communication,
+    "overlap": Program.overlap,
+    "on": Program.device,
+    "no-recompute": Program.recompute,
+}
+"""What can be changed, in the order in which the command lists it."""
+_FACTORS = ("scale", "input", "python", "host", "communication")
+
+
+def weights_with(program: Program, fit: Ints, changes: Sequence[Change]) -> Ints:
+    """The weights with these changes: what stretches of the host and work lose is taken off the edges that they are of.
+
+    Of an edge that is shorter than its stretches (a wait, of which the rest is its work's) the part in proportion.
+    """
+    graph, times = program.graph, program.times(changes)
+    weight = fit.copy()
+    edge = graph.host_edge
+    on_edge = np.flatnonzero(edge >= 0)
+    lasted = (graph.host.end - graph.host.start)[on_edge].astype(np.float64)
+    measured = np.bincount(edge[on_edge], weights=lasted, minlength=len(weight))
+    saved = np.bincount(edge[on_edge], weights=lasted * (1.0 - times.host[on_edge]), minlength=len(weight))
+    part = np.minimum(np.divide(fit, measured, out=np.zeros(len(weight)), where=measured > 0), 1.0)
+    changed = saved != 0
+    weight[changed] -= np.rint(saved * part)[changed].astype(np.int64)
+    of_work = graph.work_edge[graph.work_edge >= 0]
+    weight[of_work] = np.rint(fit[of_work] * times.work[graph.work_edge >= 0]).astype(np.int64)
+    weight[times.short] = np.minimum(weight[times.short], _GRAPH_GAP_NS)
+    target = graph.target
+    left = np.bincount(target[~times.gone], minlength=len(graph.time_ns))
+    weight[times.gone & (left[target] > 0)] = _NEVER_BINDS
+    return weight
+
+
+def changes_of(
+    *,
+    scale: Sequence[str] = (),
+    graph: Sequence[str] = (),
+    no_sync: bool = False,
+    copies: str | None = None,
+    fuse: bool = False,
+    input: float | None = None,  # noqa: A002 (as the option is called)
+    python: float | None = None,
+    host: float | None = None,
+    communication: float | None = None,
+    overlap: bool = False,
+    on: str | None = None,
+    no_recompute: bool = False,
+) -> list[Change]:
+    """The changes that options ask for; XspError where they ask for none, or for what cannot be told."""
+    if on is not None and host is None:
+        raise XspError(
+            "another device stands beside another host, and how much faster that is the trace does not say",
+            advice="Give --host too: 1 where the host stays as it is",
+        )
+    if copies not in (None, "async", _PINNED):
+        raise XspError(f"copies cannot be made {copies!r}", advice="Say async, or pinned")
+    factors = {"input": input, "python": python, "host": host, "communication": communication}
+    found = [
+        *(Change.scale(each) for each in scale),
+        *(Change("graph", each) for each in graph),
+        *(Change(name) for name, wanted in (("no-sync", no_sync), ("fuse", fuse), ("overlap", overlap)) if wanted),
+        *([Change("copies", copies)] if copies else []),
+        *(Change(name, "", checked_factor(each, f"--{name}")) for name, each in factors.items() if each is not None),
+        *([Change("on", on)] if on else []),
+        *([Change("no-recompute")] if no_recompute else []),
+    ]
+    if not found:
+        raise XspError("nothing is changed", advice="Say what to change: --scale class:attention=0.5, --host 0.5, ...")
+    return found
+
+
+def changes_named(options: Mapping[str, Any]) -> list[Change]:
+    """The changes of options by name; XspError for a name that none has."""
+    known = signature(changes_of).parameters
+    strange = next((name for name in options if name not in known), None)
+    if strange is not None:
+        near = closest(strange, list(known)) or list(known)
+        raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
+    return changes_of(**options)

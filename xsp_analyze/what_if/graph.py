@@ -1,0 +1,269 @@
+"""A trace as a graph: begins and ends of calls, steps and device work, with what waited for what and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.frames.group_ids import run_starts
+from xsp_analyze.frames.steps import StepBasis
+from xsp_analyze.what_if.threads import Points, hand_overs, host_bounds, host_stretches, host_threads
+from xsp_analyze.what_if.waits import DeviceWork, Edge, awaited_work, node_calls, typical_ns, typical_return_ns
+from xsp_ingest.machine.paths import node_order
+from xsp_model import Kind, Level, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.trace.trace_view import TraceView
+    from xsp_analyze.what_if.threads import HandOvers, HostThreads, Stretches
+    from xsp_model.columns.arrays import Ints
+
+__all__ = ["GUESSED", "TaskGraph", "task_graph"]
+
+GUESSED = (Edge.EVENT, Edge.SHARED, Edge.QUEUE, Edge.HAND_OVER)
+"""Edges that no trace records: they are concluded from what followed on what."""
+_MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGraph:
+    """Nodes stand so that each is behind what it waits for; edges `first[v]` to `first[v + 1]` lead to node v.
+
+    `time_ns` is when each was reached, `weight` what an edge takes by the law: when nothing else is waited for. `host`
+    are stretches of threads, `host_edge` the edge that each lies on (-1: on none); `work` the device activities,
+    `work_edge` theirs, from begin to end. `steps` has run_id, step and `node`, its begin; `ends` is of each run the
+    node with which its job ends.
+    """
+
+    time_ns: Ints
+    first: Ints
+    source: Ints
+    weight: Ints
+    kind: Ints
+    threads: HostThreads
+    host: Stretches
+    host_edge: Ints
+    work: pl.DataFrame
+    work_edge: Ints
+    steps: pl.DataFrame
+    ends: Mapping[int, int]
+
+    @property
+    def target(self) -> Ints:
+        """The node that each edge leads to."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+    def without(self, kinds: Sequence[Edge]) -> TaskGraph:
+        """The same without edges of these kinds: what was waited for then counts as time of the host or device."""
+        kept = ~np.isin(self.kind, kinds)
+        if kept.all():
+            return self
+        total = np.concatenate(([0], np.cumsum(kept)))
+        columns = {name: getattr(self, name)[kept] for name in ("source", "weight", "kind")}
+        edges = {
+            name: np.where((edge >= 0) & kept[edge], total[edge], -1)
+            for name, edge in (("host_edge", self.host_edge), ("work_edge", self.work_edge))
+        }
+        return replace(self, first=total[self.first], **columns, **edges)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """Edges with their weights by the law, in any order."""
+
+    source: Ints
+    target: Ints
+    weight: Ints
+    kind: Ints
+
+    @classmethod
+    def of(cls, source: Ints, target: Ints, weight: Ints | int, kind: Edge | Ints) -> _Edges:
+        many = (np.broadcast_to(np.asarray(each, dtype=np.int64), len(source)) for each in (weight, kind))
+        return cls(source, target, *many)
+
+    @classmethod
+    def concat(cls, parts: Sequence[_Edges]) -> _Edges:
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
+
+
+def task_graph(view: TraceView) -> TaskGraph:
+    """The graph of the runs that kernels are taken from: what waits for what is decided here, for all who ask."""
+    threads = host_threads(view)
+    calls = node_calls(view, threads)
+    work = DeviceWork(view.all_activities, calls)
+    places = _Places(threads, calls, _steps(view), hand_overs(threads, host_stretches(threads)), len(work.start))
+    along = np.flatnonzero(places.points.thread[1:] == places.points.thread[:-1])
+    begin, end = places.work_begins, places.work_ends
+    ends, last_times = _run_ends(places, work)
+    waits, law = _waits(places, work, along)
+    parts = [  # of edges that bind alike the first counts: a wait rather than the host
+        _Edges.of(begin, end, work.end - work.start, Edge.WORK),
+        waits,
+        *_between_work(view, threads, places, work),
+        _launch_edges(places, work),
+        _hand_over_edges(places),
+        ends,
+        _Edges.of(along, along + 1, law, Edge.HOST),
+    ]
+    return _in_order(places, work, _Edges.concat(parts), len(along), last_times)
+
+
+def _steps(view: TraceView) -> pl.DataFrame:
+    """run_id, step, start_ns, end_ns (of the range on the host); of runs without steps one from end to end."""
+    end = (pl.col("start_ns") + pl.col("host_ns")).alias("end_ns")
+    steps = view.all_steps.filter(pl.col("basis") != str(StepBasis.TIMED)).select("run_id", "step", "start_ns", end)
+    rest = view.extents.join(steps, on="run_id", how="anti").rename({"begin_ns": "start_ns"})
+    rest = rest.select("run_id", pl.lit(None, pl.Int64).alias("step"), "start_ns", "end_ns")
+    return view.kernel_runs.of(pl.concat([steps, rest])).sort("run_id", "start_ns")
+
+
+class _Places:
+    """Numbers nodes: points of threads, by thread and time, then begins and ends of device work, then ends of runs."""
+
+    def __init__(
+        self, threads: HostThreads, calls: pl.DataFrame, steps: pl.DataFrame, handed: HandOvers, work: int
+    ) -> None:
+        self.threads, self.calls, self.handed = threads, calls, handed
+        self.main = _main_threads(threads, calls)
+        self.steps = steps.filter(pl.col("run_id").is_in(list(self.main)))
+        main = np.array([self.main[run] for run in self.steps["run_id"]], dtype=np.int64)
+        of_calls, begin, end = (calls[c].to_numpy() for c in ("thread", "start_ns", "end_ns"))
+        every, first, last = host_bounds(threads)
+        columns = (
+            (of_calls, begin, np.where(end > begin, 2, 1)), (of_calls, end, np.where(end > begin, 0, 1)),
+            (main, self.steps["start_ns"].to_numpy(), 1), (main, self.steps["end_ns"].to_numpy(), 1),
+            (handed.thread, handed.since, 1), (handed.thread, handed.wake, 1), (handed.giver, handed.given, 1),
+            (every, first, 0), (every, last, 3),
+        )  # fmt: skip
+        thread, time = (np.concatenate([column[i] for column in columns]) for i in (0, 1))
+        tie = np.concatenate([np.broadcast_to(np.asarray(column[2]), len(column[0])) for column in columns])
+        order = np.lexsort((tie, time, thread))
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        parts = np.split(place, np.cumsum([len(column[0]) for column in columns])[:-1])
+        self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers = parts[:7]
+        self.points = Points(thread[order], time[order])
+        self.work_begins = np.arange(len(order), len(order) + work)
+        self.work_ends = self.work_begins + work
+        self.count = len(order) + 2 * work
+
+
+def _main_threads(threads: HostThreads, calls: pl.DataFrame) -> dict[int, int]:
+    """Of each run the thread that its steps are ranges of, else the one with most launches, or most spans."""
+    launches = np.bincount(calls.filter("launches")["thread"].to_numpy(), minlength=threads.keys.height)
+    spans = threads.spans.select("run_id", pl.col("kind") == str(Kind.STEP), thread=pl.Series(threads.thread))
+    counts = spans.group_by("run_id", "thread").agg(pl.col("kind").sum().alias("steps"), pl.len())
+    ranked = counts.with_columns(launches=pl.Series(launches).gather(counts["thread"]))
+    by = ("run_id", "steps", "launches", "len", "thread")
+    best = ranked.sort(by, descending=[False, True, True, True, False]).unique("run_id", keep="first")
+    return dict(best.select("run_id", "thread").iter_rows())
+
+
+def _waits(places: _Places, work: DeviceWork, along: Ints) -> tuple[_Edges, Ints]:
+    """What calls wait for, and what the host takes from point to point: in a call that waited what others take."""
+    points, calls = places.points, places.calls
+    awaited = awaited_work(work)
+    has_waited = np.zeros(calls.height, dtype=np.bool_)
+    has_waited[awaited.call[work.end[awaited.work] > calls["start_ns"].to_numpy()[awaited.call]]] = True
+    law = points.time[along + 1] - points.time[along]
+    into = np.full(len(points.time), -1)
+    into[along + 1] = np.arange(len(along))
+    at = into[places.returns[has_waited]]
+    typical = typical_ns(calls, has_waited)[has_waited]
+    law[at[at >= 0]] = np.minimum(law[at[at >= 0]], typical[at >= 0])
+    woken = into[places.wakes]
+    law[woken[woken >= 0]] = 0
+    rest = typical_return_ns(calls, awaited, work)
+    return _Edges.of(places.work_ends[awaited.work], places.returns[awaited.call], rest, awaited.kind), law
+
+
+def _launch_edges(places: _Places, work: DeviceWork) -> _Edges:
+    rows = work.launched
+    return _Edges.of(places.begins[work.call[rows]], places.work_begins[rows], work.latency_ns[rows], Edge.LAUNCH)
+
+
+def _between_work(view: TraceView, threads: HostThreads, places: _Places, work: DeviceWork) -> list[_Edges]:
+    recorded = work.behind_events(view, threads)
+    behind = [*work.on_stream, recorded, work.behind_others(recorded.after)]
+    return [
+        _Edges.of(
+            (places.work_ends if each.from_end else places.work_begins)[each.before],
+            places.work_begins[each.after], each.weight, each.kind,
+        )
+        for each in behind
+    ]  # fmt: skip
+
+
+def _hand_over_edges(places: _Places) -> _Edges:
+    """Between threads of which one runs the backward pass for the other they are no guess."""
+    handed, spans = places.handed, places.threads.spans
+    operators = spans.select(pl.col("level") == str(Level.OPERATOR), pl.col("phase") == str(Phase.BACKWARD))
+    counts = [
+        np.bincount(
+            places.threads.thread,
+            weights=column.fill_null(value=False).to_numpy(),
+            minlength=places.threads.keys.height,
+        )
+        for column in operators.with_columns(pl.col("phase") & pl.col("level"))
+    ]
+    engine = counts[1] > _MOSTLY * counts[0]
+    kind = np.where(engine[handed.thread] != engine[handed.giver], Edge.BACKWARD, Edge.HAND_OVER)
+    return _Edges.of(places.givers, places.wakes, handed.wake - handed.given, kind)
+
+
+def _run_ends(places: _Places, work: DeviceWork) -> tuple[_Edges, Ints]:
+    """The job of a run ends with its last step, and with the last work of every stream that was launched in a step."""
+    run_of, in_step = work.frame["run_id"].to_numpy(), work.frame["step"].is_not_null().to_numpy()
+    parts, times = [], []
+    for i, run in enumerate(places.steps["run_id"].unique(maintain_order=True)):
+        rows = np.flatnonzero((places.steps["run_id"] == run).to_numpy())
+        is_whole = places.steps["step"][int(rows[0])] is None
+        mine = work.order[(run_of[work.order] == run) & (in_step[work.order] | is_whole)]
+        last = mine[np.append(run_starts(work.stream[mine])[1:], len(mine)) - 1] if len(mine) else mine
+        nodes = np.append(places.work_ends[last], places.step_ends[rows[-1]])
+        parts.append(_Edges.of(nodes, np.full(len(nodes), places.count + i), 0, Edge.HOST))
+        times.append(max([int(places.points.time[places.step_ends[rows[-1]]]), *work.end[last].tolist()]))
+    nothing = np.empty(0, dtype=np.int64)
+    return _Edges.concat(parts) if parts else _Edges.of(nothing, nothing, 0, Edge.HOST), np.array(times, dtype=np.int64)
+
+
+def _in_order(places: _Places, work: DeviceWork, edges: _Edges, along: int, last_times: Ints) -> TaskGraph:
+    """Nodes renumbered so that edges go forward, and edges by target; those that close a circle are left out."""
+    time = np.concatenate((places.points.time, work.start, work.end, last_times))
+    count = len(time)
+    by_source = np.argsort(edges.source, kind="stable")
+    order, number = np.empty(count, dtype=np.int32), np.full(count, -1, dtype=np.int32)
+    left = np.bincount(edges.target, minlength=count).astype(np.int32)
+    node_order.into(
+        (left, order, number),
+        np.searchsorted(edges.source[by_source], np.arange(count + 1)),
+        edges.target[by_source].astype(np.int32),
+        np.argsort(time, kind="stable").astype(np.int32),
+    )
+    source, target = number[edges.source], number[edges.target]
+    by_target = np.argsort(target, kind="stable")
+    by_target = by_target[source[by_target] < target[by_target]]
+    place = np.full(len(source), -1)
+    place[by_target] = np.arange(len(by_target))
+    into = np.full(len(places.points.time) + 1, -1)
+    into[edges.target[len(edges.target) - along :]] = place[len(place) - along :]
+    stretches = host_stretches(places.threads, places.points)
+    runs = places.steps["run_id"].unique(maintain_order=True).to_list()
+    return TaskGraph(
+        time[order],
+        np.searchsorted(target[by_target], np.arange(count + 1)),
+        source[by_target],
+        edges.weight[by_target],
+        edges.kind[by_target],
+        places.threads,
+        stretches,
+        into[stretches.point],
+        work.frame,
+        place[: len(work.start)],
+        places.steps.with_columns(node=pl.Series(number[places.step_begins], dtype=pl.Int64)),
+        {run: int(number[places.count + i]) for i, run in enumerate(runs)},
+    )
