@@ -221,7 +221,8 @@ def stalled_layer(facts: Facts) -> Iterator[Observation]:
     reason = max(reasons, key=lambda name: row[name] or 0.0)
     name = short_name(row["layer_name"]) if layered.is_empty() else clean(row["layer_name"])
     yield Observation(
-        f"{what.capitalize()} {name} waits {share(row['part'])} on {STALLS[reason]}: so much of the cycles of its warps.",
+        f"{what.capitalize()} {name} waits {share(row['part'])} on {STALLS[reason]}: so much of the cycles of its"
+        " warps.",
         (
             Evidence(f"device time of the {what}", float(row["ns"])),
             Evidence("of it with counted warps", float(row["counted_ns"])),
