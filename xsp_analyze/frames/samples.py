@@ -49,7 +49,7 @@ class Energy:
         steps = held * (power_w[:-1] if holds else (power_w[1:] + power_w[:-1]) / 2) / _NS_PER_S
         # What holds for less than the gap stands still between its end and the next sample.
         self._time = np.append(np.column_stack((time_ns[:-1], time_ns[:-1] + held)).ravel(), time_ns[-1:])
-        self._used, self._known = (_risen(amounts) for amounts in (steps, held))
+        self._used, self._sampled = (_risen(amounts) for amounts in (steps, held))
 
     def between(self, start_ns: Ints, end_ns: Ints) -> Floats:
         """Joules used in each interval, as far as samples cover it; between two samples at an even rate."""
@@ -57,8 +57,8 @@ class Energy:
 
     def time_covered(self, start_ns: Ints, end_ns: Ints) -> Ints:
         """How many ns of each interval samples cover: between the first and the last, without pauses."""
-        known = [np.interp(moments, self._time, self._known) for moments in (start_ns, end_ns)]
-        return np.asarray(np.rint(known[1] - known[0]), dtype=np.int64)
+        sampled = [np.interp(moments, self._time, self._sampled) for moments in (start_ns, end_ns)]
+        return np.asarray(np.rint(sampled[1] - sampled[0]), dtype=np.int64)
 
     def _at(self, time_ns: Ints) -> Floats:
         return np.interp(time_ns, self._time, self._used)

@@ -192,7 +192,7 @@ EXCUSES = {
 }
 """How a call can take less than its least time."""
 _MARGIN = 1.05  # as far as RATES_DIFFER goes
-_MOST_TIMES = (
+_LARGEST_RATIO = (
     8  # as far as all else does: caches have up to five times the bandwidth of memory, Winograd a fifth of flop
 )
 _SPARING = r"(?i)winograd|fft\d|_fft|fft_|sp3asmconv|all_?reduce"  # sp3AsmConv is MIOpen's Winograd
@@ -256,7 +256,7 @@ def _with_roofs(cases: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
         pl.when(has_roofs).then(longest).alias("roof_ns"),
         pl.when(has_roofs, longest > 0).then(bound).alias("bound"),
         pl.when(has_roofs)
-        .then(pl.max_horizontal("fewest", "uncached", "sent", longest / _MOST_TIMES))
+        .then(pl.max_horizontal("fewest", "uncached", "sent", longest / _LARGEST_RATIO))
         .alias("least_ns"),
         pl.when(pl.col("is_sparing") & (bound == "compute"))
         .then(pl.lit(FEWER_FLOP))
