@@ -173,6 +173,21 @@ def test_the_precision_is_what_the_longest_kernel_tells_that_tells_one(tmp_path:
     assert rows(trace, "B23", "precision", "roof_share") == [("tf32", about(4_831_838_208 / 156e12 / 72e-6))]
 
 
+@pytest.mark.parametrize(
+    ("device", "row"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", (about(2 * 4096**3 / 13.4e12 / 9e-3), "clock", None)),
+        ("Tesla T4", (None, None, None)),
+    ],
+)
+def test_a_geforce_card_may_run_above_its_listed_clock(device: str, row: tuple[Any, ...], tmp_path: Path) -> None:
+    made = KinetoTrace(deviceProperties=[{"id": 0, "name": device}])
+    made.operator("aten::mm", 0, 90_000, shapes=[[4096, 4096], [4096, 4096]], dtypes=["float", "float"])
+    made.launch("volta_sgemm_128x128_nn", 1_000, 100_000, 9_000_000)  # 15.3 TFLOP/s
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    assert rows(trace, "B23", "roof_share", "above_roof", "gain_ns") == [row]
+
+
 @pytest.mark.parametrize(("kernel", "excuse"), [("AllReduce", "switches"), ("AllGather", None)])
 def test_switches_may_add_up_for_the_ranks_of_an_all_reduce(tmp_path: Path, kernel: str, excuse: str | None) -> None:
     # Of 1 GiB a rank of eight sends 1.75 GiB in a ring: 4.18 ms by links of 450 GB/s.
