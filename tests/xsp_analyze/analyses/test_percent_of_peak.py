@@ -307,3 +307,13 @@ def test_kernels_share_the_work_of_their_call_by_time(tmp_path: Path) -> None:
     work = kernel_work(StepView.of(convert([made.write(tmp_path / "t.json")], Options())).of_trace)
     assert work.sort("span_id")["flop_count"].to_list() == [9e6, 3e6]
     assert work["dram_read_bytes"].sum() == 320_000
+
+
+def test_a_model_without_work_in_fp32_is_bound_by_what_its_own_precision_says(tmp_path: Path) -> None:
+    made = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
+    shapes = [[4096, 4096], [4096, 4096]]
+    made.operator("aten::mm", 0, 90_000, shapes=shapes, dtypes=["c10::BFloat16"] * 2)
+    made.launch("sm90_xmma_gemm_bf16bf16_bf16f32", 1_000, 100_000, 200_000)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    columns = ("precision", "arithmetic_intensity", "memory_bound")
+    assert rows(trace, "A15", *columns) == [(None, None, None), ("bf16_tensor", about(4096 / 3), False)]
