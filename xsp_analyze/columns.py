@@ -155,8 +155,8 @@ ABOVE_ROOF = Column(
     "above_roof",
     pl.String(),
     "Why it took less than the least: fewer flop (kernels of Winograd or FFT, by name), caches (of what it reads and "
-    "writes, the device's last cache can have held enough), switches (that add up for ranks), rates (within 5 %); "
-    "null: it did not.",
+    "writes, the device's last cache can have held enough), switches (that add up for ranks), clock (of a GeForce "
+    "card, above the one listed), rates (within 5 %); null: it did not.",
     role=Role.LABEL,
 )
 ROOF_COLUMNS = (

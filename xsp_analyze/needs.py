@@ -160,7 +160,10 @@ def _has_few_replays(view: TraceView) -> bool:
     return view.once(replayed_share) < _MOSTLY
 
 
-_RECORD_MODULES = "Record modules (with_stack=True), or name ranges that are layers with --layer-range"
+_RECORD_MODULES = (
+    "Record modules (with_stack=True), counters with their ranges (ncu --nvtx), or name ranges that are layers with"
+    " --layer-range"
+)
 _RECORD_OPERATORS = "Record with the framework's own profiler, which knows its operators"
 
 CONDITIONS: Mapping[str, Condition] = {

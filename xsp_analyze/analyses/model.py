@@ -207,11 +207,20 @@ def kernel_by_model(frames: StepView) -> pl.LazyFrame:
         (pl.col("bound") == "memory").alias("memory_bound"),
         *(pl.lit(None, rows.schema[c]).alias(c) for c in _OF_DEVICES),
     )
+    # Of the work in other precisions a row of none in FP32 tells no bound.
+    first = first.join(
+        further.select(*keys, has_others=pl.lit(value=True)).unique(), on=keys, how="left", nulls_equal=True
+    )
+    tells = pl.col("precision").is_not_null() | pl.col("has_others").is_null()
+    first = first.with_columns(pl.when(tells).then(c).alias(c) for c in _OF_FP32).drop("has_others")
     return (
         pl.concat([first, further.select(c for c in further.columns if c in first.columns)], how="diagonal_relaxed")
         .sort(*keys, pl.col("place").fill_null(0), nulls_last=True)
         .lazy()
     )
+
+
+_OF_FP32 = ("arithmetic_intensity", "flop_per_s", "memory_bound")
 
 
 def _with_nulls(rows: pl.DataFrame) -> pl.DataFrame:

@@ -169,9 +169,9 @@ _SAMPLED_KEYS = ("counter", "unit", "scope", "device_id", "phase", *LAYER_KEY)
         Column("layer_index", pl.Int64(), "The layer; null for the others, and for work of no layer.", role=Role.KEY),
         Column("layer_name", pl.String(), "Name of the layer.", role=Role.LABEL),
         Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL),
-        Column("mean_value", pl.Float64(), "Mean by time; a sample's value holds until the next."),
+        Column("mean_value", pl.Float64(), "Mean by time; a sample's value holds until the next, but in a pause."),
         Column("time_ns", TIME_NS, "The time: of steps, or in which the kernels ran.", "ns"),
-        Column("covered_share", pl.Float64(), "Part of that time between the first and the last sample."),
+        Column("covered_share", pl.Float64(), "Part of that time that samples cover, pauses left out."),
     ),
 )
 def sampled_counters(frames: StepView) -> pl.LazyFrame:

@@ -195,18 +195,21 @@ _FOR_STALL = {
 
 @rule(
     "stalled-layer",
-    "A layer's warps wait for one thing",
-    fires=f"In a layer with at least {limit.STALLED_DEVICE_SHARE:.0%} of device time warps wait for one thing in at"
-    f" least {limit.STALLED_SHARE:.0%} of the cycles that they are resident; the layer in which that is most time.",
-    why="It is what keeps the layer's kernels from being faster, and tells which remedy can help.",
+    "The warps of a layer or kernel wait for one thing",
+    fires=f"In a layer (in a trace without layers, kernels of one name) with at least {limit.STALLED_DEVICE_SHARE:.0%}"
+    f" of device time warps wait for one thing in at least {limit.STALLED_SHARE:.0%} of the cycles that they are"
+    " resident; the one in which that is most time.",
+    why="It is what keeps its kernels from being faster, and tells which remedy can help.",
     gain="Unknown: warps wait while others work.",
     do="See the layer in A12 and its kernels in A08: what their warps wait for, and what limits their occupancy.",
     source="NVIDIA's Kernel Profiling Guide, warp stall reasons; the thresholds are our choice.",
     needs=("kernel",),
 )
 def stalled_layer(facts: Facts) -> Iterator[Observation]:
-    """The layer in which warps wait longest for what they wait for most."""
-    work = facts.work.filter(pl.col("layer_name").is_not_null())
+    """The layer in which warps wait longest for what they wait for most; of a trace without any layer the kernel."""
+    layered = facts.work.filter(pl.col("layer_name").is_not_null())
+    work = facts.work.with_columns(pl.col("name").alias("layer_name")) if layered.is_empty() else layered
+    what, analysis = ("kernel", "A08") if layered.is_empty() else ("layer", "A12")
     reasons = [name for name in STALLS if name in work.columns]
     if not reasons or work.is_empty():
         return
@@ -221,17 +224,18 @@ def stalled_layer(facts: Facts) -> Iterator[Observation]:
     )
     if waiting.is_empty():
         return
-    row = waiting.sort(-pl.col("ns") * pl.col("part"), "layer_index").row(0, named=True)
+    row = waiting.sort(-pl.col("ns") * pl.col("part"), "layer_index", "layer_name").row(0, named=True)
     reason = max(reasons, key=lambda name: row[name] or 0.0)
-    name = clean(row["layer_name"])
+    name = short_name(row["layer_name"]) if layered.is_empty() else clean(row["layer_name"])
     yield Observation(
-        f"Layer {name} waits {share(row['part'])} on {STALLS[reason]}: so much of the cycles of its warps.",
+        f"{what.capitalize()} {name} waits {share(row['part'])} on {STALLS[reason]}: so much of the cycles of its"
+        " warps.",
         (
-            Evidence("device time of the layer", float(row["ns"])),
+            Evidence(f"device time of the {what}", float(row["ns"])),
             Evidence("of it with counted warps", float(row["counted_ns"])),
         ),
         None,
-        "A12",
+        analysis,
         name,
         do=_FOR_STALL.get(reason, ""),
         coverage=row["counted_ns"] / row["ns"] if row["ns"] else 0.0,

@@ -150,7 +150,7 @@ def time_above_roof(facts: Facts, which: pl.Expr) -> float | None:
     " blocks or instructions that are no flops.",
     gain="Sum over these kernels of time times (1 - share of the roof reached).",
     do="Larger batches or problem sizes for more parallel work, another algorithm or tile size, fewer and larger"
-    " kernels; Nsight Compute says what stalls them.",
+    " kernels; what stalls them, a report of Nsight Compute tells (A08).",
     source="Our choice; roofline model of Williams, Waterman and Patterson (2009).",
     basis=Basis.COUNTERS,
     needs=("kernel", "peak rates"),

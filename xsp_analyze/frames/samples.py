@@ -32,30 +32,42 @@ __all__ = [
 POWER_UNIT = "W"
 _NS_PER_S = 1e9
 _MIN_SAMPLES = 2
+_PAUSE = 10  # times the usual gap between two samples: from there on nothing was sampled
 
 
 class Energy:
     """The energy used up to any time, by the trapezoidal rule over samples of power (times in ns, power in W).
 
-    Of other counters (`holds`) what has been added up if a sample's value holds until the next.
+    Of other counters (`holds`) what has been added up if a sample's value holds until the next, or, where that comes
+    much later than usual, for as long as it usually does.
     """
 
     def __init__(self, time_ns: Ints, power_w: Floats, *, holds: bool = False) -> None:
-        self._time = time_ns
-        steps = np.diff(time_ns) * (power_w[:-1] if holds else (power_w[1:] + power_w[:-1]) / 2) / _NS_PER_S
-        self._used = np.concatenate(([0.0], np.cumsum(steps)))
+        gaps = np.diff(time_ns)
+        usual = int(np.median(gaps))
+        held = np.where(gaps > _PAUSE * usual, usual, gaps) if holds else gaps
+        steps = held * (power_w[:-1] if holds else (power_w[1:] + power_w[:-1]) / 2) / _NS_PER_S
+        # What holds for less than the gap stands still between its end and the next sample.
+        self._time = np.append(np.column_stack((time_ns[:-1], time_ns[:-1] + held)).ravel(), time_ns[-1:])
+        self._used, self._sampled = (_risen(amounts) for amounts in (steps, held))
 
     def between(self, start_ns: Ints, end_ns: Ints) -> Floats:
         """Joules used in each interval, as far as samples cover it; between two samples at an even rate."""
         return np.asarray(self._at(end_ns) - self._at(start_ns), dtype=np.float64)
 
     def time_covered(self, start_ns: Ints, end_ns: Ints) -> Ints:
-        """How many ns of each interval lie between the first and the last sample."""
-        first, last = self._time[0], self._time[-1]
-        return np.asarray(np.clip(end_ns, first, last) - np.clip(start_ns, first, last), dtype=np.int64)
+        """How many ns of each interval samples cover: between the first and the last, without pauses."""
+        sampled = [np.interp(moments, self._time, self._sampled) for moments in (start_ns, end_ns)]
+        return np.asarray(np.rint(sampled[1] - sampled[0]), dtype=np.int64)
 
     def _at(self, time_ns: Ints) -> Floats:
         return np.interp(time_ns, self._time, self._used)
+
+
+def _risen(amounts: Floats | Ints) -> Floats:
+    """What has been added up at the start and the end of each, and after the last."""
+    sums = np.concatenate(([0.0], np.cumsum(amounts)))
+    return np.append(np.column_stack((sums[:-1], sums[1:])).ravel(), sums[-1:])
 
 
 def power_series(counters: pl.DataFrame) -> dict[tuple[int, int | None], Energy]:

@@ -139,3 +139,15 @@ def test_kernels_of_a_run_for_counters_lack_ranges_and_no_correlation() -> None:
     rows = run(find("A08"), StepView.of(convert([path], Options()), "all")).ledger
     (advice,) = rows.filter(pl.col("kind") == "orphan_no_correlation")["advice"]
     assert advice.startswith("Record the ranges of layers with the counters (ncu --nvtx)")
+
+
+def test_in_a_run_without_layers_the_kernel_that_waits_longest_is_told() -> None:
+    hand = Hand()
+    hand.run(0)
+    for number, (name, duration, waiting) in enumerate((("gemm", 300, 0.7), ("relu", 100, 0.9), ("gemm", 100, 0.3))):
+        span = hand.work(name, 1_000 * number, duration)
+        hand.metric(span, "memory_dependency_stall_share", waiting)
+    (advice,) = [a for a in advise(StepView.of(hand.build())) if a.rule.id == "stalled-layer"]
+    sentence = "Kernel gemm waits 60.0\u202f% on memory dependencies: so much of the cycles of its warps."
+    assert advice.observation.sentence == sentence
+    assert [e.value for e in advice.observation.evidence] == [400, 400]

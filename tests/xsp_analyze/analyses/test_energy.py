@@ -77,6 +77,17 @@ def test_sampled_counters_are_means_by_time_of_steps_phases_and_layers() -> None
     assert "no_counters" not in coverage.ledger(StepView.of(hand.build()))["kind"].to_list()
 
 
+def test_a_pause_in_sampling_is_not_covered() -> None:
+    # A sample every 10 ms for 0.1 s, then none for 1.4 s.
+    hand = _powered()
+    shared = {"run_id": 0, "device_id": 0, "counter": "SMs Active", "unit": "share"}
+    times = [10_000_000 * n for n in (*range(11), *range(150, 201))]
+    hand.extra["counters"] = [{**shared, "time_ns": at, "value": 0.2 if at < _SECOND else 0.6} for at in times]
+    table = run(find("B44"), StepView.of(hand.build(), "all")).table
+    model = table.filter(scope="model").select("mean_value", "covered_share").row(0)
+    assert model == (pytest.approx((0.11 * 0.2 + 0.5 * 0.6) / 0.61), pytest.approx(0.61 / 2))
+
+
 def test_without_samples_of_a_device_it_says_how_to_record_them() -> None:
     with pytest.raises(XspError, match=r"needs samples of counters of a device"):
         run(find("B44"), StepView.of(_powered().build()))

@@ -160,17 +160,35 @@ def test_nothing_makes_a_device_eight_times_as_fast(call: tuple[str, str, str, i
     assert (share, excuse) == (about(5), "caches" if call[2] == "relu" else "fewer flop")
 
 
-def test_the_precision_is_what_the_longest_kernel_tells_that_tells_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout_ns", [5_000, 80_000])
+def test_the_precision_is_what_the_kernel_tells_that_does_the_products(layout_ns: int, tmp_path: Path) -> None:
     # A convolution in TF32 first lays its operands out anew, in FP32.
     made = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}])
     scalars = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
     inputs = {"Input Dims": [[1, 256, 64, 64], [256, 256, 3, 3], *[[]] * 5], "Input type": ["float"] * 2 + [""] * 5}
     made.span("cpu_op", "aten::conv2d", 0, 90_000, args={"External id": 1, "Concrete Inputs": scalars, **inputs})
-    made.launch("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>", 1_000, 100_000, 5_000)
-    made.launch("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw", 10_000, 110_000, 67_000)
+    made.launch("void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>", 1_000, 100_000, layout_ns)
+    made.launch("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw", 10_000, 200_000, 67_000)
     trace = convert([made.write(tmp_path / "t.json")], Options())
     # 2 x 256 x 64 x 64 x 2304 flop at 156 TFLOP/s.
-    assert rows(trace, "B23", "precision", "roof_share") == [("tf32", about(4_831_838_208 / 156e12 / 72e-6))]
+    assert rows(trace, "B23", "precision", "roof_share") == [
+        ("tf32", about(4_831_838_208 / 156e3 / (67_000 + layout_ns)))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "row"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", (about(2 * 4096**3 / 13.4e12 / 9e-3), "clock", None)),
+        ("Tesla T4", (None, None, None)),
+    ],
+)
+def test_a_geforce_card_may_run_above_its_listed_clock(device: str, row: tuple[Any, ...], tmp_path: Path) -> None:
+    made = KinetoTrace(deviceProperties=[{"id": 0, "name": device}])
+    made.operator("aten::mm", 0, 90_000, shapes=[[4096, 4096], [4096, 4096]], dtypes=["float", "float"])
+    made.launch("volta_sgemm_128x128_nn", 1_000, 100_000, 9_000_000)  # 15.3 TFLOP/s
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    assert rows(trace, "B23", "roof_share", "above_roof", "gain_ns") == [row]
 
 
 @pytest.mark.parametrize(("kernel", "excuse"), [("AllReduce", "switches"), ("AllGather", None)])
@@ -289,3 +307,13 @@ def test_kernels_share_the_work_of_their_call_by_time(tmp_path: Path) -> None:
     work = kernel_work(StepView.of(convert([made.write(tmp_path / "t.json")], Options())).of_trace)
     assert work.sort("span_id")["flop_count"].to_list() == [9e6, 3e6]
     assert work["dram_read_bytes"].sum() == 320_000
+
+
+def test_a_model_without_work_in_fp32_is_bound_by_what_its_own_precision_says(tmp_path: Path) -> None:
+    made = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
+    shapes = [[4096, 4096], [4096, 4096]]
+    made.operator("aten::mm", 0, 90_000, shapes=shapes, dtypes=["c10::BFloat16"] * 2)
+    made.launch("sm90_xmma_gemm_bf16bf16_bf16f32", 1_000, 100_000, 200_000)
+    trace = convert([made.write(tmp_path / "t.json")], Options())
+    columns = ("precision", "arithmetic_intensity", "memory_bound")
+    assert rows(trace, "A15", *columns) == [(None, None, None), ("bf16_tensor", about(4096 / 3), False)]

@@ -145,9 +145,10 @@ def test_columns_with_units_in_brackets_as_the_user_interface_exports(tmp_path: 
     assert raw.tables["kernels"]["registers_per_thread"].to_list() == [64]
 
 
-def test_headings_with_totals_as_the_user_interface_exports(tmp_path: Path) -> None:
+@pytest.mark.parametrize("heading", ['"Compute Throughput""(41.50)"', '"Compute Throughput"'])
+def test_headings_with_totals_as_the_user_interface_exports(heading: str, tmp_path: Path) -> None:
     page = (
-        '"ID","Function Name","Duration""(2.068e+06)","Compute Throughput""(41.50)","Memory Throughput [%] (12.25)"\n'
+        f'"ID","Function Name","Duration""(2.068e+06)",{heading},"Memory Throughput [%] (12.25)"\n'
         '"0","gemm","12.50","30.00","8.00"\n"1","relu","2.25","11.50","4.25"\n'
     )
     raw = read_text(page, tmp_path)

@@ -167,6 +167,7 @@ class _Action:
 
     def __init__(self, *ranges: str, started: tuple[str, ...] = (), duration_ns: object = 2048.0) -> None:
         self._state = _State(ranges, started) if ranges else None
+        self.function: str | None = "gemm<float>(int)"
         self.counters = {
             "breakdown:sm__throughput": _Metric("sm__inst_executed.sum", ""),
             "dram__bytes_read.sum": _Metric(4096.0, "byte"),
@@ -183,9 +184,9 @@ class _Action:
             "smsp__pcsamp_sample_count": _Samples(10, 20, 30, 40),
         }
 
-    def name(self, base: int) -> str:
+    def name(self, base: int) -> str | None:
         assert base == self.NameBase_DEMANGLED
-        return "gemm<float>(int)"
+        return self.function
 
     def nvtx_state(self) -> _State | None:
         return self._state
@@ -276,6 +277,16 @@ def test_an_empty_report_of_the_module_is_said(module: Callable[..., Path]) -> N
 def test_attributes_without_a_unit_lack_none(module: Callable[..., Path]) -> None:
     raw = NCU_REPORT.read(module(_Action()), Options())
     assert [each for each in raw.findings if each.kind == "counter_without_unit" and each.count] == []
+
+
+def test_a_report_that_is_cut_off_is_refused(module: Callable[..., Path]) -> None:
+    cut = _Action()
+    cut.counters, cut.function = {}, None
+    with pytest.raises(XspError, match="neither name nor counters: the file is cut off"):
+        NCU_REPORT.read(module(_Action(), cut), Options())
+    replayed = _Action()
+    replayed.function = None
+    assert NCU_REPORT.read(module(replayed), Options()).tables["spans"]["name"].to_list() == ["range"]
 
 
 def test_ranges_that_were_started_and_not_pushed_are_counted(module: Callable[..., Path]) -> None:

@@ -85,7 +85,8 @@ _LARGEST_CACHE_BYTES = 256 << 20  # what the last cache of a device in the table
 def cache_bytes(trace: Trace, devices: pl.DataFrame) -> pl.DataFrame:
     """The devices (columns of DEVICE, and others) with `cache_bytes`: what the last cache before memory holds.
 
-    Of a device that the table does not know the most that one holds.
+    Of a device that the table does not know the most that one holds. `boosts`: whether it is a card whose clock exceeds
+    the one listed as far as it stays cool.
     """
     listed = trace.frame("devices").select(*_SCOPE, "name").unique(["run_id", "device_id"], keep="first")
     runs = trace.frame("runs").select("run_id", "device_name")
@@ -96,7 +97,8 @@ def cache_bytes(trace: Trace, devices: pl.DataFrame) -> pl.DataFrame:
     )
     specs = [spec_for(name) for name in named["name"]]
     held = pl.Series("cache_bytes", [(s.cache_bytes if s else None) or _LARGEST_CACHE_BYTES for s in specs], pl.Int64)
-    return named.select(devices.columns).with_columns(held)
+    boosts = named["name"].cast(pl.String).str.contains("GeForce").fill_null(value=False).alias("boosts")
+    return named.select(devices.columns).with_columns(held, boosts)
 
 
 def _source() -> pl.Expr:

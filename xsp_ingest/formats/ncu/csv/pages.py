@@ -221,7 +221,7 @@ _NOT_COUNTERS = {name for names in _FACTS.values() for name in names} | {
 }
 _HEADING = re.compile(r"(.+?)\s*(?:\[([^\]]*)\])?[\"\s]*(?:\((?P<total>[\d.,+-]+(?:[eE][+-]?\d+)?)\))?\s*\Z", re.DOTALL)
 _INTERFACE_UNITS = {"Duration": "us", "Compute Throughput": "%", "Memory Throughput": "%"}
-"""What the user interface shows in its summary; over it a heading has the column's total and may have no unit."""
+"""What the user interface shows in its summary; over it headings have totals of their columns and may have no unit."""
 _PUSHED = "Push/Pop_Range"
 # One pushed range of a cell: domain, name, and six fields of payload, colour and message.
 _RANGE = re.compile(r'"([^":]*):(.*?)(?::[^":]*){6}"', re.DOTALL)
@@ -364,11 +364,12 @@ class _Raw(_Layout):
         self.units: Sequence[str] | None = None
         self.counters: list[tuple[int, str, str]] = []
         self.assumed: dict[int, str] = {}  # by column, the unit where nothing else says one
+        has_totals = any((match := _HEADING.match(column)) and match["total"] for column in header.columns)
         for n, column in enumerate(header.columns):
             match = _HEADING.match(column)
             name, unit = (match[1], match[2] or "") if match else (column, "")
-            if match and match["total"]:
-                self.assumed[n] = _INTERFACE_UNITS.get(name, "")
+            if has_totals and name in _INTERFACE_UNITS:
+                self.assumed[n] = _INTERFACE_UNITS[name]
             if name and name not in _NOT_COUNTERS and not _is_annotation(name):
                 self.counters.append((n, name, unit))
 

@@ -126,7 +126,10 @@ def _actions(report: Any) -> Iterator[Any]:  # noqa: ANN401 (foreign)
 def _add(out: Collected, number: int, action: Any) -> None:  # noqa: ANN401 (foreign)
     metrics = {name: action.metric_by_name(name) for name in action.metric_names() if not name.startswith(_LISTS)}
     texts = {name: "" if metric.value() is None else str(metric.value()) for name, metric in metrics.items()}
-    facts = _facts(number, action.name(action.NameBase_DEMANGLED), texts)
+    name = action.name(action.NameBase_DEMANGLED)
+    if name is None and not metrics:  # what the module makes of the last one of a report that is cut off
+        raise ValueError("a kernel has neither name nor counters: the file is cut off or damaged")
+    facts = _facts(number, name or "range", texts)  # of several launches that were replayed as one
     domains = _domains(action.nvtx_state())
     kernel = out.add_kernel(facts, 0, ranges=_ranges(domains))
     out.annotations |= any(domain.start_end_ranges() for domain in domains)
