@@ -14,7 +14,7 @@ import numpy as np
 from xsp_ingest.files.content import cut_off, read_all
 from xsp_ingest.files.values import finite, int64, integer, json_integer, nanoseconds, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,21 +83,22 @@ class LoadResult:
     unreadable: int = 0
 
 
-def _parse(content: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON)
+def _parse(content: str, path: Path) -> Any:  # noqa: ANN401 (JSON)
     """The value; what Python writes for numbers that are none becomes null."""
     try:
         return json.loads(content, parse_constant=lambda _: None, parse_int=json_integer)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()):
+        at_end = isinstance(error, json.JSONDecodeError) and error.pos >= len(content.rstrip())
+        if at_end or "Unterminated string" in str(error):
             raise cut_off(path, "its last object has no end") from error
         raise XspError(f"the result is no JSON ({str(error).partition(':')[0]})", path=path) from error
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file that holds one, or one a line."""
-    content = read_all(path).removeprefix(b"\xef\xbb\xbf")
-    rows = [line for line in content.splitlines() if line.strip()]
-    if len(rows) > 1 and all(row.startswith(b"{") and row.rstrip().endswith(b"}") for row in rows[:-1]):
+    content = read_all(path).decode("utf-8-sig", errors="replace")
+    rows = [line for line in content.split("\n") if line.strip()]
+    if len(rows) > 1 and all(row.startswith("{") and row.rstrip().endswith("}") for row in rows[:-1]):
         yield from (each for each in (_parse(row, path) for row in rows) if isinstance(each, dict))
         return
     whole = _parse(content, path)
@@ -352,7 +353,8 @@ def _unit(metric: str) -> str:
 def _findings(test: LoadResult, worked_out: Mapping[str, float]) -> Iterator[Finding]:
     made_up = sum(request.start_ns is None for request in test.requests)
     yield Finding(LedgerKind.LOADGEN_QUEUED, count=1, advice=_HOW)
-    yield Finding(LedgerKind.LOADGEN_ERROR, "requests that failed; no latency counts them", test.failed)
+    lost = "requests that failed; no latency counts them"
+    yield Finding(LedgerKind.LOADGEN_ERROR, lost, test.failed, Severity.WARNING)
     yield Finding(LedgerKind.NO_TIMESTAMPS, "requests of which it is not known when they were sent", made_up)
     yield Finding(
         LedgerKind.UNREADABLE_SAMPLE, "requests without a time or a latency that can be used", test.unreadable
