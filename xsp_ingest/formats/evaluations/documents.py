@@ -137,14 +137,11 @@ def _runs(system: tuple[str | None, ...], sizes: Mapping[int, _Evaluated]) -> It
     chosen = max(used, key=lambda n: (bool(used[n].layered_steps), n * used[n].speed), default=None)
     for size, one in used.items():
         other = "" if size == chosen else _OTHER
-        results = _results(one.accuracies)
-        if one.steps_ns or not one.layered_steps:
-            steps: list[tuple[int, _Layers]] = [(ns, []) for ns in one.steps_ns]
-            yield _run(steps, _facts(system, size, "model" + other, results))
-            results = {}
+        # The run M is there without steps, too: of layers that a GPU ran meanwhile the sum is no model's latency.
+        yield _run([(ns, []) for ns in one.steps_ns], _facts(system, size, "model" + other, _results(one.accuracies)))
         if one.layered_steps:
             layered = [(sum(ns for _, ns in layers), layers) for layers in one.layered_steps]
-            yield _run(layered, _facts(system, size, "layers" + other, results))
+            yield _run(layered, _facts(system, size, "layers" + other, {}))
 
 
 def _facts(system: tuple[str | None, ...], size: int, role: str, results: Mapping[str, pl.DataFrame]) -> RunFacts:
