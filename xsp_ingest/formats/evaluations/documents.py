@@ -68,13 +68,13 @@ def read_documents(paths: Sequence[Path], *, keep_private: bool) -> list[RawTrac
     for path in paths:
         for document in (one for batch in entries(path, _Document, seen) for one in batch):
             size = int64(document.batch_size)
-            found = (
+            is_useful = (
                 _add(systems[_system(document, keep_private=keep_private)][size], document)
                 if size and size > 0
                 else None
             )
-            bad += found is None
-            empty += found is False
+            bad += is_useful is None
+            empty += is_useful is False
     runs = [run for system, sizes in systems.items() for run in _runs(system, sizes)]
     if not runs:
         raise XspError("no document of the file holds a latency, a layer or an accuracy", path=paths[0])
@@ -83,7 +83,7 @@ def read_documents(paths: Sequence[Path], *, keep_private: bool) -> list[RawTrac
         Finding(LedgerKind.EVENTS_LEFT_OUT, "documents without a duration, a layer or an accuracy", empty),
         Finding(LedgerKind.SEVERAL_SYSTEMS, count=len(systems) if len(systems) > 1 else 0),
     )
-    return [RawTrace(runs[0].tables, runs[0].facts, (_made_up(runs), *noted)), *runs[1:]]
+    return [RawTrace(runs[0].tables, runs[0].facts, (_invented_starts(runs), *noted)), *runs[1:]]
 
 
 def _system(document: _Document, *, keep_private: bool) -> tuple[str | None, ...]:
@@ -202,13 +202,13 @@ def read_benchmarks(path: Path) -> RawTrace:
         if name == "Total":
             totals += 1
             continue
-        found = _NAME.match(name)
+        call = _NAME.match(name)
         ns = nanoseconds(of.get("RealTime"), _UNITS_NS.get(str(of.get("TimeUnit")), 1))
-        if found is None or ns is None or ns < 0:
+        if call is None or ns is None or ns < 0:
             bad += 1
             continue
         algorithm = _ALGORITHM.search(name)
-        layers.append((f"{found[1]} {algorithm[1]}" if algorithm else found[1], ns))
+        layers.append((f"{call[1]} {algorithm[1]}" if algorithm else call[1], ns))
         facts |= {k: v for key in of for k, _, v in [key.partition(":")] if k in {"gpu_name", "cudnn_version"} and v}
         facts |= {"batch": batch[1]} if (batch := _BATCH.search(name)) else {}
     if not layers:
@@ -225,9 +225,9 @@ def read_benchmarks(path: Path) -> RawTrace:
     total = Finding(
         LedgerKind.SUMMARY_LEFT_OUT, "the file's own sum, which leaves some layers out", totals, Severity.INFO
     )
-    return RawTrace(run.tables, run.facts, (_made_up([run]), lost, total))
+    return RawTrace(run.tables, run.facts, (_invented_starts([run]), lost, total))
 
 
-def _made_up(runs: Sequence[RawTrace]) -> Finding:
+def _invented_starts(runs: Sequence[RawTrace]) -> Finding:
     count = sum(run.tables["spans"].height for run in runs)
     return Finding(LedgerKind.NO_TIMESTAMPS, "durations without times of their own; their starts are made up", count)
