@@ -167,7 +167,7 @@ def _run(steps: Sequence[tuple[int, _Layers]], facts: RunFacts) -> RawTrace:
         begins = accumulate((ns for _, ns in layers), initial=start)
         for index, (begin, (name, ns)) in enumerate(zip(begins, layers, strict=False)):
             kinds.append((len(rows), index, name))
-            rows.append((len(rows), str(Level.LAYER), str(Kind.MODULE), name, begin, ns, 0, 0))
+            rows.append((len(rows), str(Level.LAYER), str(Kind.RANGE), name, begin, ns, 0, 0))
     filled = {
         "spans": _columns("spans", rows, "row level kind name start_ns duration_ns process_id thread_id"),
         "layers": _columns("layers", kinds, "row sequence_index layer_type"),
@@ -194,7 +194,8 @@ class _Benchmark(msgspec.Struct):
 
 def read_benchmarks(path: Path) -> RawTrace:
     """One step with a layer each; XspError where none has a time."""
-    seen, bad, totals, layers = Entries(), 0, 0, []
+    seen, bad, totals = Entries(), 0, 0
+    layers: _Layers = []
     facts: dict[str, str] = {}
     for one in (one for batch in entries(path, _Benchmark, seen) for one in batch):
         of = one.benchmark if isinstance(one.benchmark, dict) else {}
@@ -221,11 +222,13 @@ def read_benchmarks(path: Path) -> RawTrace:
             device_name=facts.get("gpu_name"),
         ),
     )  # fmt: skip
+    kind = pl.col("layer_type").str.extract(r"^(\S+)")  # without the algorithm, which another GPU has another of
+    tables = {**run.tables, "layers": run.tables["layers"].with_columns(kind)}
     lost = Finding(LedgerKind.NOT_AN_EVENT, "entries that are no benchmark of a layer", seen.foreign + bad)
     total = Finding(
         LedgerKind.SUMMARY_LEFT_OUT, "the file's own sum, which leaves some layers out", totals, Severity.INFO
     )
-    return RawTrace(run.tables, run.facts, (_invented_starts([run]), lost, total))
+    return RawTrace(tables, run.facts, (_invented_starts([run]), lost, total))
 
 
 def _invented_starts(runs: Sequence[RawTrace]) -> Finding:
