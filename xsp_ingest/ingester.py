@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ingester",
+    "IngesterOfRuns",
     "LayerScope",
     "Match",
     "Options",
@@ -135,6 +136,21 @@ class Ingester(ABC):
         """The files to read of a folder that its tool laid out, none of any other; XspError where one must choose."""
         del folder
         return ()
+
+
+class IngesterOfRuns(Ingester):
+    """One whose files hold a run or several: `read_runs` reads them."""
+
+    @abstractmethod
+    def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
+        """As `Ingester.read_runs`."""
+
+    def read(self, path: Path, options: Options) -> RawTrace:
+        """The file's only run; XspError where it holds several."""
+        runs = self.read_runs([path], options)
+        if len(runs) > 1:
+            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
+        return runs[0]
 
 
 def units(files: Sequence[tuple[Path, Ingester]]) -> list[tuple[Sequence[Path], Ingester]]:

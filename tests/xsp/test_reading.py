@@ -38,6 +38,7 @@ _OTHER: dict[str, object] = {
     "device": "devices.toml",
     "gpu": "H100 SXM5",
     "work_models": ["models.toml"],
+    "system": "MXNet",
 }
 
 

@@ -238,11 +238,11 @@ def _waits(steps: pl.DataFrame, phase: str) -> tuple[float | None, ...]:
     """Mean latency and device time of the steps with requests in this phase, each as often as it has such."""
     weight, devices = pl.col(f"{phase}_requests"), pl.col("window_ns") / pl.col("duration_ns")
     busy = pl.col("busy_ns") / devices
-    found = steps.filter(weight > 0, pl.col("duration_ns") > 0).select(
+    means = steps.filter(weight > 0, pl.col("duration_ns") > 0).select(
         _over((value * weight).sum(), weight.filter(value.is_not_null()).sum())
         for value in (pl.col("duration_ns"), busy)
     )
-    return tuple(found.row(0))
+    return tuple(means.row(0))
 
 
 def _rows_of(test: LoadTest, server: dict[str, tuple[float | None, ...]]) -> Iterator[tuple[object, ...]]:

@@ -42,7 +42,7 @@ __all__ = [
     "twins",
 ]
 
-_MOST_NAMES = 12
+_NAMES_SHOWN = 12
 _REFERENCES = {"operators": "forward_id", "kernels": "captured_in_id", "allocations": "owner_id"}
 
 
@@ -84,13 +84,15 @@ def systems_of(trace: Trace) -> dict[str, list[int]]:
 def of_system(trace: Trace, part: str) -> Trace:
     """The runs of the one system whose name holds these words; XspError where none does, or several."""
     systems = systems_of(trace)
-    found = [part] if part in systems else [name for name in systems if part.casefold() in name.casefold()]
-    if len(found) != 1:
-        what = f"{len(found)} systems of the trace are" if found else "no system of the trace is"
-        names = "; ".join(sorted(found or systems)[:_MOST_NAMES])
+    matching = [part] if part in systems else [name for name in systems if part.casefold() in name.casefold()]
+    if len(matching) != 1:
+        what = f"{len(matching)} systems of the trace are" if matching else "no system of the trace is"
+        names = "; ".join(sorted(matching or systems)[:_NAMES_SHOWN])
         raise XspError(f"{what} called {part!r}", advice=f"Choose one: {names or 'its runs name none'}")
-    runs = pl.DataFrame({"old": systems[found[0]]}).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("run_id"))
-    keep = trace.frame("spans")["run_id"].is_in(systems[found[0]]).to_numpy()
+    runs = pl.DataFrame({"old": systems[matching[0]]}).with_columns(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("run_id")
+    )
+    keep = trace.frame("spans")["run_id"].is_in(systems[matching[0]]).to_numpy()
     builder = TraceBuilder()
     for name in TABLES:
         rows = trace.frame(name)

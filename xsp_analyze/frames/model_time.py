@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 (a dataclass's own field)
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -62,7 +62,7 @@ class LoadTest:
     target_share: float | None
     query_count: int | None
     over_target_count: int | None
-    figures: Mapping[str, float]
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def has_queueing(self) -> bool:

@@ -343,13 +343,13 @@ def answered_ms(path: Path) -> float:
     if path.is_dir():
         records = [json.loads(line) for line in (path / "profile_export.jsonl").read_text().splitlines()]
         where = [one["metadata"] for one in records if not one["error"]]
-        return statistics.mean((one["request_end_ns"] - one["request_start_ns"]) / 1e6 for one in where)
+        return float(statistics.mean((one["request_end_ns"] - one["request_start_ns"]) / 1e6 for one in where))
     result = json.loads(path.read_text().splitlines()[0])
     if "experiments" in result:
         requests = result["experiments"][0]["requests"]
-        return statistics.mean((one["response_timestamps"][-1] - one["timestamp"]) / 1e6 for one in requests)
+        return float(statistics.mean((one["response_timestamps"][-1] - one["timestamp"]) / 1e6 for one in requests))
     lists = zip(result["ttfts"], result["itls"], result["errors"], strict=True)
-    return 1000 * statistics.mean(first + sum(gaps) for first, gaps, error in lists if not error)
+    return float(1000 * statistics.mean(first + sum(gaps) for first, gaps, error in lists if not error))
 
 
 def evaluated_ms(path: Path) -> float:

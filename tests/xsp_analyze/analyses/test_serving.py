@@ -218,8 +218,8 @@ def test_b46_sets_what_clients_waited_beside_the_servers_steps(tmp_path: Path) -
     first = (8 * (40 + 42 + 44 + 46) + 2 * 15) / 34
     decoding = [(batch[2], batch[3]) for batch in BATCHES]
     further = sum(n * us for n, us in decoding) / sum(n for n, _ in decoding) / 1000
-    wanted = [first + 4 * further, first, further]
-    assert [ns / 1e6 for ns in table["server_ns"]] == pytest.approx(wanted)
+    server = [first + 4 * further, first, further]
+    assert [ns / 1e6 for ns in table["server_ns"]] == pytest.approx(server)
     assert [ns / 1e6 for ns in table["client_ns"]] == pytest.approx([128.75, 81.25, 11.875])
     assert (table["client_ns"] - table["server_ns"]).to_list() == pytest.approx(table["rest_ns"].to_list())
     assert (table["device_ns"] < table["server_ns"]).all()

@@ -105,3 +105,23 @@ def test_calls_without_own_work_are_no_layers(identifier: str) -> None:
     table = run(find(identifier), StepView.of(hand.build())).table
     names = table["module_instance" if identifier == "B06" else "layer_name"].to_list()
     assert ("Outer_0" in names) == (identifier == "B06")
+
+
+def test_a_layer_without_device_work_has_no_device_latency() -> None:
+    """A11 shows 0 for none; here the cell is empty, beside layers of which the device's time is known."""
+    hand = asynchronous()
+    hand.module("Flatten_0", 210, 50, 2)
+    table = run(find("A02"), StepView.of(hand.build())).table.select("layer_name", "latency_ns")
+    assert table.rows() == [("Linear_0", 120), ("Block_0", 70), ("Flatten_0", None)]
+
+
+def test_a_layer_with_device_work_in_some_steps_took_none_in_the_others() -> None:
+    hand = Hand()
+    hand.run(0, serialised=False)
+    for step, launches in ((0, True), (1, False)):
+        hand.step(step, 1_000 * step, 500)
+        layer = hand.module("Linear_0", 1_000 * step, 100, 0, step=step)
+        if launches:
+            hand.work("k", 300, 40, launch=10, parent=layer, layer=layer, phase="forward", step=step)
+    table = run(find("A02"), StepView.of(hand.build(), "each")).table
+    assert table["latency_ns"].to_list() == [40, 0]

@@ -52,6 +52,14 @@ def test_layers_are_of_the_batch_size_that_has_them(documents: Trace) -> None:
     assert table.rows() == [("Convolution", 2_500_500), ("FullyConnected", 900_000), ("Pooling", 400_000)]
 
 
+def test_layers_alone_make_no_latency_of_the_model(tmp_path: Path) -> None:
+    listed = json.loads((_CASES / "documents_synthetic/layer_tree.json").read_text())
+    (tmp_path / "layer_tree.json").write_text(json.dumps([one for one in listed if one["framework_name"] == "MXNet"]))
+    trace = convert([tmp_path / "layer_tree.json"], Options())
+    assert _answer(trace, "A01")["latency_ns"].drop_nulls().is_empty()
+    assert _answer(trace, "A06")["latency_ns"].to_list() == [2_500_500, 900_000, 400_000]
+
+
 def test_accuracies_stay_with_their_system(documents: Trace) -> None:
     of_one = of_system(documents, "MXNet").frame("accuracies")
     assert of_one.select("metric", "value").rows() == [("top1", 0.5), ("top5", 0.75)]
@@ -74,10 +82,10 @@ def test_benchmarks_are_layers_of_one_step() -> None:
     trace = convert([_CASES / "benchmarks_synthetic"], Options())
     assert _answer(trace, "A01").select("batch_size", "latency_ns").rows() == [(2, 96_000)]
     assert trace.frame("runs")["device_name"].to_list() == ["TITAN V"]
-    assert _answer(trace, "A02")["layer_type"].to_list() == [
-        "CUDNN_CONV_FWD CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD",
-        "CUDNN_ADD_TENSOR",
-        "CUBLAS_GEMV_FWD",
+    assert _answer(trace, "A02").select("layer_type", "layer_name").rows() == [
+        ("CUDNN_CONV_FWD", "CUDNN_CONV_FWD CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD"),
+        ("CUDNN_ADD_TENSOR", "CUDNN_ADD_TENSOR"),
+        ("CUBLAS_GEMV_FWD", "CUBLAS_GEMV_FWD"),
     ]
 
 

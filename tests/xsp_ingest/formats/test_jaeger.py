@@ -248,14 +248,14 @@ def test_users_may_name_the_steps_and_the_layers(tmp_path: Path) -> None:
 def _asynchronous() -> MlModelScope:
     """As MXNet predicts: the call returns after 43 us; one layer had begun, two follow, each with a kernel."""
     trace = MlModelScope(0)
-    whole = trace.span("PredictImage", 0, 20_000, level="APPLICATION_TRACE", tags={"batch_size": "1"})
-    trace.span("c_predict", 1_000, 43, level="MODEL_TRACE", parent=whole)
+    outer = trace.span("PredictImage", 0, 20_000, level="APPLICATION_TRACE", tags={"batch_size": "1"})
+    trace.span("c_predict", 1_000, 43, level="MODEL_TRACE", parent=outer)
     for number, start in enumerate((900, 4_000, 8_000)):
-        trace.layer(number, LAYERS[0], start, 3_000, whole)
+        trace.layer(number, LAYERS[0], start, 3_000, outer)
         trace.launch(
-            start + 500, (LAYERS[0].kernels[0][0], "[1 1 1]", 2_000), number, whole, run_us=start + 600, counted=False
+            start + 500, (LAYERS[0].kernels[0][0], "[1 1 1]", 2_000), number, outer, run_us=start + 600, counted=False
         )
-    trace.span("c_read", 15_000, 100, level="MODEL_TRACE", parent=whole)
+    trace.span("c_read", 15_000, 100, level="MODEL_TRACE", parent=outer)
     return trace
 
 

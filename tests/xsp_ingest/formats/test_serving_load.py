@@ -73,7 +73,7 @@ def test_statistics_of_other_requests_are_warned_of(tmp_path: Path) -> None:
 
 
 _HEAD = {"total_input_tokens": 1, "request_throughput": 1.0}
-_HOSTILE = {
+_HOSTILE: dict[str, dict[str, object]] = {
     "texts": {"ttfts": ["a", {}], "latencies": [None, []], "mean_ttft_ms": "fast"},
     "negative": {"latencies": [-1.0], "ttfts": [-5], "mean_e2el_ms": None},
     "huge": {"latencies": [1e300, 1e15], "mean_ttft_ms": 1e400},

@@ -7,8 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.content import Probe
-from xsp_ingest.ingester import Ingester, Match
-from xsp_model import XspError
+from xsp_ingest.ingester import IngesterOfRuns, Match
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +26,7 @@ _MODEL = re.compile(rb'"model_name"\s*:\s*("[^"]*")\s*,\s*"model_version"\s*:\s*
 _LAYERS = re.compile(_LIST + rb'\s*"type"\s*:\s*"[^"]*"\s*,\s*"benchmark"\s*:\s*\{.*"Name"\s*:\s*"LAYER_CU', re.DOTALL)
 
 
-class _Evaluations(Ingester):
+class _Evaluations(IngesterOfRuns):
     name: str = "evaluations"
     title: str = (
         "Evaluations that the original's authors published: MLModelScope's documents (latency_throughput, layer_tree,"
@@ -46,13 +45,6 @@ class _Evaluations(Ingester):
             model = _MODEL.search(probe.text) if _DOCUMENT.search(probe.text) else None
             groups[(path.parent, *model.groups()) if model else (path,)].append(path)
         return list(groups.values())
-
-    def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's only run; XspError where it holds several."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each system, batch size and level; of benchmarks one."""

@@ -68,13 +68,13 @@ def read_documents(paths: Sequence[Path], *, keep_private: bool) -> list[RawTrac
     for path in paths:
         for document in (one for batch in entries(path, _Document, seen) for one in batch):
             size = int64(document.batch_size)
-            found = (
+            is_useful = (
                 _add(systems[_system(document, keep_private=keep_private)][size], document)
                 if size and size > 0
                 else None
             )
-            bad += found is None
-            empty += found is False
+            bad += is_useful is None
+            empty += is_useful is False
     runs = [run for system, sizes in systems.items() for run in _runs(system, sizes)]
     if not runs:
         raise XspError("no document of the file holds a latency, a layer or an accuracy", path=paths[0])
@@ -83,7 +83,7 @@ def read_documents(paths: Sequence[Path], *, keep_private: bool) -> list[RawTrac
         Finding(LedgerKind.EVENTS_LEFT_OUT, "documents without a duration, a layer or an accuracy", empty),
         Finding(LedgerKind.SEVERAL_SYSTEMS, count=len(systems) if len(systems) > 1 else 0),
     )
-    return [RawTrace(runs[0].tables, runs[0].facts, (_made_up(runs), *noted)), *runs[1:]]
+    return [RawTrace(runs[0].tables, runs[0].facts, (_invented_starts(runs), *noted)), *runs[1:]]
 
 
 def _system(document: _Document, *, keep_private: bool) -> tuple[str | None, ...]:
@@ -137,14 +137,11 @@ def _runs(system: tuple[str | None, ...], sizes: Mapping[int, _Evaluated]) -> It
     chosen = max(used, key=lambda n: (bool(used[n].layered_steps), n * used[n].speed), default=None)
     for size, one in used.items():
         other = "" if size == chosen else _OTHER
-        results = _results(one.accuracies)
-        if one.steps_ns or not one.layered_steps:
-            steps: list[tuple[int, _Layers]] = [(ns, []) for ns in one.steps_ns]
-            yield _run(steps, _facts(system, size, "model" + other, results))
-            results = {}
+        # The run M is there without steps, too: of layers that a GPU ran meanwhile the sum is no model's latency.
+        yield _run([(ns, []) for ns in one.steps_ns], _facts(system, size, "model" + other, _results(one.accuracies)))
         if one.layered_steps:
             layered = [(sum(ns for _, ns in layers), layers) for layers in one.layered_steps]
-            yield _run(layered, _facts(system, size, "layers" + other, results))
+            yield _run(layered, _facts(system, size, "layers" + other, {}))
 
 
 def _facts(system: tuple[str | None, ...], size: int, role: str, results: Mapping[str, pl.DataFrame]) -> RunFacts:
@@ -170,7 +167,7 @@ def _run(steps: Sequence[tuple[int, _Layers]], facts: RunFacts) -> RawTrace:
         begins = accumulate((ns for _, ns in layers), initial=start)
         for index, (begin, (name, ns)) in enumerate(zip(begins, layers, strict=False)):
             kinds.append((len(rows), index, name))
-            rows.append((len(rows), str(Level.LAYER), str(Kind.MODULE), name, begin, ns, 0, 0))
+            rows.append((len(rows), str(Level.LAYER), str(Kind.RANGE), name, begin, ns, 0, 0))
     filled = {
         "spans": _columns("spans", rows, "row level kind name start_ns duration_ns process_id thread_id"),
         "layers": _columns("layers", kinds, "row sequence_index layer_type"),
@@ -197,7 +194,8 @@ class _Benchmark(msgspec.Struct):
 
 def read_benchmarks(path: Path) -> RawTrace:
     """One step with a layer each; XspError where none has a time."""
-    seen, bad, totals, layers = Entries(), 0, 0, []
+    seen, bad, totals = Entries(), 0, 0
+    layers: _Layers = []
     facts: dict[str, str] = {}
     for one in (one for batch in entries(path, _Benchmark, seen) for one in batch):
         of = one.benchmark if isinstance(one.benchmark, dict) else {}
@@ -205,13 +203,13 @@ def read_benchmarks(path: Path) -> RawTrace:
         if name == "Total":
             totals += 1
             continue
-        found = _NAME.match(name)
+        call = _NAME.match(name)
         ns = nanoseconds(of.get("RealTime"), _UNITS_NS.get(str(of.get("TimeUnit")), 1))
-        if found is None or ns is None or ns < 0:
+        if call is None or ns is None or ns < 0:
             bad += 1
             continue
         algorithm = _ALGORITHM.search(name)
-        layers.append((f"{found[1]} {algorithm[1]}" if algorithm else found[1], ns))
+        layers.append((f"{call[1]} {algorithm[1]}" if algorithm else call[1], ns))
         facts |= {k: v for key in of for k, _, v in [key.partition(":")] if k in {"gpu_name", "cudnn_version"} and v}
         facts |= {"batch": batch[1]} if (batch := _BATCH.search(name)) else {}
     if not layers:
@@ -224,13 +222,15 @@ def read_benchmarks(path: Path) -> RawTrace:
             device_name=facts.get("gpu_name"),
         ),
     )  # fmt: skip
+    kind = pl.col("layer_type").str.extract(r"^(\S+)")  # without the algorithm, which another GPU has another of
+    tables = {**run.tables, "layers": run.tables["layers"].with_columns(kind)}
     lost = Finding(LedgerKind.NOT_AN_EVENT, "entries that are no benchmark of a layer", seen.foreign + bad)
     total = Finding(
         LedgerKind.SUMMARY_LEFT_OUT, "the file's own sum, which leaves some layers out", totals, Severity.INFO
     )
-    return RawTrace(run.tables, run.facts, (_made_up([run]), lost, total))
+    return RawTrace(tables, run.facts, (_invented_starts([run]), lost, total))
 
 
-def _made_up(runs: Sequence[RawTrace]) -> Finding:
+def _invented_starts(runs: Sequence[RawTrace]) -> Finding:
     count = sum(run.tables["spans"].height for run in runs)
     return Finding(LedgerKind.NO_TIMESTAMPS, "durations without times of their own; their starts are made up", count)

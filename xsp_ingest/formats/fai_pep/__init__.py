@@ -6,9 +6,9 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ingester import Ingester, Match
+from xsp_ingest.ingester import IngesterOfRuns, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ _REPORT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:data|meta)"\s*:\s*\{')
 _ENTRY = re.compile(rb'"(?:NET|ID_\d+_[^"\n]*) latency"\s*:\s*\{')
 
 
-class _FaiPep(Ingester):
+class _FaiPep(IngesterOfRuns):
     name: str = "fai_pep"
     title: str = (
         "AI-PEP (FAI-PEP): net and operator delays, lines of its observers or a report; by its source, none seen"
@@ -35,13 +35,6 @@ class _FaiPep(Ingester):
         """A line of an observer with a type, or an object of data and meta with a latency by type."""
         report = _REPORT.match(probe.text) and _ENTRY.search(probe.text)
         return Match.exact_if(_LINE.search(probe.text) or report)
-
-    def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's only run; XspError where it holds both net and operators."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run of the net's delays, and one of the operators', which were taken in other iterations."""

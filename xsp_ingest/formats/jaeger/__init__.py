@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ingester import Ingester, Match
+from xsp_ingest.ingester import IngesterOfRuns, Match
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _HEAD = re.compile(
 )
 
 
-class Jaeger(Ingester):
+class Jaeger(IngesterOfRuns):
     """The ingester of Jaeger JSON; each trace in a file is a run, or several where it tells of several levels."""
 
     name: str = "jaeger"
@@ -41,13 +41,6 @@ class Jaeger(Ingester):
     def sniff(self, probe: Probe) -> Match:
         """A JSON object that starts with a list `data` of traces, or as one trace."""
         return Match.exact_if(_HEAD.match(probe.text))
-
-    def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's only run; XspError where it holds several."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each trace that holds spans and each level in it; XspError where none does."""

@@ -295,7 +295,7 @@ def read_mlmodelscope(trace: JaegerTrace, options: Options) -> RawTrace:
     return RawTrace(reading.rows.frames(), _facts(tags), tuple(findings))
 
 
-_MOST_AT_ONCE = 64  # layers that an engine's threads run side by side
+_SIDE_BY_SIDE = 64  # layers that an engine's threads run side by side
 _WORK = frozenset({Level.LAYER, Level.OPERATOR, Level.LIBRARY, Level.KERNEL})
 _ASYNCHRONOUS = (
     "the model's call returned before its work began, as MXNet's does; each such step reaches to the end of the last"
@@ -329,7 +329,7 @@ def _let_steps_end_with_work(reading: _Reading, parent: Sequence[int]) -> frozen
             reading.counts["asynchronous"] += 1
             begun.update(
                 k
-                for (begin, length), k in work[max(first - _MOST_AT_ONCE, 0) : first]
+                for (begin, length), k in work[max(first - _SIDE_BY_SIDE, 0) : first]
                 if reading.meanings[k].level is Level.LAYER and start < begin + length // 2 < end
             )
     return frozenset(begun)

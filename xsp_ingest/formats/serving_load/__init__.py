@@ -8,8 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.content import Probe
-from xsp_ingest.ingester import Ingester, Match
-from xsp_model import XspError
+from xsp_ingest.ingester import IngesterOfRuns, Match
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ class _Result(Enum):
     EXPERIMENTS = re.compile(_OPEN + rb'.*?"experiments"\s*:\s*\[.*?"response_timestamps"', re.DOTALL)
 
 
-class _ServingLoad(Ingester):
+class _ServingLoad(IngesterOfRuns):
     name: str = "serving_load"
     title: str = (
         "Load tests of serving engines: results of `vllm bench serve`, SGLang's bench_serving, aiperf and genai-perf;"
@@ -55,13 +54,6 @@ class _ServingLoad(Ingester):
                 units.append([pair[0].pop(), pair[1].pop()])
             units += [[path] for of_kind in kinds.values() for path in of_kind]
         return units
-
-    def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's only test; XspError where it holds several."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each test; XspError where the files hold neither figures nor requests."""

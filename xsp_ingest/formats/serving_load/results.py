@@ -14,7 +14,7 @@ import numpy as np
 from xsp_ingest.files.content import cut_off, read_all
 from xsp_ingest.files.values import finite, int64, integer, json_integer, nanoseconds, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,27 +83,28 @@ class LoadResult:
     unreadable: int = 0
 
 
-def _parse(content: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON)
+def _parse(content: str, path: Path) -> Any:  # noqa: ANN401 (JSON)
     """The value; what Python writes for numbers that are none becomes null."""
     try:
         return json.loads(content, parse_constant=lambda _: None, parse_int=json_integer)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()):
+        at_end = isinstance(error, json.JSONDecodeError) and error.pos >= len(content.rstrip())
+        if at_end or "Unterminated string" in str(error):
             raise cut_off(path, "its last object has no end") from error
         raise XspError(f"the result is no JSON ({str(error).partition(':')[0]})", path=path) from error
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file that holds one, or one a line."""
-    content = read_all(path).removeprefix(b"\xef\xbb\xbf")
-    rows = [line for line in content.splitlines() if line.strip()]
-    if len(rows) > 1 and all(row.startswith(b"{") and row.rstrip().endswith(b"}") for row in rows[:-1]):
+    content = read_all(path).decode("utf-8-sig", errors="replace")
+    rows = [line for line in content.split("\n") if line.strip()]
+    if len(rows) > 1 and all(row.startswith("{") and row.rstrip().endswith("}") for row in rows[:-1]):
         yield from (each for each in (_parse(row, path) for row in rows) if isinstance(each, dict))
         return
-    whole = _parse(content, path)
-    if not isinstance(whole, dict):
+    document = _parse(content, path)
+    if not isinstance(document, dict):
         raise XspError("the result is no object of JSON", path=path)
-    yield whole
+    yield document
 
 
 # `vllm bench serve` and SGLang's bench_serving: an object a test, statistics under names such as `p99_ttft_ms`.
@@ -126,9 +127,9 @@ def _flat(result: Mapping[str, Any]) -> LoadResult:
     )
     test.duration_ns = _duration(result.get("duration"), _S)
     for key, value in result.items():
-        if (found := _FLAT.fullmatch(key)) and (ns := finite(value)) is not None:
-            quantity = _QUANTITIES.get(found[2], found[2])
-            test.figures[_statistic(quantity, found[1])] = ns * _MS
+        if (name := _FLAT.fullmatch(key)) and (ns := finite(value)) is not None:
+            quantity = _QUANTITIES.get(name[2], name[2])
+            test.figures[_statistic(quantity, name[1])] = ns * _MS
         elif key in _RATES and (amount := finite(value)) is not None:
             test.figures[_RATES[key]] = amount
     _add_flat_requests(test, result)
@@ -147,16 +148,16 @@ def _add_flat_requests(test: LoadResult, result: Mapping[str, Any]) -> None:
         of = {name: values[i] if values else None for name, values in lists.items()}
         ttft = _duration(of["ttfts"], _S)
         intervals = [_duration(value, _S) for value in of["itls"]] if isinstance(of["itls"], list) else []
-        known = [value for value in intervals if value is not None]
+        sound = [value for value in intervals if value is not None]
         latency = _duration(of["latencies"], _S)
-        if latency is None and ttft is not None and len(known) == len(intervals):
-            latency = ttft + sum(known)
+        if latency is None and ttft is not None and len(sound) == len(intervals):
+            latency = ttft + sum(sound)
         if of["errors"] or not latency:
             test.failed += bool(of["errors"]) or latency == 0
             test.unreadable += not of["errors"] and latency is None
             continue
         start = nanoseconds(of["start_times"], _S)
-        test.requests.append(Request(latency, start, ttft or None, integer(of["output_lens"]), known))
+        test.requests.append(Request(latency, start, ttft or None, integer(of["output_lens"]), sound))
 
 
 # aiperf and genai-perf: metrics with units, a record of each request, or the times of its responses.
@@ -218,10 +219,10 @@ def add_records(test: LoadResult, path: Path) -> None:
         chunks = of.get("inter_chunk_latency")
         gaps = chunks.get("value") if isinstance(chunks, dict) else None
         unit = _UNITS_NS.get(str(chunks.get("unit")), _MS) if isinstance(chunks, dict) else _MS
-        known = [ns for gap in gaps if (ns := _duration(gap, unit)) is not None] if isinstance(gaps, list) else []
+        sound = [ns for gap in gaps if (ns := _duration(gap, unit)) is not None] if isinstance(gaps, list) else []
         tokens = of.get("output_sequence_length")
         length = integer(tokens.get("value")) if isinstance(tokens, dict) else None
-        test.requests.append(Request(latency, start, _amount(of.get("time_to_first_token")), length, known))
+        test.requests.append(Request(latency, start, _amount(of.get("time_to_first_token")), length, sound))
     test.failed = max(test.failed, failed)
 
 
@@ -235,12 +236,12 @@ def add_experiments(test: LoadResult, path: Path) -> None:
             start = int64(one.get("timestamp")) if isinstance(one, dict) else None
             times = one.get("response_timestamps") if isinstance(one, dict) else None
             came = [int64(time) for time in times] if isinstance(times, list) else []
-            known = [time for time in came if time is not None]
-            if start is None or not known or len(known) < len(came) or sorted(known) != known or known[0] < start:
+            sound = [time for time in came if time is not None]
+            if start is None or not sound or len(sound) < len(came) or sorted(sound) != sound or sound[0] < start:
                 test.unreadable += 1
                 continue
-            gaps = [after - before for before, after in pairwise(known)]
-            test.requests.append(Request(known[-1] - start, start, known[0] - start, None, gaps))
+            gaps = [after - before for before, after in pairwise(sound)]
+            test.requests.append(Request(sound[-1] - start, start, sound[0] - start, None, gaps))
     test.client = "genai-perf"
 
 
@@ -276,7 +277,7 @@ def run_of(test: LoadResult, path: Path) -> RawTrace:
             path=path,
             advice="Did the server answer at all?",
         )
-    worked_out = _worked_out(test.requests)
+    worked_out = _statistics_of(test.requests)
     tables = {name: frame_of(name) for name in RAW_TABLES}
     tables["spans"] = frame_of("spans", _spans(test))
     tables["metrics"] = frame_of("metrics", _metrics(test, worked_out))
@@ -295,15 +296,15 @@ def _spans(test: LoadResult) -> dict[str, list[object]]:
         start = first if request.start_ns is None else request.start_ns
         ends.append(start + request.latency_ns)
         rows.append((n, str(Level.MODEL), str(Kind.STEP), "request", start, request.latency_ns, n))
-    known = max(ends) - first if test.requests else None
-    duration = test.duration_ns if known is None else max(known, test.duration_ns or 0) + 1
-    whole = (0, str(Level.APPLICATION), str(Kind.RANGE), test.name, first - 1, duration, 0)
+    extent = max(ends) - first if test.requests else None
+    duration = test.duration_ns if extent is None else max(extent, test.duration_ns or 0) + 1
+    test_row = (0, str(Level.APPLICATION), str(Kind.RANGE), test.name, first - 1, duration, 0)
     names = ("row", "level", "kind", "name", "start_ns", "duration_ns", "thread_id")
-    columns = {name: list(values) for name, values in zip(names, zip(whole, *rows, strict=True), strict=True)}
+    columns = {name: list(values) for name, values in zip(names, zip(test_row, *rows, strict=True), strict=True)}
     return {**columns, "process_id": [0] * (len(rows) + 1)}
 
 
-def _worked_out(requests: Sequence[Request]) -> dict[str, float]:
+def _statistics_of(requests: Sequence[Request]) -> dict[str, float]:
     """Mean, median and 99th percentile over requests, interpolated as these clients do."""
     intervals = sum(len(request.intervals_ns) for request in requests)
     values = {
@@ -352,7 +353,8 @@ def _unit(metric: str) -> str:
 def _findings(test: LoadResult, worked_out: Mapping[str, float]) -> Iterator[Finding]:
     made_up = sum(request.start_ns is None for request in test.requests)
     yield Finding(LedgerKind.LOADGEN_QUEUED, count=1, advice=_HOW)
-    yield Finding(LedgerKind.LOADGEN_ERROR, "requests that failed; no latency counts them", test.failed)
+    lost = "requests that failed; no latency counts them"
+    yield Finding(LedgerKind.LOADGEN_ERROR, lost, test.failed, Severity.WARNING)
     yield Finding(LedgerKind.NO_TIMESTAMPS, "requests of which it is not known when they were sent", made_up)
     yield Finding(
         LedgerKind.UNREADABLE_SAMPLE, "requests without a time or a latency that can be used", test.unreadable

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from xsp_ingest.ingester import Ingester, Match
-from xsp_model import XspError
+from xsp_ingest.ingester import IngesterOfRuns, Match
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ __all__ = ["OTLP"]
 _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"resource_?[sS]pans"\s*:\s*\[')
 
 
-class Otlp(Ingester):
+class Otlp(IngesterOfRuns):
     """The ingester of OTLP JSON: one run of what foreign programs wrote, a run each of what `xsp export` did."""
 
     name: str = "otlp"
@@ -30,13 +29,6 @@ class Otlp(Ingester):
     def sniff(self, probe: Probe) -> Match:
         """A JSON object that begins with `resourceSpans`."""
         return Match.exact_if(_HEAD.match(probe.text))
-
-    def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's only run; XspError where it holds several."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The runs of the file; XspError where it holds no span with a start and an end."""
