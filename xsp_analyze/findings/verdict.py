@@ -238,12 +238,9 @@ def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
         where = " Most may be gained elsewhere, though."
     gain, waits = one.gain_share, [each for each in advice if each.rule.id in _OF_IDLE_TIME and each.gain_share]
     together = ""
-    if bound in HOST_BOUNDS and is_of_idle_time and len(waits) > 1:  # they divide the idle time
-        gain, together = sum(each.gain_share or 0.0 for each in waits), f", with {_others_words(waits[1:])}"
+    every = sum(each.gain_share or 0.0 for each in waits)
+    if bound in HOST_BOUNDS and is_of_idle_time and len(waits) > 1 and every < _MAX_SHARE:  # they divide the idle time
+        gain, together = every, f", with {_enumeration([each.rule.id for each in waits[1:]])} together"
     faster = f", up to {1 / (1 - gain):.1f} times as fast{together}" if gain and gain < _MAX_SHARE else ""
     what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))
     return f"{where} {what}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."
-
-
-def _others_words(waits: Sequence[Advice]) -> str:
-    return f"{_enumeration([each.rule.id for each in waits])} together"
