@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["HOST_BOUNDS", "Bound", "Verdict", "bound_of", "verdict"]
+__all__ = ["HOST_BOUNDS", "Bound", "Verdict", "largest_part", "verdict"]
 
 
 class Bound(StrEnum):
-    """What bounds a run, see `bound_of`; words that begin a sentence."""
+    """What bounds a run, see `largest_part`; words that begin a sentence."""
 
     DEVICE = "Device-bound"
     COMMUNICATION = "Bound by communication"
@@ -83,7 +83,7 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
         return _of_host_alone(facts) if facts.latency_ns else None
     if little := _little_words(facts, row):
         return Verdict(Bound.TOO_LITTLE, f"{Bound.TOO_LITTLE}: {little}.{_start_up_words(row)}")
-    bound = bound_of(row)
+    bound = largest_part(row)
     account = (
         f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}{_inferred_words(frames)}{_outside_words(frames)}"
     )
@@ -165,7 +165,7 @@ def _reason_unknown(facts: Facts) -> str:
     return ""
 
 
-def bound_of(row: Mapping[str, Any]) -> Bound:
+def largest_part(row: Mapping[str, Any]) -> Bound:
     """The largest of computing, communicating, copying and waiting; the last by what it waits for.
 
     Computing counts for half: a device of twice the speed would save no more. What the profiler did of its own is none

@@ -317,8 +317,8 @@ def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces
 def _by_waits(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
     """The pieces of work that waits, given to the calls in which the host waited for it meanwhile; else unknown."""
     parts = _by_calls(pieces, thread, calls)
-    known = np.isin(parts.cause, (_SYNC, _INITIALISATION, _PROFILER))
-    return replace(parts, cause=np.where(known, parts.cause, _UNKNOWN), call=np.where(known, parts.call, -1))
+    is_cause = np.isin(parts.cause, (_SYNC, _INITIALISATION, _PROFILER))
+    return replace(parts, cause=np.where(is_cause, parts.cause, _UNKNOWN), call=np.where(is_cause, parts.call, -1))
 
 
 def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) -> _Pieces:
