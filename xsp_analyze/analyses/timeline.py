@@ -70,7 +70,7 @@ def _time(name: str, doc: str) -> Column:
         _time("idle_host_ns", "Likewise while it did other work: Python, the framework, calls that do not block."),
         _time("idle_profiler_ns", "Likewise while the profiler did work of its own, where it recorded that."),
         _time("idle_launch_ns", "Idle between that launch and the start of the work."),
-        _time("idle_unknown_ns", "Idle before work whose launch is not in the trace."),
+        _time("idle_unknown_ns", "Idle before work whose launch is not in the trace, or long before it began."),
         Column("idle_share", pl.Float64(), "Idle time over the window."),
     ),
     figure=FigureSpec(

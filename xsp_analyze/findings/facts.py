@@ -224,6 +224,7 @@ def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
     return start, start + rows["duration_ns"].to_numpy()
 
 
+_MIN_SET_UP = 8
 _FILLING = ("tail_share", "unused_share", "theoretical_occupancy", "limited_by", "registers_per_thread")
 
 
@@ -266,12 +267,14 @@ class Facts:
             return self.start_up_ns, self.latency_ns + self.start_up_ns
         of_trace = self.frames.of_trace
         first = dict(of_trace.all_steps.group_by("run_id").agg(pl.col("begin_ns").min()).iter_rows())
-        working = working_times(of_trace)
+        begin, working = dict(of_trace.extents_seen.select("run_id", "begin_ns").iter_rows()), working_times(of_trace)
         before = [
-            total_of(pl.Series(np.minimum(idle.end, first[key[0]]) - idle.start).clip(lower_bound=0))
-            for key, each in of_trace.once(idle_by_device).items()
-            if key[0] in first
-            for every in (with_start_up(each, working.get(key[0])),)
+            total_of(
+                pl.Series(np.minimum(idle.end, first[run]) - np.maximum(idle.start, begin[run])).clip(lower_bound=0)
+            )
+            for (run, _), each in of_trace.once(idle_by_device).items()
+            if run in first and run in begin
+            for every in (with_start_up(each, working.get(run)),)
             for idle in (every.of(every.cause == CAUSES.index("idle_initialisation_ns")),)
         ]
         return min(before, default=0.0), float((of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max() or 0)
@@ -326,10 +329,11 @@ class Facts:
     def set_up(self) -> pl.DataFrame:
         """Of a trace taken whole the copies and fills before the first kernel, of sizes that none behind it has.
 
-        They bring what the program keeps (weights, tables) to the device once; inputs of its rounds come again.
+        They bring what the program keeps (weights, tables) to the device once. Inputs come again with each round; a few
+        may be the input of the one round that there is.
         """
         rows = self.frames.of_trace.all_activities
-        if not self._is_whole or rows.is_empty():
+        if not self._is_whole or rows.is_empty() or not self.frames.of_trace.has_starts:
             return rows.clear()
         is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
         sizes = self.frames.trace.scan("copies").select("span_id", "bytes").collect()
@@ -338,7 +342,8 @@ class Facts:
         )
         behind = moved.filter(~pl.col("before")).select("run_id", "kind", "bytes")
         first = moved.filter("before", ~is_kernel).drop("before")
-        return first.join(behind, on=["run_id", "kind", "bytes"], how="anti", maintain_order="left").drop("bytes")
+        once = first.join(behind, on=["run_id", "kind", "bytes"], how="anti", maintain_order="left")
+        return once.filter(pl.len().over("run_id") >= _MIN_SET_UP).drop("bytes")
 
     @property
     def _is_whole(self) -> bool:
@@ -412,16 +417,24 @@ class Facts:
         details = self.frames.once(device_time).parts.select(*keys, *IDLE_DETAILS)
         rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
         waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
-        start_up = idle
-        for column, apart in (("compute_ns", self.trials), ("exposed_memory_ns", self.set_up)):
-            if apart.height:
-                times = apart.group_by(DEVICE).agg(pl.col("duration_ns").sum().alias("apart_ns"))
-                waiting = waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
-                part = pl.min_horizontal(pl.col("apart_ns").fill_null(0), column).alias(f"{column}_apart")
-                waiting = waiting.with_columns(part).drop("apart_ns")
-                waiting = waiting.with_columns(pl.col(column, "busy_ns") - pl.col(f"{column}_apart"))
-                start_up += pl.col(f"{column}_apart")
-        return waiting.with_columns(start_up.alias("start_up_ns"))
+        waiting = waiting.with_columns(idle.alias("start_up_ns"))
+        apart = pl.concat([self.trials.select(DEVICE), self.set_up.select(DEVICE)]).unique()
+        if apart.is_empty():
+            return waiting
+        left = [_busy_times(self.work, device) for device in apart.iter_rows()]
+        columns = ("left_compute_ns", "left_ns")
+        times = pl.DataFrame([(*d, *t) for d, t in zip(apart.iter_rows(), left, strict=True)],
+                             {**apart.schema, **dict.fromkeys(columns, pl.Int64)}, orient="row")  # fmt: skip
+        waiting = waiting.join(times, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
+        compute = pl.min_horizontal(pl.col("left_compute_ns").fill_null(pl.col("compute_ns")), "compute_ns")
+        busy = pl.min_horizontal(pl.col("left_ns").fill_null(pl.col("busy_ns")), "busy_ns")
+        memory = (busy - compute - pl.col("exposed_communication_ns")).clip(lower_bound=0)
+        return waiting.with_columns(
+            compute.alias("compute_ns"),
+            busy.alias("busy_ns"),
+            pl.when(pl.col("left_ns").is_null()).then("exposed_memory_ns").otherwise(memory).alias("exposed_memory_ns"),
+            pl.col("start_up_ns") + pl.col("busy_ns") - busy,
+        ).drop(columns)
 
     @cached_property
     def idle_device(self) -> Mapping[str, Any]:
@@ -494,6 +507,17 @@ class Facts:
     def device_share(self, time_ns: float) -> float:
         """The time as a share of all device time."""
         return time_ns / self.device_ns if self.device_ns else 0.0
+
+
+def _busy_times(work: pl.DataFrame, device: Sequence[int | None]) -> tuple[int, int]:
+    """How long the device computed, and worked at all."""
+    same = [pl.col(key).eq_missing(pl.lit(each, pl.Int64)) for key, each in zip(DEVICE, device, strict=True)]
+    rows = work.filter(same)
+    kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
+    computing = rows.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~IS_COMMUNICATION)
+    starts = ((some["start_ns"].to_numpy(), some["duration_ns"].to_numpy()) for some in (computing, rows))
+    computes, works = (int(union_length(*merge(start, start + length))) for start, length in starts)
+    return computes, works
 
 
 def _coverage(times: Mapping[str, float]) -> float:

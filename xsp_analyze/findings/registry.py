@@ -10,7 +10,7 @@ from xsp_analyze.faults import attempt
 from xsp_analyze.findings import computing, confidence, host_alone, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
-from xsp_analyze.findings.verdict import HOST_BOUNDS, bound_of
+from xsp_analyze.findings.verdict import HOST_BOUNDS, largest_part
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.needs import holds
 
@@ -166,7 +166,7 @@ _OF_COMPUTING = (
 
 def _waits_for_host(facts: Facts) -> bool:
     row = busiest_device(facts.devices)
-    return row is not None and bound_of(row) in HOST_BOUNDS
+    return row is not None and largest_part(row) in HOST_BOUNDS
 
 
 def _for_framework(rule: Rule, observation: Observation, facts: Facts) -> Observation:

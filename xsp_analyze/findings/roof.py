@@ -352,16 +352,21 @@ def small_grids(facts: Facts) -> Iterator[Observation]:
     )
 
 
-_FILLED_BY_FEW = [str(c) for c in (KernelClass.MATRIX_PRODUCT, KernelClass.CONVOLUTION, KernelClass.ATTENTION)]
+_FILLED_BY_FEW = [
+    str(c)
+    for c in (
+        KernelClass.MATRIX_PRODUCT, KernelClass.CONVOLUTION, KernelClass.ATTENTION, KernelClass.MIXTURE_OF_EXPERTS
+    )
+]  # fmt: skip
 """Classes of kernels that keep their tiles in registers and shared memory, and need few warps."""
 
 
 @rule(
     "low-occupancy",
     "Registers or shared memory leave room for few warps",
-    fires=f"Kernels other than products, convolutions and attention, of which registers or shared memory let at most"
-    f" {limit.LOW_OCCUPANCY:.0%} of a multiprocessor's warps be resident, take at least {limit.ROOF_TIME_SHARE:.0%} of"
-    " device time.",
+    fires="Kernels other than products, convolutions, experts and attention, of which registers or shared memory let"
+    f" at most {limit.LOW_OCCUPANCY:.0%} of a multiprocessor's warps be resident, take at least"
+    f" {limit.ROOF_TIME_SHARE:.0%} of device time.",
     why="A multiprocessor hides the time that loads take by running other warps meanwhile; with few of them it waits.",
     gain="Unknown: fewer registers may mean values that are spilled to memory, and more warps need not be faster.",
     do="Try fewer registers a thread (__launch_bounds__, -maxrregcount, fewer values alive at once, a kernel divided in"

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.advice import Advice
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["HOST_BOUNDS", "Bound", "Verdict", "bound_of", "verdict"]
+__all__ = ["HOST_BOUNDS", "Bound", "Verdict", "largest_part", "verdict"]
 
 
 class Bound(StrEnum):
-    """What bounds a run, see `bound_of`; words that begin a sentence."""
+    """What bounds a run, see `largest_part`; words that begin a sentence."""
 
     DEVICE = "Device-bound"
     COMMUNICATION = "Bound by communication"
@@ -83,7 +83,7 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
         return _of_host_alone(facts) if facts.latency_ns else None
     if little := _little_words(facts, row):
         return Verdict(Bound.TOO_LITTLE, f"{Bound.TOO_LITTLE}: {little}.{_start_up_words(row)}")
-    bound = bound_of(row)
+    bound = largest_part(row)
     account = (
         f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}{_inferred_words(frames)}{_outside_words(frames)}"
     )
@@ -165,7 +165,7 @@ def _reason_unknown(facts: Facts) -> str:
     return ""
 
 
-def bound_of(row: Mapping[str, Any]) -> Bound:
+def largest_part(row: Mapping[str, Any]) -> Bound:
     """The largest of computing, communicating, copying and waiting; the last by what it waits for.
 
     Computing counts for half: a device of twice the speed would save no more. What the profiler did of its own is none
@@ -238,12 +238,9 @@ def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
         where = " Most may be gained elsewhere, though."
     gain, waits = one.gain_share, [each for each in advice if each.rule.id in _OF_IDLE_TIME and each.gain_share]
     together = ""
-    if bound in HOST_BOUNDS and is_of_idle_time and len(waits) > 1:  # they divide the idle time
-        gain, together = sum(each.gain_share or 0.0 for each in waits), f", with {_others_words(waits[1:])}"
+    every = sum(each.gain_share or 0.0 for each in waits)
+    if bound in HOST_BOUNDS and is_of_idle_time and len(waits) > 1 and every < _MAX_SHARE:  # they divide the idle time
+        gain, together = every, f", with {_enumeration([each.rule.id for each in waits[1:]])} together"
     faster = f", up to {1 / (1 - gain):.1f} times as fast{together}" if gain and gain < _MAX_SHARE else ""
     what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))
     return f"{where} {what}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."
-
-
-def _others_words(waits: Sequence[Advice]) -> str:
-    return f"{_enumeration([each.rule.id for each in waits])} together"

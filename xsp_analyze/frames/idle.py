@@ -144,8 +144,8 @@ def idle_times(
     `calls` those of their processes that explain idle time. Until the next launch, what the launching thread was in
     explains a gap, else what another thread was in (but not input, which is fetched ahead); else the host did other
     work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
-    if that blocks; of work that begins over a millisecond behind its call, which waited for what the trace does not
-    tell, it is unknown. A gap after which nothing was launched is the host's. What the host worked and launched behind
+    if that blocks; of work that begins over a millisecond behind its call it is what the host waited in, else unknown.
+    A gap after which nothing was launched is the host's. What the host worked and launched behind
     a wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
     `innermost_around`. Where no launches are known at all, what `operators` of the host were open explains a gap.
     """
@@ -155,10 +155,13 @@ def idle_times(
     before = _pieces(gaps.left, launched, with_launch, _HOST)
     inside, after = _within_launch(launched, gaps, with_launch, calls)
     after = _by_blocks(after, calls.loading)
+    loading, after, late = _long_calls(after, work, gaps.row[after.gap])
     parts = [
         _by_calls(before, gaps.thread[before.gap], calls),
         inside,
-        *_long_calls(after, work, gaps.row[after.gap]),
+        loading,
+        after,
+        _by_waits(late, gaps.thread[late.gap], calls),
     ]
     explained = _by_spans(_behind_waits(_concat(parts), gaps, calls.waits), gaps, spans)
     unknown = _pieces(gaps.left, gaps.right, without, _UNKNOWN)
@@ -290,23 +293,32 @@ def _by_blocks(pieces: _Pieces, blocks: Blocks) -> _Pieces:
     return parts.give_to(blocks, blocks.at(parts.start))
 
 
-def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces, _Pieces]:
-    """The pieces parted: those within launch calls of over a millisecond, which load what they launch, and the rest.
+def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces, _Pieces, _Pieces]:
+    """The pieces parted: those of loading, the rest, and those of work that waited beside an idle device.
 
-    `row` is the work that ends the gap of each; -1: none does. Where it begins over a millisecond behind the call that
-    launched it, it waited beside an idle device for what the trace does not tell.
+    Launch calls of over a millisecond load what they launch, and it is loaded until it begins. Other work that begins
+    over a millisecond behind its call waited. `row` is the work that ends the gap of each; -1: none does.
     """
-    lasts = (work["call_end_ns"] - work["call_start_ns"]).fill_null(0).to_numpy()[row]
+    lasts = (work["call_end_ns"] - work["call_start_ns"]).fill_null(0).to_numpy()[row] > _LOADING_NS
     until = np.minimum(work["call_end_ns"].fill_null(0).to_numpy()[row], pieces.end)
-    loads = (pieces.cause == _LAUNCH) & (row >= 0) & (lasts > _LOADING_NS) & (until > pieces.start)
+    is_launch = (pieces.cause == _LAUNCH) & (row >= 0)
+    late = is_launch & (pieces.end - np.maximum(pieces.start, until) > _LOADING_NS)
+    until = np.where(late, pieces.end, until)
+    loads = is_launch & lasts & (until > pieces.start)
     span = work["parent_id"].fill_null(-1).to_numpy()[row]
     loading = replace(
         pieces.of(loads), end=until[loads], cause=np.full(int(loads.sum()), _INITIALISATION), call=span[loads]
     )
     rest = replace(pieces, start=np.where(loads, until, pieces.start))
-    late = (rest.cause == _LAUNCH) & (row >= 0) & (rest.end - np.maximum(rest.start, until) > _LOADING_NS)
-    rest = replace(rest, cause=np.where(late, _UNKNOWN, rest.cause))
-    return loading, rest.of(rest.start < rest.end)
+    late &= ~loads
+    return loading, rest.of((rest.start < rest.end) & ~late), replace(rest, cause=np.full(len(late), _UNKNOWN)).of(late)
+
+
+def _by_waits(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
+    """The pieces of work that waits, given to the calls in which the host waited for it meanwhile; else unknown."""
+    parts = _by_calls(pieces, thread, calls)
+    is_cause = np.isin(parts.cause, (_SYNC, _INITIALISATION, _PROFILER))
+    return replace(parts, cause=np.where(is_cause, parts.cause, _UNKNOWN), call=np.where(is_cause, parts.call, -1))
 
 
 def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) -> _Pieces:

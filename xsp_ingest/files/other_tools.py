@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.sqlite import MAGIC, table_names
+from xsp_ingest.files.sqlite import MAGIC, Database, table_names
 from xsp_ingest.files.values import varint
 from xsp_model import XspError
 
@@ -30,6 +30,8 @@ _VARINT, _MESSAGE = 0, 2  # wire types of protobuf
 _METRICS_FIELDS = frozenset((2, 3, *range(10, 19)))  # that OpMetricsDb has
 _SAMPLE_TYPE, _SAMPLE, _STRING_TABLE = 1, 2, 6  # of pprof's Profile
 _PROFILE_FIELDS = frozenset(range(1, 16))
+_ERROR = re.compile(r"(?i)\berror\b|exception|abort|segmentation fault|not found")
+_MAX_LINE = 300
 _NSIGHT_SIGNS = ("StringIds", "ThreadNames", "ProcessStreams", "TARGET_INFO_")
 
 
@@ -40,13 +42,14 @@ class _Other:
     is_one: Callable[[Probe], object]
     what: str
     advice: str = _LIST
+    holds: Callable[[Probe], str] = lambda _: ""  # what more the file says of itself
 
 
 def refusal(probe: Probe) -> XspError:
     """What to say of a file that no ingester claims: what it is as far as its beginning tells, and what to do."""
     for other in _OTHERS:
         if other.is_one(probe):
-            return XspError(other.what, path=probe.path, advice=other.advice)
+            return XspError(other.what + other.holds(probe), path=probe.path, advice=other.advice)
     return XspError(
         "no known profiler format", path=probe.path, advice="`xsp formats` lists what can be read; --format forces one"
     )
@@ -84,6 +87,19 @@ def _is_cut_off_database(probe: Probe) -> bool:
         return False
     page_bytes, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])
     return pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes) > probe.path.stat().st_size
+
+
+def _program_error(probe: Probe) -> str:
+    """The last line with an error that the profiled program wrote, as the export keeps its output."""
+    try:
+        database = Database(probe.path, table_names(probe.path))
+        output = database.aggregate(
+            ("group_concat(value, char(10))",), "StringIds", "id IN (SELECT contentId FROM ProcessStreams)"
+        )[0]
+    except XspError:
+        return ""
+    lines = [line.strip() for line in str(output or "").splitlines() if _ERROR.search(line)]
+    return f". Its program had ended with: {lines[-1][:_MAX_LINE]}" if lines else ""
 
 
 def _is_begun_nsight_export(probe: Probe) -> bool:
@@ -226,6 +242,7 @@ _OTHERS = (
         _has_zeroed_header,
         "the file's header is zeroed, as an interrupted `nsys export` leaves it",
         "Export the .nsys-rep file again with `nsys export --type sqlite`",
+        _program_error,
     ),
     _Other(
         lambda probe: not probe.head.strip(b"\0"),
@@ -331,6 +348,7 @@ _OTHERS = (
         "an export of Nsight Systems that was broken off, or of a capture in which nothing was recorded: it names"
         " strings and its target, but holds no activity and does not say what was captured",
         "Export the .nsys-rep file again with `nsys export --type sqlite`; else record with `--trace=cuda,nvtx`",
+        _program_error,
     ),
     _Other(
         _starts(MAGIC),

@@ -168,7 +168,8 @@ def _repetitions(spans: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     """Steps where one process does the same again and again until it ends, as `_iterations` gives them; and of what.
 
     What it repeats are the outermost operators of the thread that began them, else what one thread launched, else the
-    work of one device. Layers that are alike repeat too, but behind the last of them come others.
+    work of one device, or where nothing worked the ranges of the only thread that has any. Layers that are alike repeat
+    too, but behind the last of them come others.
     """
     every = spans.select(
         "level", "kind", "name", "start_ns", _END.alias("end_ns"), *_THREAD, "device_id", "correlation_id"
@@ -196,6 +197,9 @@ def _repeatable(every: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, str]]:
             yield _outermost_calls(of_thread), "operators"
         return
     work = every.filter(level == str(Level.KERNEL)).sort("start_ns", maintain_order=True)
+    ranges = every.filter(pl.col("kind").cast(pl.String) == str(Kind.RANGE), pl.col("thread_id").is_not_null())
+    if not work.height and ranges.select(_THREAD).n_unique() == 1:
+        yield _outermost_calls(ranges), "ranges"
     if not work.height or work["process_id"].n_unique() > 1:
         return
     calls = _outermost_calls(every.filter(level == str(Level.RUNTIME))).select("correlation_id", *_TIMES, "thread_id")

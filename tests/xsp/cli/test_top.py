@@ -163,6 +163,26 @@ def test_collectives_on_the_host_are_ranked_where_nothing_else_is(
     assert [(row["name"], row["time_ns"]) for row in rows] == [("gloo:recv", 200_000), ("gloo:send", 80_000)]
 
 
+def test_beside_ranges_on_the_host_operators_are_ranked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kineto = KinetoTrace()
+    for n, name in enumerate(["preprocess", "solve", "solve"]):
+        kineto.annotation(name, n * 100 * US, 90 * US)
+        kineto.operator("aten::mm", (n * 100 + 5) * US, (10 + n * 20) * US)
+    assert main(["top", str(kineto.write(tmp_path / "ranges.json")), "--no-cache"]) in {0, None}
+    out = capsys.readouterr().out
+    assert out.index("Layers by latency") < out.index("Operators by self time") < out.index("aten::mm")
+
+
+def test_where_collectives_take_more_than_operators_both_are_ranked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kineto = KinetoTrace()
+    kineto.operator("aten::add", 10 * US, 20 * US)
+    kineto.operator("gloo:send", 50 * US, 200 * US)
+    _, rows, _ = _rows(kineto.write(tmp_path / "gloo.json"), capsys)
+    assert [(row["name"], row["time_ns"]) for row in rows] == [("gloo:send", 200_000), ("aten::add", 20_000)]
+
+
 def test_on_the_host_operators_are_ranked_by_the_time_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -255,10 +255,10 @@ def test_a_question_about_a_kernel_takes_long_where_it_loads_the_kernel() -> Non
     hand = Hand()
     hand.run(0)
     begin = 0
-    for asked in (300_000, 2_000, 2_000, 2_000, 2_000, 2_000, 500_000):
+    for length in (300_000, 2_000, 2_000, 2_000, 2_000, 2_000, 500_000):
         hand.work("a", begin, 1_000, launch=begin, thread_id=1)
-        hand.span("runtime", "call", "cudaFuncGetAttributes", begin + 1_000, asked, thread_id=1)
-        begin += 1_000 + asked
+        hand.span("runtime", "call", "cudaFuncGetAttributes", begin + 1_000, length, thread_id=1)
+        begin += 1_000 + length
     hand.work("a", begin, 1_000, launch=begin, thread_id=1)
     rows = run(find("B16"), StepView.of(hand.build())).table.select("cause", "call", "idle_ns").rows()
     assert rows == [("initialisation", "cudaFuncGetAttributes", 800_000), ("host", None, 10_000)]

@@ -115,6 +115,10 @@ _FIRES: Mapping[str, Mapping[str, str]] = {
 """Rule to real traces on which it is right to fire, each with what the file says."""
 
 _SILENT: Mapping[str, Mapping[str, str]] = {
+    "low-occupancy": {
+        _SWITCH_MOE: "90 % of device time is products of 82 to 122 registers a thread, which need few warps",
+        _CLOVERLEAF: "of kernels with 58 registers a thread at most half of the warps fit",
+    },
     "host-dominant": {_RESNET_2080: "a device worked", _RESNET50_V100: "a device worked"},
     "short-operators": {_CPU: "few operators", _GLOO: "four operators"},
     "work-not-recorded": {_RESNET_2080: "kernels of every step", _RESNET50_V100: "kernels of every step"},
@@ -177,6 +181,7 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
 """Rule to real traces on which it is right to be silent, each with what the file says."""
 
 _MISSING: Mapping[str, str] = {
+    "low-occupancy": "registers limit products and attention alone, which keep their tiles there",
     "stalled-layer": "no file with what warps wait for and layers",
     "short-operators": "no capture of the host alone with a thousand operators",
     "work-not-recorded": "one file with launches and no kernel",

@@ -311,20 +311,26 @@ def test_real_traces(real_dir: Path, name: str, steps: str | None, bound: Bound)
     assert one.bound is bound
 
 
-def test_what_is_copied_once_before_the_first_kernel_sets_up() -> None:
-    """4 ms of weights, then rounds of an input of 100 us and a kernel of 800: of the copies only inputs are told."""
+@pytest.mark.parametrize(("weights", "start_up_us"), [(8, 4_100), (7, 100)])
+def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, start_up_us: int) -> None:
+    """Weights of 500 us each, then rounds of an input of 100 us and a kernel of 800: a few copies may be inputs too."""
     hand = Hand()
     hand.run(0)
-    names = {"kind": "memcpy", "thread_id": 1}
-    weights = hand.work("Memcpy HtoD (Pageable -> Device)", 0, 4_000_000, launch=-500, **names)
-    copies = [(weights, 1 << 24)]
-    for begin in range(4_100_000, 8_000_000, 1_000_000):
-        one = hand.work("Memcpy HtoD (Pageable -> Device)", begin, 100_000, launch=begin - 500, **names)
-        copies.append((one, 1 << 12))
-        hand.work("sgemm", begin + 100_000, 800_000, launch=begin + 99_500, thread_id=1)
-    ends = {"copy_kind": "HtoD", "source_kind": "Pageable", "destination_kind": "Device"}
-    hand.extra["copies"] = [{"span_id": span, "bytes": size, **ends} for span, size in copies]
-    facts = Facts(StepView.of(hand.build()))
-    assert facts.set_up["span_id"].to_list() == [weights]
-    row = facts.devices.row(0, named=True)
-    assert (row["compute_ns"], row["exposed_memory_ns"], row["start_up_ns"]) == (3_200_000, 400_000, 4_100_500)
+    begin, sizes = 0, []
+    for number in range(weights + 4):
+        is_input = number >= weights
+        begin += 100_000 if number == weights else 0
+        length = 100_000 if is_input else 500_000
+        at = {"kind": "memcpy", "launch": begin, "thread_id": 1}
+        span = hand.work("Memcpy HtoD (Pageable -> Device)", begin, length, **at)
+        sizes.append({"span_id": span, "bytes": 4096 if is_input else 10_000 + number, "copy_kind": "HtoD"})
+        begin += length
+        if is_input:
+            hand.work("sgemm", begin, 800_000, launch=begin, thread_id=1)
+            begin += 900_000
+    hand.extra["copies"] = sizes
+    row = Facts(StepView.of(hand.build())).devices.row(0, named=True)
+    copied_us = 400 + (0 if weights == 8 else 3_500)
+    assert (row["compute_ns"], row["exposed_memory_ns"], row["start_up_ns"]) == (
+        3_200_000, copied_us * 1_000, start_up_us * 1_000,
+    )  # fmt: skip

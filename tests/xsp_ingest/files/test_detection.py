@@ -171,3 +171,21 @@ def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> Non
 def test_a_database_cut_short_is_called_so(tmp_path: Path) -> None:
     content = _database()
     assert "a SQLite database that is cut off" in _message(tmp_path / "copied", content[: len(content) - 1_000])
+
+
+def test_an_export_that_was_broken_off_says_what_its_program_ended_with(tmp_path: Path) -> None:
+    path = tmp_path / "broken.sqlite"
+    with sqlite3.connect(path) as file:
+        file.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+        file.execute("CREATE TABLE ProcessStreams (globalPid INT, filenameId INT, contentId INT)")
+        texts = [
+            "stderr.log",
+            "starting\npython: symbol lookup error: libTools.so: undefined symbol\n\n",
+            "an error elsewhere",
+        ]
+        file.executemany("INSERT INTO StringIds VALUES (?, ?)", enumerate(texts))
+        file.execute("INSERT INTO ProcessStreams VALUES (1, 0, 1)")
+    with pytest.raises(XspError, match="broken off") as caught:
+        convert([path], Options())
+    assert "Its program had ended with: python: symbol lookup error: libTools.so: undefined symbol" in str(caught.value)
+    assert "elsewhere" not in str(caught.value)

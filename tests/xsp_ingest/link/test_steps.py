@@ -208,3 +208,10 @@ def test_up_to_torch_1_9_an_optimizers_step_stands_among_the_operators(tmp_path:
             event["cat"] = "Operator"
     trace = converted(kineto, tmp_path)
     assert [end - start for _, start, end in steps_of(trace)] == [99_000, 100_000, 100_000]
+
+
+def test_ranges_repeat_where_there_is_nothing_else(tmp_path: Path) -> None:
+    nsight = NsightFile()
+    for number in range(18):
+        nsight.range(number * 10_000 + 1, number * 10_000 + 8_000, ("read", "detect", "track")[number % 3])
+    assert len(steps_of(convert([nsight.write(tmp_path / "run.sqlite")], Options()))) == 6

@@ -182,35 +182,45 @@ def _by_function(kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _on_host(answers: Answers) -> Iterator[Ranking]:
-    """Operators by their own time where they are the layers, as many calls lie in each other; else layers by latency.
+    """Layers by latency; operators by their own time where they are the layers, and beside ranges that are.
 
-    Where there are neither, whatever calls are there. Of a step (the trace, where it has none), where they fit in it.
+    Operators lie in each other, and much of what ranges hold is theirs. Where there are neither, whatever calls are
+    there. Of a step (the trace, where it has none), where they fit in it.
     """
     import polars as pl  # noqa: PLC0415
 
     from xsp_analyze.frames.host_ranges import host_self_time  # noqa: PLC0415
-    from xsp_analyze.frames.model_time import latency_of_model  # noqa: PLC0415
-    from xsp_analyze.render.top import Ranking  # noqa: PLC0415
     from xsp_model import LayerSource  # noqa: PLC0415
 
-    is_flat = all(run["layer_source"] == LayerSource.OPERATOR for run in answers.summary.runs)
-    operators = _table(answers, "B40") if is_flat else None
-    if operators is not None and operators["self_ns"].sum():
+    sources = {run["layer_source"] for run in answers.summary.runs}
+    operators = _table(answers, "B40") if sources <= {LayerSource.OPERATOR, LayerSource.RANGE} else None
+    if operators is not None and not operators["self_ns"].sum():
+        operators = None
+    layers = None if operators is not None and sources == {LayerSource.OPERATOR} else _table(answers, "A02")
+    if layers is not None and layers["latency_ns"].sum():
+        entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
+        yield _of_host(answers, "Layers by latency", entries, "outside of layers", _BY_LATENCY)
+        if operators is None:
+            return
+    calls = answers.per_step.once(host_self_time)  # of libraries, as Gloo, and the runtime too
+    others_ns = calls.filter(~pl.col("is_operator"))["self_ns"].sum()
+    if operators is not None and others_ns <= operators["self_ns"].sum():
         added = operators.group_by("operator", maintain_order=True).agg(pl.col("count", "self_ns").sum())
         entries = _entries(added, "self_ns", _operator_calls, ("count",))
-        title, identity, outside = "Operators by self time", _BY_SELF_TIME, "outside of operators"
-    elif (layers := _table(answers, "A02")) is not None and layers["latency_ns"].sum():
-        entries = _entries(layers, "latency_ns", _layer_name, _LAYER)
-        title, identity, outside = "Layers by latency", _BY_LATENCY, "outside of layers"
-    elif (calls := answers.per_step.once(host_self_time))["self_ns"].sum():  # of libraries, as Gloo, and the runtime
+        yield _of_host(answers, "Operators by self time", entries, "outside of operators", _BY_SELF_TIME)
+    elif calls["self_ns"].sum():
         entries = _entries(calls.rename({"name": "operator"}), "self_ns", _operator_calls, ("count",))
-        title, identity, outside = "Operators and calls by self time", _BY_SELF_TIME, "outside of these"
-    else:
-        return
+        yield _of_host(answers, "Operators and calls by self time", entries, "outside of these", _BY_SELF_TIME)
+
+
+def _of_host(answers: Answers, title: str, entries: Sequence[Entry], outside: str, identity: str) -> Ranking:
+    from xsp_analyze.frames.model_time import latency_of_model  # noqa: PLC0415
+    from xsp_analyze.render.top import Ranking  # noqa: PLC0415
+
     ranked_ns = sum(e.time_ns for e in entries)
     step_ns = float(answers.per_step.once(latency_of_model)["model_ns"].sum())
     fits = step_ns >= ranked_ns and not answers.summary.attributed
-    yield Ranking(title, entries, step_ns if fits else ranked_ns, outside if fits else None, identity)
+    return Ranking(title, entries, step_ns if fits else ranked_ns, outside if fits else None, identity)
 
 
 def _table(answers: Answers, identity: str) -> pl.DataFrame | None:

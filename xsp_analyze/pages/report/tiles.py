@@ -259,6 +259,7 @@ def _peak(answers: Answers) -> Iterator[_Tile]:
         value, of_exact, note = fact
         line = spark(answers, mfu_by_step(answers), answers.per_step.of_trace.kernel_runs, share)
         value = value if covered is None or value.startswith(covered.at_least) else f"{covered.at_least}{value}"
+        value = value.replace("at least ", "\u2265\u202f")  # in few letters: it is written large
         yield _tile("peak", "Of peak (MFU)", value, of_exact, f"{note}{of_roof}{of_time}", "rooflines", line)
     elif roof is not None:
         note = "The least time that the shapes of operators need on this device, over the time that these took."
