@@ -112,11 +112,6 @@ def _is_utf16(probe: Probe) -> bool:
     return text.startswith((b"\xff\xfe", b"\xfe\xff")) or bool(re.match(rb"(?:\0[\s -~]){3}|(?:[\s -~]\0){3}", text))
 
 
-def _is_perfetto(probe: Probe) -> bool:
-    """A protobuf message of packets (field 1), one of the first of which names its sequence (field 10)."""
-    return any((10, _VARINT) in fields for fields in _messages(probe.text, (1,)))
-
-
 def _is_pprof(probe: Probe) -> bool:
     """A protobuf message as pprof's profile.proto has it: types of samples (1), samples (2), ..., texts (6).
 
@@ -241,12 +236,6 @@ _OTHERS = (
         _is_op_stats,
         "statistics of operators that XProf (TensorBoard's profiler) computed and kept, which hold no time line",
         "Give the .xplane.pb file beside it, of which they were computed",
-    ),
-    _Other(
-        _is_perfetto,
-        "a Perfetto trace in protobuf, which xsp does not read",
-        "Where PyTorch, TensorFlow or JAX made it, give their own trace file; else convert it with Perfetto's "
-        "`traceconv json`",
     ),
     _Other(
         _is_pprof,

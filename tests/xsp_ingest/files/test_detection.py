@@ -88,7 +88,7 @@ _CASES = {
     "web page packed": (gzip.compress(b"<html><head>"), "web page", "Download the file itself"),
     "store's error": (b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>', "error message", "Download"),
     "XML": (b"<?xml version='1.0'?><a/>", "XML document", "xsp formats"),
-    "Perfetto": (_PERFETTO * 3, "Perfetto trace", "traceconv json"),
+    "Perfetto": (_PERFETTO * 3, "holds no slices or counters of any program", "track_event"),
     "pprof": (_PPROF, "not when they ran, of which no time line can be made", "go tool pprof"),
     "pprof packed": (gzip.compress(_PPROF), "a pprof profile", "go tool pprof"),
     "speedscope": (_SPEEDSCOPE, "speedscope profile", "Give the trace"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.content import Probe
+from xsp_ingest.files.perfetto import as_chrome_json, json_head
 from xsp_ingest.ingester import Ingester, Match
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
@@ -25,17 +27,19 @@ class ChromeTrace(Ingester):
     """The ingester of trace events of which no other format knows the tool."""
 
     name: str = "chrome_trace"
-    title: str = "Chrome trace JSON of any tool that no other format knows, as ranges by thread; plain or gzip"
+    title: str = "Chrome trace JSON or Perfetto protobuf of any tool that no other format knows, as ranges by thread; plain or gzip"
 
     def sniff(self, probe: Probe) -> Match:
         """Trace events, whoever wrote them."""
-        return Match.FORM if _EVENTS.match(probe.text) else Match.NONE
+        return Match.FORM if _EVENTS.match(json_head(probe)) else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's ranges and samples; XspError where it is cut off, no JSON, or holds no range."""
         from xsp_ingest.formats.chrome_trace.reader import shape
 
-        return shape(path, options)
+        with as_chrome_json(path, Probe(path)) as odd:
+            raw = shape(path, options)
+            return replace(raw, findings=(*raw.findings, *odd)) if odd else raw
 
 
 CHROME_TRACE = ChromeTrace()

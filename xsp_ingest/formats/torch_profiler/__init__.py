@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import content_bytes
+from xsp_ingest.files.content import Probe, content_bytes
 from xsp_ingest.files.json_window import outer_keys
+from xsp_ingest.files.perfetto import as_chrome_json, json_head
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
@@ -17,7 +19,6 @@ from xsp_model.limits import limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xsp_ingest.files.content import Probe
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
 
@@ -37,18 +38,25 @@ _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
 class _TorchProfiler(Ingester):
     name: str = "torch_profiler"
     title: str = (
-        "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm"
+        "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm;"
+        " likewise in Perfetto's protobuf, as `xsp export -f perfetto` writes it"
     )
 
     def sniff(self, probe: Probe) -> Match:
         """Kineto's own keys at the start of an object; else trace events, where they have categories of PyTorch's."""
-        if _OBJECT.match(probe.text) and any(key in _KINETO for key in outer_keys(probe.text)):
+        text = json_head(probe)
+        if text is probe.text and _OBJECT.match(text) and any(key in _KINETO for key in outer_keys(text)):
             return Match.EXACT
-        is_of_others = _DURATION.search(probe.text) and not _CATEGORY.search(probe.text)
-        return Match.GENERIC if _TRACE_EVENTS.match(probe.text) and not is_of_others else Match.NONE
+        is_of_others = _DURATION.search(text) and not _CATEGORY.search(text)
+        return Match.GENERIC if _TRACE_EVENTS.match(text) and not is_of_others else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's rows."""
+        with as_chrome_json(path, Probe(path)) as odd:
+            raw = self._read(path, options)
+            return replace(raw, findings=(*raw.findings, *odd)) if odd else raw
+
+    def _read(self, path: Path, options: Options) -> RawTrace:
         from xsp_ingest.formats.torch_profiler.shape import shape
 
         # The scanner that is fastest on this size reads the file, or leaves it to the next one; all give the same.
