@@ -86,7 +86,12 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "ncu_csv",
         "ncu.csv:NCU_CSV",
-        (*(("", f"{one} Name") for one in ("Kernel", "Function", "Demangled")), ("==PROF==", ""), ("==ERROR==", "")),
+        (
+            *(("", f"{one} Name") for one in ("Kernel", "Function", "Demangled")),
+            ("==PROF==", ""),
+            ("==ERROR==", ""),
+            ("", "Metric Value"),
+        ),
     ),
     Format("ncu_report", "ncu.report:NCU_REPORT", (("NVR", ""),)),
     Format("nvprof_metrics", "nvprof_metrics:NVPROF_METRICS", (("", "Invocations"), ("", "Context"))),

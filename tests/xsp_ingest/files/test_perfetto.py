@@ -52,7 +52,7 @@ def _rows(trace: Trace) -> list[tuple[object, ...]]:
 
 
 def _sdk() -> bytes:
-    """As Perfetto's SDK writes it: a clock of the sequence that counts on in µs, a track by default, texts by number."""
+    """As Perfetto's SDK writes it: a clock of the sequence that counts on in µs, a track by default, numbered texts."""
     clocks = length_delimited(1, number(1, 6) + number(2, 5_000_000))
     clocks += length_delimited(1, number(1, 1) + number(2, 1_700_000_000_000_000_000))
     clocks += length_delimited(1, number(1, 64) + number(2, 77) + number(3, 1) + number(4, 1000))

@@ -26,7 +26,8 @@ __all__ = ["TORCH_PROFILER"]
 
 
 _OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
-_KINETO = {b"schemaVersion", b"deviceProperties"}
+_DEVICES = {b"deviceProperties"}
+_KINETO = {b"schemaVersion", *_DEVICES}
 _TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
 _DURATION = re.compile(rb'"ph"\s*:\s*"[XBb]"')
 _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
@@ -39,15 +40,16 @@ class _TorchProfiler(Ingester):
     name: str = "torch_profiler"
     title: str = (
         "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm;"
-        " likewise in Perfetto's protobuf, as `xsp export -f perfetto` writes it"
+        " likewise in Perfetto's protobuf, as `xsp export --to perfetto` writes it"
     )
 
     def sniff(self, probe: Probe) -> Match:
         """Kineto's own keys at the start of an object; else trace events, where they have categories of PyTorch's."""
         text = json_head(probe)
-        if text is probe.text and _OBJECT.match(text) and any(key in _KINETO for key in outer_keys(text)):
-            return Match.EXACT
         is_of_others = _DURATION.search(text) and not _CATEGORY.search(text)
+        own = _DEVICES if is_of_others else _KINETO  # other tools write `schemaVersion` by itself
+        if text is probe.text and _OBJECT.match(text) and any(key in own for key in outer_keys(text)):
+            return Match.EXACT
         return Match.GENERIC if _TRACE_EVENTS.match(text) and not is_of_others else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
