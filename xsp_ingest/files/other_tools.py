@@ -22,10 +22,11 @@ __all__ = ["all_refusals", "refusal"]
 
 _LIST = "`xsp formats` lists what can be read"
 _NEEDED = (
-    "`xsp formats` lists what can be read; --format forces one. Of another tool's data what has a start and a duration can"
-    " be written as Chrome's trace events (`name`, `ph` X, `ts`, `dur`, `pid`, `tid`)"
+    "`xsp formats` lists what can be read; --format forces one. What another tool timed, with a start and a duration,"
+    " can be written as Chrome's trace events (`name`, `ph` X, `ts`, `dur`, `pid`, `tid`)"
 )
 _MAX_SHOWN, _MAX_CHARACTERS = 8, 40
+_NO_TEXT = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _UNPACK = "Unpack it and give the files, or their folder, to xsp"
 _COPY = "Download or copy it again"
 _BOMS = b"\xef\xbb\xbf"
@@ -226,7 +227,7 @@ def _tables(probe: Probe) -> str:
 
 def _beginning(probe: Probe) -> str:
     head = probe.text[:_MAX_CHARACTERS]
-    if b"\0" in probe.text or not decode_head(probe.text[:-4]).isprintable() and not probe.text.isascii():
+    if _NO_TEXT.search(probe.text):
         return f"binary, it begins with the bytes {head[:8].hex(' ')}"
     return f"text that begins with `{decode_head(head.lstrip(_BLANK)).partition(chr(10))[0]}`"
 

@@ -39,6 +39,7 @@ _FIRST_PACKETS = 8
 _MAX_INFLATED = 1 << 28
 _DEEPEST = 32
 _BLOCK = 1 << 20
+_START = b'{"traceEvents":[\n'
 PACKETS = Messages(
     "xsp.perfetto",
     {
@@ -465,7 +466,7 @@ def _microseconds(time_ns: int) -> msgspec.Raw:
 def _chrome_json(data: bytes, path: Path, events: _Events) -> Iterator[bytes]:
     """The trace as the object form of Chrome's JSON, as Kineto writes it."""
     encode = msgspec.json.Encoder().encode
-    between = b'{"traceEvents":[\n'
+    between = _START
     for packet in packets(data, path):
         for event in events.of(packet):
             yield between + encode(event)
@@ -476,7 +477,7 @@ def _chrome_json(data: bytes, path: Path, events: _Events) -> Iterator[bytes]:
     head: dict[str, Any] = {"deviceProperties": [{"id": n, "name": name} for n, name in sorted(events.devices.items())]}
     if events.epoch_ns is not None:
         head["baseTimeNanoseconds"] = events.epoch_ns
-    yield (between if between[:1] == b"{" else b"") + b"]," + encode(head)[1:]
+    yield (between if between is _START else b"") + b"]," + encode(head)[1:]
 
 
 def json_head(probe: Probe) -> bytes:
@@ -490,7 +491,7 @@ def _json_head(text: bytes) -> bytes:
     with suppress(XspError):
         for piece in _chrome_json(text, Path(), _Events()):
             out += piece
-    return bytes(out)
+    return bytes(out or _START)
 
 
 @contextmanager

@@ -159,7 +159,8 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_what_an_ingester_claims_is_left_to_it(tmp_path: Path) -> None:
-    assert "no profiler events" in _message(tmp_path / "t.json", b'{"schemaVersion": 1, "traceEvents": [{"ph": "X"}]}')
+    content = b'{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "X"}]}'
+    assert "no profiler events" in _message(tmp_path / "t.json", content)
 
 
 def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> None:
@@ -171,3 +172,50 @@ def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> Non
 def test_a_database_cut_short_is_called_so(tmp_path: Path) -> None:
     content = _database()
     assert "a SQLite database that is cut off" in _message(tmp_path / "copied", content[: len(content) - 1_000])
+
+
+@pytest.mark.parametrize(
+    ("content", "looks"),
+    [
+        (b'{"runs": [1], "machine": {"inner": 2}}', "an object with the keys `runs`, `machine`"),
+        (b'[{"layer": 1, "ms": 2}]', "a list with the keys `layer`, `ms`"),
+        (b"[1, 2]", "a list without keys"),
+        (b"host;took\na;1\n", "its columns are `host`, `took`"),
+        (_database("samples"), "its tables are `samples`"),
+        (b"  took 3 ms\nand more\n", "text that begins with `took 3 ms`"),
+        (b"\x01\x02\xff\xfe and more", "binary, it begins with the bytes 01 02 ff fe"),
+    ],
+)
+def test_of_an_unknown_file_it_is_said_what_it_looks_like(content: bytes, looks: str, tmp_path: Path) -> None:
+    assert looks in _message(tmp_path / "file", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "says", "advice"),
+    [
+        (
+            b"-----  -----\n     Name    Self CPU %      Self CPU   CPU total %     CPU total  # of Calls\n",
+            "a table that torch.profiler printed",
+            "export_chrome_trace",
+        ),
+        (
+            b"epoch 1\n" + b"  Name        Self CPU       CPU total   CPU time avg\n",
+            "a table that torch.profiler printed",
+            "export_chrome_trace",
+        ),
+        (b"======== CPU profiling result (bottom up):\nTime(%)      Time  Name\n", "samples of the CPU's", "nvprof -o"),
+        (b"loss 1\n==PROF== Connected to process 7\n", "what a program and Nsight Compute printed", ".ncu-rep"),
+        (
+            b"loss 1\n==7== NVPROF is profiling process 7, command: a\n",
+            "what a program and nvprof printed",
+            "nvprof -o",
+        ),
+        (b"Step Id,Op Name,OP Type,Task Duration(us)\n1,a,b,2\n", "msprof op_summary", "trace_view.json"),
+    ],
+)
+def test_what_a_tool_printed_is_refused_with_what_to_give_instead(
+    content: bytes, says: str, advice: str, tmp_path: Path
+) -> None:
+    message = _message(tmp_path / "log.txt", content)
+    assert says in message
+    assert advice in message

@@ -30,7 +30,8 @@ class NvprofMetrics(Ingester):
 
     name: str = "nvprof_metrics"
     title: str = (
-        "nvprof `--metrics`, printed or `--csv`: averages per kernel name, or single launches (--print-gpu-trace)"
+        "nvprof `--metrics`, printed or `--csv`: averages per kernel name, or single launches (--print-gpu-trace);"
+        " seen: CUDA 8 (CSV), a V100's (printed)"
     )
 
     def sniff(self, probe: Probe) -> Match:

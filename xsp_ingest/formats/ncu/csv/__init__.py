@@ -33,7 +33,7 @@ class NcuCsv(Ingester):
     name: str = "ncu_csv"
     title: str = (
         "Nsight Compute CSV: `ncu --csv`, details, raw or summary page, with or without the log around it;"
-        " the details page as text"
+        " the details page as text; seen: 2021.2 to 2025.3"
     )
 
     def sniff(self, probe: Probe) -> Match:
