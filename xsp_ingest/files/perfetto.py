@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.content import Probe
 
-__all__ = ["CLEARED", "PACKETS", "Interned", "annotations_of", "as_chrome_json", "is_perfetto", "json_head", "packets"]
+__all__ = ["CLEARED", "Interned", "annotations_of", "as_chrome_json", "is_perfetto", "json_head", "packets"]
 
 PACKET = 0x0A  # the key of field 1, whose content is length-delimited
 CLEARED = 1  # flag of a packet before which nothing is interned
@@ -40,87 +40,41 @@ _MAX_INFLATED = 1 << 28
 _DEEPEST = 32
 _BLOCK = 1 << 20
 _START = b'{"traceEvents":[\n'
-PACKETS = Messages(
-    "xsp.perfetto",
-    {
-        "Packet": {
-            "clocks": (6, "ClockSnapshot"),
-            "timestamp": (8, "uint64"),
-            "sequence": (10, "uint64"),
-            "event": (11, "Event"),
-            "interned": (12, "Interned"),
-            "flags": (13, "uint64"),
-            "is_cleared": (41, "bool"),
-            "is_behind_dropped": (42, "bool"),
-            "compressed": (50, "bytes"),
-            "clock": (58, "uint64"),
-            "defaults": (59, "Defaults"),
-            "track": (60, "Track"),
-        },
-        "ClockSnapshot": {"clocks": (1, "Clock*")},
-        "Clock": {"id": (1, "uint64"), "time": (2, "uint64"), "is_incremental": (3, "bool"), "unit_ns": (4, "uint64")},
-        "Defaults": {"event": (11, "EventDefaults"), "clock": (58, "uint64")},
-        "EventDefaults": {"track_uuid": (11, "uint64")},
-        "Event": {
-            "category_iids": (3, "uint64*"),
-            "annotations": (4, "Annotation*"),
-            "legacy": (6, "Legacy"),
-            "type": (9, "int32"),
-            "name_iid": (10, "uint64"),
-            "track_uuid": (11, "uint64"),
-            "categories": (22, "bytes*"),
-            "name": (23, "bytes"),
-            "count": (30, "int64?"),
-            "number": (44, "double?"),
-            "older_flows": (36, "uint64*"),
-            "older_ends": (42, "uint64*"),
-            "flows": (47, "fixed64*"),
-            "flow_ends": (48, "fixed64*"),
-        },
-        "Legacy": {
-            "name_iid": (1, "uint64"),
-            "phase": (2, "int32"),
-            "duration_us": (3, "int64"),
-            "unscoped_id": (6, "uint64"),
-            "local_id": (10, "uint64"),
-            "global_id": (11, "uint64"),
-            "pid": (18, "int32"),
-            "tid": (19, "int32"),
-        },
-        "Annotation": {
-            "name_iid": (1, "uint64"),
-            "bool": (2, "bool?"),
-            "uint": (3, "uint64?"),
-            "int": (4, "int64?"),
-            "double": (5, "double?"),
-            "text": (6, "bytes?"),
-            "json": (9, "bytes?"),
-            "name": (10, "bytes"),
-            "entries": (11, "Annotation*"),
-            "values": (12, "Annotation*"),
-            "text_iid": (17, "uint64?"),
-        },
-        "Interned": {
-            "categories": (1, "Text*"),
-            "names": (2, "Text*"),
-            "annotations": (3, "Text*"),
-            "texts": (29, "Text*"),
-        },
-        "Text": {"iid": (1, "uint64"), "text": (2, "bytes")},
-        "Track": {
-            "uuid": (1, "uint64"),
-            "name": (2, "bytes"),
-            "process": (3, "Process"),
-            "thread": (4, "Thread"),
-            "parent": (5, "uint64"),
-            "counter": (8, "Counter"),
-            "static_name": (10, "bytes"),
-        },
-        "Process": {"pid": (1, "int32"), "name": (6, "bytes")},
-        "Thread": {"pid": (1, "int32"), "tid": (2, "int64"), "name": (5, "bytes")},
-        "Counter": {"multiplier": (4, "int64"), "is_incremental": (5, "bool"), "unit": (6, "bytes")},
-    },
-)
+_DESCRIBED = """
+Packet: clocks 6 ClockSnapshot, timestamp 8 uint64, sequence 10 uint64, event 11 Event, interned 12 Interned
+Packet: flags 13 uint64, is_cleared 41 bool, is_behind_dropped 42 bool, compressed 50 bytes, clock 58 uint64
+Packet: defaults 59 Defaults, track 60 Track
+ClockSnapshot: clocks 1 Clock*
+Clock: id 1 uint64, time 2 uint64, is_incremental 3 bool, unit_ns 4 uint64
+Defaults: event 11 EventDefaults, clock 58 uint64
+EventDefaults: track_uuid 11 uint64
+Event: category_iids 3 uint64*, annotations 4 Annotation*, legacy 6 Legacy, type 9 int32, name_iid 10 uint64
+Event: track_uuid 11 uint64, categories 22 bytes*, name 23 bytes, count 30 int64?, number 44 double?
+Event: older_flows 36 uint64*, older_ends 42 uint64*, flows 47 fixed64*, flow_ends 48 fixed64*
+Legacy: name_iid 1 uint64, phase 2 int32, duration_us 3 int64, unscoped_id 6 uint64, local_id 10 uint64
+Legacy: global_id 11 uint64, pid 18 int32, tid 19 int32
+Annotation: name_iid 1 uint64, bool 2 bool?, uint 3 uint64?, int 4 int64?, double 5 double?, text 6 bytes?
+Annotation: json 9 bytes?, name 10 bytes, entries 11 Annotation*, values 12 Annotation*, text_iid 17 uint64?
+Interned: categories 1 Text*, names 2 Text*, annotations 3 Text*, texts 29 Text*
+Text: iid 1 uint64, text 2 bytes
+Track: uuid 1 uint64, name 2 bytes, process 3 Process, thread 4 Thread, parent 5 uint64, counter 8 Counter
+Track: static_name 10 bytes
+Process: pid 1 int32, name 6 bytes
+Thread: pid 1 int32, tid 2 int64, name 5 bytes
+Counter: multiplier 4 int64, is_incremental 5 bool, unit 6 bytes
+"""
+
+
+def _messages() -> Messages:
+    described: dict[str, dict[str, tuple[int, str]]] = {}
+    for line in _DESCRIBED.strip().splitlines():
+        message, _, fields = line.partition(": ")
+        for name, number, kind in (each.split() for each in fields.split(", ")):
+            described.setdefault(message, {})[name] = int(number), kind
+    return Messages("xsp.perfetto", described)
+
+
+_PACKETS = _messages()
 
 
 def is_perfetto(text: bytes) -> bool:
@@ -156,7 +110,7 @@ def packets(data: bytes, path: Path, *, is_inflated: bool = False) -> Iterator[A
     """The packets of the trace, also those that are compressed together; XspError where it is damaged or cut off."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415 (other formats need not wait for protobuf)
 
-    packet_class = PACKETS.of("Packet")
+    packet_class = _PACKETS.of("Packet")
     at = 0
     while at < len(data):
         if data[at] != PACKET:
