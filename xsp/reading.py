@@ -169,10 +169,10 @@ class Reading:
             " collectives ended that both ran.",
         ),
     )
-    strict: bool = field(
+    strict_json: bool = field(
         default=False,
         metadata=_option(
-            "--strict",
+            "--strict-json",
             "Refuse files whose JSON is broken or cut off; without it what can be read is read, and the ledger says the"
             " rest.",
         ),

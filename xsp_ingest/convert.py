@@ -283,7 +283,7 @@ def _despite_broken_json(
     except BrokenJsonError as error:
         mending = Mending()
         try:
-            if options.strict:
+            if options.strict_json:
                 raise
             with rewriting(mending.rewrite):
                 runs = list(read(*arguments))

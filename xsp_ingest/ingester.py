@@ -57,7 +57,7 @@ class Options:
     graph_captures: Sequence[Path] = ()  # files, or folders of them, that hold how replayed graphs were captured
     selection: Selection = EVERYTHING
     align_clocks: bool = False  # of several runs by the ends of their collectives; the linker does it
-    strict: bool = False  # JSON that is broken is refused
+    strict_json: bool = False  # JSON that is broken is refused
 
     def __post_init__(self) -> None:
         for pattern in (*self.model_ranges, *self.layer_ranges):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xsp_ingest.files.content import decode_head
 from xsp_ingest.files.other_tools import all_refusals
+from xsp_ingest.files.perfetto import is_perfetto, json_head
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import XspError
@@ -85,7 +86,12 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "ncu_csv",
         "ncu.csv:NCU_CSV",
-        (*(("", f"{one} Name") for one in ("Kernel", "Function", "Demangled")), ("==PROF==", ""), ("==ERROR==", "")),
+        (
+            *(("", f"{one} Name") for one in ("Kernel", "Function", "Demangled")),
+            ("==PROF==", ""),
+            ("==ERROR==", ""),
+            ("", "Metric Value"),
+        ),
     ),
     Format("ncu_report", "ncu.report:NCU_REPORT", (("NVR", ""),)),
     Format("nvprof_metrics", "nvprof_metrics:NVPROF_METRICS", (("", "Invocations"), ("", "Context"))),
@@ -174,6 +180,8 @@ def candidates(probe: Probe, format_name: str | None = None) -> tuple[Ingester, 
         own = [each for each in FORMATS if each.takes_folders]
     else:
         text = decode_head(probe.text).lstrip().replace('"', "")
+        if is_perfetto(probe.text):
+            text = decode_head(json_head(probe)).replace('"', "") + text
         own = [each for each in FORMATS if each.may_claim(text)]
     return (*(each.ingester() for each in own), *_ingesters_of_others())
 
@@ -248,10 +256,10 @@ may be 64 GiB at most and, where it is longer than 1 GiB, 400 times as long as i
 followed; links in a folder that lead out of it, pipes, sockets and devices are left out and counted. A SQLite database
 that another program is writing is refused. Pickles are never opened.
 
-JSON is read as tools write it: raw control characters, backslashes of Windows paths, bare quotes within texts, bytes that
-are no UTF-8, `N/A` and `NaN`, commas too many, a list without its end, and a file that is cut off in the middle, also of
-gzip. What is plainly meant is mended; one event is lost where one is broken; the ledger says where, which and why.
-`--strict` refuses such files.
+JSON is read as tools write it: raw control characters, backslashes of Windows paths, bare quotes within texts, bytes
+that are no UTF-8, `N/A` and `NaN`, commas too many, a list without its end, and a file that is cut off in the middle,
+also of gzip. What is plainly meant is mended; one event is lost where one is broken; the ledger says where, which and
+why. `--strict-json` refuses such files.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -48,6 +49,17 @@ class TraceEvent(msgspec.Struct):
     def duration_ns(self) -> int | None:
         """None where the event has no such number."""
         return nanoseconds(self.dur, _NS_PER_US)
+
+    @property
+    def is_beyond_time(self) -> bool:
+        """Whether it begins in a later century than any clock says: what stands there cannot be microseconds."""
+        return self.start_ns is None and nanoseconds(self.ts, 1) is not None
+
+    def of_nanoseconds(self) -> TraceEvent:
+        """The same event, of a tool that writes nanoseconds."""
+        times = (nanoseconds(each, 1) for each in (self.ts, self.dur))
+        ts, dur = (None if each is None else Decimal(each).scaleb(-3) for each in times)
+        return msgspec.structs.replace(self, ts=ts, dur=dur)
 
     @property
     def arguments(self) -> Mapping[str, Any]:

@@ -670,6 +670,7 @@ class LedgerKind(StrEnum):
         _INFO,
         "NVTX ranges that never ended in the capture; kept, their duration unknown",
     )
+    UNIT_TAKEN = "unit_taken", _WARNING, "times are in another unit than the format says, by what they can be"
     UNKNOWN_CATEGORY = "unknown_category", _WARNING, "events of an unknown category were not read"
     UNKNOWN_EVENT = "unknown_event", _WARNING, "events of categories that XSP does not know"
     UNKNOWN_FILE = "unknown_file", _INFO, "files of the directory are of no known format and were left out"

@@ -34,7 +34,7 @@ _OTHER: dict[str, object] = {
     "device_ids": [0],
     "graph_captures": ["captures/"],
     "align_clocks": True,
-    "strict": True,
+    "strict_json": True,
     "device": "devices.toml",
     "gpu": "H100 SXM5",
     "work_models": ["models.toml"],

@@ -104,7 +104,7 @@ class _HopelessError(ValueError):
 
 
 def begun_value(text: str, at: int) -> tuple[str, dict[int, Cause]]:
-    """Of a value that is cut off what lists of objects in it hold, with all closed; ValueError where that is nothing."""
+    """Of a value that is cut off what lists of objects in it hold, all closed; ValueError where that is nothing."""
     value = _Value(text, at)
     try:
         value.mended()

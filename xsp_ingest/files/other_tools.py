@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.content import decode_head
+from xsp_ingest.files.json_window import outer_keys
 from xsp_ingest.files.sqlite import MAGIC, Database, table_names
 from xsp_ingest.files.values import varint
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from xsp_ingest.files.content import Probe
 
 __all__ = ["all_refusals", "refusal"]
 
 _LIST = "`xsp formats` lists what can be read"
+_NEEDED = (
+    "`xsp formats` lists what can be read; --format forces one. What another tool timed, with a start and a duration,"
+    " can be written as Chrome's trace events (`name`, `ph` X, `ts`, `dur`, `pid`, `tid`)"
+)
+_MAX_SHOWN, _MAX_CHARACTERS = 8, 40
+_NO_TEXT = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _UNPACK = "Unpack it and give the files, or their folder, to xsp"
 _COPY = "Download or copy it again"
 _BOMS = b"\xef\xbb\xbf"
@@ -42,17 +51,16 @@ class _Other:
     is_one: Callable[[Probe], object]
     what: str
     advice: str = _LIST
-    holds: Callable[[Probe], str] = lambda _: ""  # what more the file says of itself
+    looks: Callable[[Probe], str] | None = None  # what more can be said of this file
 
 
 def refusal(probe: Probe) -> XspError:
     """What to say of a file that no ingester claims: what it is as far as its beginning tells, and what to do."""
     for other in _OTHERS:
         if other.is_one(probe):
-            return XspError(other.what + other.holds(probe), path=probe.path, advice=other.advice)
-    return XspError(
-        "no known profiler format", path=probe.path, advice="`xsp formats` lists what can be read; --format forces one"
-    )
+            looks = other.looks(probe) if other.looks else ""
+            return XspError(f"{other.what}{looks and f': {looks}'}", path=probe.path, advice=other.advice)
+    return XspError(f"no known profiler format: {_beginning(probe)}", path=probe.path, advice=_NEEDED)
 
 
 def all_refusals() -> Iterator[tuple[str, str]]:
@@ -99,7 +107,7 @@ def _program_error(probe: Probe) -> str:
     except XspError:
         return ""
     lines = [line.strip() for line in str(output or "").splitlines() if _ERROR.search(line)]
-    return f". Its program had ended with: {lines[-1][:_MAX_LINE]}" if lines else ""
+    return f"its program had ended with: {lines[-1][:_MAX_LINE]}" if lines else ""
 
 
 def _is_begun_nsight_export(probe: Probe) -> bool:
@@ -126,11 +134,6 @@ def _is_tar(probe: Probe) -> bool:
 def _is_utf16(probe: Probe) -> bool:
     text = probe.text
     return text.startswith((b"\xff\xfe", b"\xfe\xff")) or bool(re.match(rb"(?:\0[\s -~]){3}|(?:[\s -~]\0){3}", text))
-
-
-def _is_perfetto(probe: Probe) -> bool:
-    """A protobuf message of packets (field 1), one of the first of which names its sequence (field 10)."""
-    return any((10, _VARINT) in fields for fields in _messages(probe.text, (1,)))
 
 
 def _is_pprof(probe: Probe) -> bool:
@@ -211,6 +214,39 @@ def _fields(message: bytes) -> set[tuple[int, int]]:
     return fields
 
 
+def _shown(names: Iterable[str]) -> str:
+    """The first of these names, each in part where it is long."""
+    first = [f"`{name[:_MAX_CHARACTERS]}`" for name in islice(dict.fromkeys(names), _MAX_SHOWN + 1)]
+    return ", ".join([*first[:_MAX_SHOWN], *(["..."] if len(first) > _MAX_SHOWN else [])])
+
+
+def _keys(probe: Probe) -> str:
+    text = probe.text.removeprefix(_BOMS).lstrip(_BLANK)
+    keys = _shown(key.decode(errors="replace") for key in outer_keys(text.lstrip(b"[" + _BLANK)))
+    kind = "a list" if text[:1] == b"[" else "an object"
+    return f"{kind} with the keys {keys}" if keys else f"{kind} without keys"
+
+
+def _columns(probe: Probe) -> str:
+    first = decode_head(probe.text).partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    return f"its columns are {_shown(cell.strip().strip(chr(34)) for cell in first.split(separator))}"
+
+
+def _tables(probe: Probe) -> str:
+    try:
+        return f"its tables are {_shown(sorted(table_names(probe.path)))}"
+    except XspError:
+        return "its tables cannot be read"
+
+
+def _beginning(probe: Probe) -> str:
+    head = probe.text[:_MAX_CHARACTERS]
+    if _NO_TEXT.search(probe.text):
+        return f"binary, it begins with the bytes {head[:8].hex(' ')}"
+    return f"text that begins with `{decode_head(head.lstrip(_BLANK)).partition(chr(10))[0]}`"
+
+
 def _is_table(probe: Probe) -> bool:
     """Lines of text with the same few separators in each."""
     lines = probe.text.split(b"\n")[:3]
@@ -258,12 +294,6 @@ _OTHERS = (
         _is_op_stats,
         "statistics of operators that XProf (TensorBoard's profiler) computed and kept, which hold no time line",
         "Give the .xplane.pb file beside it, of which they were computed",
-    ),
-    _Other(
-        _is_perfetto,
-        "a Perfetto trace in protobuf, which xsp does not read",
-        "Where PyTorch, TensorFlow or JAX made it, give their own trace file; else convert it with Perfetto's "
-        "`traceconv json`",
     ),
     _Other(
         _is_pprof,
@@ -354,9 +384,35 @@ _OTHERS = (
         _starts(MAGIC),
         "a SQLite database that no known profiler wrote",
         "nsys_sqlite, nvprof and rocprofv3 are what can be read; --format forces one of them",
+        _tables,
     ),
     _Other(_is_utf16, "text in UTF-16 of no known profiler format", "Save it as UTF-8, as the profiler wrote it"),
-    _Other(_says(rb"[{\[]"), "JSON, but of no known profiler format", f"{_LIST}; --format forces one"),
-    _Other(_is_table, "a table (CSV) of no known profiler format", f"{_LIST}; --format forces one"),
+    _Other(_says(rb"[{\[]"), "JSON, but of no known profiler format", _NEEDED, _keys),
+    _Other(
+        _holds(rb"", rb"Self CPU(?: %)?\s{2,}.*CPU total"),
+        "a table that torch.profiler printed: sums over operators, of which no time line can be made",
+        'Write the trace itself in the program that profiled, with `prof.export_chrome_trace("trace.json.gz")`',
+    ),
+    _Other(
+        _holds(rb"", rb"(?m)^=+ CPU profiling result"),
+        "samples of the CPU's stacks that nvprof printed, which hold no device work",
+        "Profile with `nvprof -o FILE.nvvp`, or with `--print-gpu-trace --csv --log-file FILE`, and give that file",
+    ),
+    _Other(
+        _holds(rb"", rb"(?m)^==PROF== "),
+        "what a program and Nsight Compute printed, without the results, which went to a report",
+        "Give the .ncu-rep file that the last lines name, or what `ncu --import FILE --csv --page raw` prints of it",
+    ),
+    _Other(
+        _holds(rb"", rb"(?m)^==\d+== NVPROF is profiling process"),
+        "what a program and nvprof printed, without a table of results",
+        "Profile with `nvprof -o FILE.nvvp`, or with `--print-gpu-trace --csv --log-file FILE`, and give that file",
+    ),
+    _Other(
+        _holds(rb"", rb"\AStep Id,.*Op Name,.*Task Duration\(us\)|\A[^\n]*Op Name,[^\n]*Task Start Time"),
+        "Ascend's table of operators (msprof op_summary), which says nothing of the host",
+        "Give the trace_view.json of the same run, which torch_npu's profiler writes beside it",
+    ),
+    _Other(_is_table, "a table (CSV) of no known profiler format", _NEEDED, _columns),
 )
 """In order: the first that fits is said."""

@@ -141,8 +141,8 @@ def test_a_broken_trace_is_read_but_for_what_is_lost(limits: dict[str, int], tmp
     (tmp_path / "trace.json").write_bytes(content)
     with override_limits(**limits):
         trace = convert([tmp_path / "trace.json"], Options())
-        with pytest.raises(XspError, match="no valid JSON|not valid JSON"):
-            convert([tmp_path / "trace.json"], Options(strict=True))
+        with pytest.raises(XspError, match="not valid JSON"):
+            convert([tmp_path / "trace.json"], Options(strict_json=True))
     names = trace.frame("spans")["name"].cast(str).to_list()
     assert ("aten::op\t7" in names, "aten::op9" in names) == (True, False)
     assert sum(name.startswith("aten::op") for name in names) == 29

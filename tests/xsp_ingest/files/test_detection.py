@@ -88,7 +88,7 @@ _CASES = {
     "web page packed": (gzip.compress(b"<html><head>"), "web page", "Download the file itself"),
     "store's error": (b'<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>', "error message", "Download"),
     "XML": (b"<?xml version='1.0'?><a/>", "XML document", "xsp formats"),
-    "Perfetto": (_PERFETTO * 3, "Perfetto trace", "traceconv json"),
+    "Perfetto": (_PERFETTO * 3, "holds no slices or counters of any program", "track_event"),
     "pprof": (_PPROF, "not when they ran, of which no time line can be made", "go tool pprof"),
     "pprof packed": (gzip.compress(_PPROF), "a pprof profile", "go tool pprof"),
     "speedscope": (_SPEEDSCOPE, "speedscope profile", "Give the trace"),
@@ -159,7 +159,8 @@ def test_a_pickle_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_what_an_ingester_claims_is_left_to_it(tmp_path: Path) -> None:
-    assert "no profiler events" in _message(tmp_path / "t.json", b'{"schemaVersion": 1, "traceEvents": [{"ph": "X"}]}')
+    content = b'{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "X"}]}'
+    assert "no profiler events" in _message(tmp_path / "t.json", content)
 
 
 def test_a_folder_with_nothing_to_read_says_what_is_in_it(tmp_path: Path) -> None:
@@ -187,5 +188,52 @@ def test_an_export_that_was_broken_off_says_what_its_program_ended_with(tmp_path
         file.execute("INSERT INTO ProcessStreams VALUES (1, 0, 1)")
     with pytest.raises(XspError, match="broken off") as caught:
         convert([path], Options())
-    assert "Its program had ended with: python: symbol lookup error: libTools.so: undefined symbol" in str(caught.value)
+    assert "its program had ended with: python: symbol lookup error: libTools.so: undefined symbol" in str(caught.value)
     assert "elsewhere" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "looks"),
+    [
+        (b'{"runs": [1], "machine": {"inner": 2}}', "an object with the keys `runs`, `machine`"),
+        (b'[{"layer": 1, "ms": 2}]', "a list with the keys `layer`, `ms`"),
+        (b"[1, 2]", "a list without keys"),
+        (b"host;took\na;1\n", "its columns are `host`, `took`"),
+        (_database("samples"), "its tables are `samples`"),
+        (b"  took 3 ms\nand more\n", "text that begins with `took 3 ms`"),
+        (b"\x01\x02\xff\xfe and more", "binary, it begins with the bytes 01 02 ff fe"),
+    ],
+)
+def test_of_an_unknown_file_it_is_said_what_it_looks_like(content: bytes, looks: str, tmp_path: Path) -> None:
+    assert looks in _message(tmp_path / "file", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "says", "advice"),
+    [
+        (
+            b"-----  -----\n     Name    Self CPU %      Self CPU   CPU total %     CPU total  # of Calls\n",
+            "a table that torch.profiler printed",
+            "export_chrome_trace",
+        ),
+        (
+            b"epoch 1\n" + b"  Name        Self CPU       CPU total   CPU time avg\n",
+            "a table that torch.profiler printed",
+            "export_chrome_trace",
+        ),
+        (b"======== CPU profiling result (bottom up):\nTime(%)      Time  Name\n", "samples of the CPU's", "nvprof -o"),
+        (b"loss 1\n==PROF== Connected to process 7\n", "what a program and Nsight Compute printed", ".ncu-rep"),
+        (
+            b"loss 1\n==7== NVPROF is profiling process 7, command: a\n",
+            "what a program and nvprof printed",
+            "nvprof -o",
+        ),
+        (b"Step Id,Op Name,OP Type,Task Duration(us)\n1,a,b,2\n", "msprof op_summary", "trace_view.json"),
+    ],
+)
+def test_what_a_tool_printed_is_refused_with_what_to_give_instead(
+    content: bytes, says: str, advice: str, tmp_path: Path
+) -> None:
+    message = _message(tmp_path / "log.txt", content)
+    assert says in message
+    assert advice in message

@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.exported import with_texts
 from xsp_ingest.convert import convert
 from xsp_ingest.files.content import Probe
+from xsp_ingest.formats.chrome_trace import CHROME_TRACE
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
 
@@ -131,3 +132,38 @@ def test_the_lane_of_cuda_functions_is_a_device(tmp_path: Path) -> None:
     ledger = dict(trace.frame("ledger").select("kind", "count").rows())
     assert ledger["events_left_out"] == 2
     assert "unknown_tool" not in ledger
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"args":{"name":"main","x":{"a":[1]}},"ph":"M","pid":1},{"name":"a","ph":"X","ts":1,"dur":2,"pid":1,"tid":0}]',
+        '[\n{"attr":{"x":{"ph":1}},"name":"a","ph":"X","ts":1,"dur":2,"pid":1,"tid":0}]',
+        '{"schemaVersion":1,"traceEvents":[{"name":"a","cat":"Line 21","ph":"X","ts":1,"dur":2,"pid":0,"tid":0}]}',
+        '{"hosts":[{"a":[{"b":1}]}],"traceEvents":[{"name":"a","ph":"X","ts":1,"dur":2,"pid":0,"tid":0}]}',
+    ],
+)
+def test_events_are_known_wherever_their_phase_stands(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(content, encoding="utf-8")
+    assert [i.name for i in claimants_of(Probe(tmp_path / "t.json"), all_ingesters())] == ["chrome_trace"]
+    trace = convert([tmp_path / "t.json"], Options())
+    assert trace.frame("spans")["duration_ns"].to_list() == [2_000]
+
+
+@pytest.mark.parametrize("content", ['[{"name":"a","id":1}]', '[{"args":{"ph":1}}]', '{"a":{"traceEvents":[]}}'])
+def test_what_has_no_phase_is_not_taken_for_events(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(content, encoding="utf-8")
+    assert not CHROME_TRACE.sniff(Probe(tmp_path / "t.json"))
+
+
+@pytest.mark.parametrize("start", [13_984_392_629_999_074, 1_764_187_878_291_110_000])
+def test_nanoseconds_in_the_field_of_microseconds_are_read_as_what_they_are(start: int, tmp_path: Path) -> None:
+    events = [
+        {"name": "a", "ph": "B", "ts": start, "pid": "p", "tid": "t"},
+        {"name": "b", "ph": "X", "ts": start + 100, "dur": 250, "pid": "p", "tid": "t"},
+        {"name": "a", "ph": "E", "ts": start + 1_000_001, "pid": "p", "tid": "t"},
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    trace = convert([tmp_path / "t.json"], Options())
+    assert trace.frame("spans").select("start_ns", "duration_ns").rows() == [(0, 1_000_001), (100, 250)]
+    assert dict(trace.frame("ledger").select("kind", "count").rows())["unit_taken"] == 3

@@ -332,7 +332,7 @@ def test_a_file_that_is_cut_off_says_so(kept: int, packed: bool, tmp_path: Path)
     path = tmp_path / "cut.json"
     path.write_bytes(gzip.compress(content)[: kept // 20] if packed else content[:kept])
     with pytest.raises(XspError, match="cut off"):
-        convert([path], Options(), format_name="jaeger")
+        convert([path], Options(strict_json=True), format_name="jaeger")
 
 
 def test_one_run_is_refused_where_there_are_several(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -409,3 +410,70 @@ def test_what_a_program_prints_above_the_kernels_is_no_row_of_units(tmp_path: Pa
     page = "\n".join((line(*_GUI), ", took 3 us in all", line(*_GUI_ROWS[0])))
     raw = read_text(page + "\n", tmp_path)
     assert raw.tables["spans"]["duration_ns"].to_list() == [None]
+
+
+_PRINTED = """\
+==PROF== Connected to process 4711 (/usr/bin/python3.11)
+==PROF== Profiling "saxpy" - 0: 0%....50%....100% - 9 passes
+hello from the program
+[4711] python3.11@127.0.0.1
+  saxpy(float, const float *, float *) (1024, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ------------- ------------
+    Metric Name               Metric Unit Metric Value
+    ----------------------- ------------- ------------
+    DRAM Frequency          cycle/nsecond         2.61
+    Memory Throughput                   %        71.40
+    Duration                      usecond         7.01
+    ----------------------- ------------- ------------
+
+    OPT   This kernel exhibits low compute throughput and memory bandwidth utilization relative to the peak
+          performance of this device.
+
+    Section: Launch Statistics
+    -------------------------------- --------------- ---------------
+    Metric Name                          Metric Unit    Metric Value
+    -------------------------------- --------------- ---------------
+    Registers Per Thread             register/thread              16
+    -------------------------------- --------------- ---------------
+
+  void gemm<float, 32>(const float *, float *) (64, 2, 1)x(128, 1, 1), Context 1, Stream 13, Device 0, CC 9.0
+    Section: Command line profiler metrics
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    dram__bytes_read.sum          Mbyte         4.19
+    gpu__time_duration.sum      usecond        20.50
+    ----------------------- ----------- ------------
+
+"""
+
+
+def test_the_details_page_is_read_as_text_too(tmp_path: Path) -> None:
+    path = tmp_path / "ncu.txt"
+    path.write_text(_PRINTED, encoding="utf-8")
+    assert NCU_CSV.sniff(Probe(path))
+    tables = NCU_CSV.read(path, Options()).tables
+    spans = tables["spans"].select("name", "process_id", "stream_id", "device_id", "duration_ns").rows()
+    assert spans == [
+        ("saxpy(float, const float *, float *)", 4711, 7, 0, 7_010),
+        ("void gemm<float, 32>(const float *, float *)", 4711, 13, 0, 20_500),
+    ]
+    kernels = tables["kernels"].select("grid_x", "grid_y", "block_x", "registers_per_thread").rows()
+    assert kernels == [(1024, 1, 256, 16), (64, 2, 128, None)]
+    values = dict(tables["metrics"].select(pl.col("metric").cast(pl.String), "value").rows())
+    assert (values["memory_utilization"], values["dram_read_bytes"]) == (pytest.approx(0.714), pytest.approx(4.19e6))
+
+
+def test_older_versions_say_when_a_kernel_ran_and_not_its_grid(tmp_path: Path) -> None:
+    when = ", 2021-Mar-10 10:00:00, Context 1, Stream 7"
+    older = re.sub(r" \(\d+, 1, 1\)x\(256, 1, 1\), Context 1, Stream 7.*", when, _PRINTED)
+    (tmp_path / "ncu.txt").write_text(older, encoding="utf-8")
+    spans = NCU_CSV.read(tmp_path / "ncu.txt", Options()).tables["spans"]
+    assert spans["name"].to_list()[0] == "saxpy(float, const float *, float *)"
+
+
+def test_a_printed_page_that_ends_in_a_row_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ncu.txt").write_text(_PRINTED[: _PRINTED.index("4.19") + 2], encoding="utf-8")
+    with pytest.raises(XspError, match="its last row is not complete"):
+        NCU_CSV.read(tmp_path / "ncu.txt", Options())

@@ -127,3 +127,41 @@ def test_a_real_summary(real_dir: Path) -> None:
 @pytest.mark.parametrize("name", ["nvprof_gputrace.gtx950.csv", "trace.gtx950.csv", "session_xml.nvvp"])
 def test_other_files_of_nvprof_are_not_claimed(name: str, real_dir: Path) -> None:
     assert not NVPROF_METRICS.sniff(Probe(real_dir / "nvprof" / name))
+
+
+_PRINTED = """\
+layer 3 took 4 ms
+==42== Profiling result:
+==42== Metric result:
+Invocations                               Metric Name                        Metric Description         Min         Max         Avg
+Device "Tesla V100-PCIE-32GB (0)"
+    Kernel: void gemm<float, int=32>(float*, int)
+         18                             flop_count_sp   Floating Point Operations(Single Precision)      786432    50331648     7864320
+         18                          dram_utilization                     Device Memory Utilization     Low (1)     Mid (5)     Low (2)
+    Kernel: relu(float*)
+          3                        achieved_occupancy                            Achieved Occupancy    0.100000    0.300000    0.250000
+==42== Event result:
+Invocations                                Event Name         Min         Max         Avg       Total
+Device "Tesla V100-PCIE-32GB (0)"
+    Kernel: relu(float*)
+          3                              warps_launched           8          16          12          36
+"""  # noqa: E501 (as nvprof prints it)
+
+
+def test_a_table_that_was_printed_is_read_as_the_same_in_csv(tmp_path: Path) -> None:
+    raw = _read(_PRINTED, tmp_path)
+    spans = raw.tables["spans"].select("name", "process_id", "device_id").rows()
+    assert spans == [("void gemm<float, int=32>(float*, int)", 42, 0), ("relu(float*)", 42, 0)]
+    values = raw.tables["metrics"].select("row", pl.col("metric").cast(pl.String), "value").rows()
+    assert set(values) >= {
+        (0, "flop_count_sp", 7_864_320.0),
+        (0, "dram_utilization", 0.2),
+        (1, "achieved_occupancy", 0.25),
+        (1, "warps_launched", 12.0),
+        (1, "invocations", 3.0),
+    }
+
+
+def test_a_printed_table_that_ends_in_a_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(XspError, match="its last row is not complete"):
+        _read(_PRINTED[: _PRINTED.index("0.300000")], tmp_path)

@@ -233,15 +233,16 @@ def test_the_files_are_known_by_their_content(tmp_path: Path) -> None:
         assert [i.name for i in claimants_of(Probe(path), all_ingesters())] == ["rocprofv3"]
 
 
-def test_perfetto_traces_of_other_tools_are_refused_as_before(tmp_path: Path) -> None:
+def test_perfetto_traces_of_other_tools_are_ranges_of_those(tmp_path: Path) -> None:
     other = Perfetto()
     other.begin(1)
     other.slice("rendering", "frame", 7, (1, 2), tid=3, corr_id=4)
     path = tmp_path / "t.pftrace"
     path.write_bytes(other.data)
     assert not ROCPROFV3.sniff(Probe(path))
-    with pytest.raises(XspError, match="a Perfetto trace in protobuf, which xsp does not read"):
-        convert([path], Options())
+    trace = convert([path], Options())
+    assert trace.frame("spans")["name"].cast(str).to_list() == ["frame"]
+    assert "unknown_tool" in trace.frame("ledger")["kind"].to_list()
 
 
 def test_the_older_database_named_rocpd_is_refused_in_a_sentence(tmp_path: Path) -> None:

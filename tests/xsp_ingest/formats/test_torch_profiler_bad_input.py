@@ -27,10 +27,10 @@ def _sound() -> KinetoTrace:
     return kineto
 
 
-def _refusal(path: Path, content: bytes) -> str:
+def _refusal(path: Path, content: bytes, options: Options | None = None) -> str:
     path.write_bytes(content)
     with pytest.raises(XspError) as caught:
-        convert([path], Options())
+        convert([path], options or Options())
     text = str(caught.value)
     assert str(path) in text
     assert "\n" not in text
@@ -40,12 +40,26 @@ def _refusal(path: Path, content: bytes) -> str:
 def test_a_truncated_trace_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     content = _sound().to_bytes()
     for length in range(60, len(content) - 2, 7):
-        assert "cut off" in _refusal(tmp_path / "t.json", content[:length])
+        assert "cut off" in _refusal(tmp_path / "t.json", content[:length], Options(strict_json=True))
 
 
 def test_a_truncated_gzip_is_refused(tmp_path: Path) -> None:
     content = gzip.compress(_sound().to_bytes())
-    assert "cut off" in _refusal(tmp_path / "t.json.gz", content[: len(content) // 2])
+    cut = content[: len(content) // 2]
+    assert "cut off" in _refusal(tmp_path / "t.json.gz", cut, Options(strict_json=True))
+
+
+def test_a_truncated_trace_has_every_event_before_the_cut(tmp_path: Path) -> None:
+    content = _sound().to_bytes()
+    sound = convert([_sound().write(tmp_path / "sound.json")], Options()).frame("spans").height
+    heights = []
+    for length in range(len(content) // 2, len(content) - 2, 7):
+        (tmp_path / "t.json").write_bytes(content[:length])
+        trace = convert([tmp_path / "t.json"], Options())
+        heights.append(trace.frame("spans").height)
+        assert "cut_off_json" in trace.frame("ledger")["kind"].to_list()
+    assert heights == sorted(heights)
+    assert heights[0] < heights[-1] <= sound
 
 
 def test_a_small_gzip_that_was_cut_off_is_not_taken_for_gigabytes(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ class Events:
     not_utf8: int = 0
     launches: dict[str, list[tuple[str, int, int]]] = field(default_factory=lambda: {"s": [], "f": []})
     """Both ends of the arrows from operators to devices: id, thread or device, time."""
+    in_nanoseconds: bool = False  # whether `ts` and `dur` are, which by the format are microseconds
+    beyond_time: int = 0
     _numbers: dict[str, int] = field(default_factory=dict)
     _marks: BeginsAndEnds = field(default_factory=BeginsAndEnds)
 
@@ -52,7 +54,8 @@ class Events:
         seen = Entries()
         for batch in read_events(path, seen, is_list=is_list):
             for event in batch:
-                self._take(event)
+                self.beyond_time += event.is_beyond_time
+                self._take(event.of_nanoseconds() if self.in_nanoseconds else event)
             self._marks.check_open("trace", path)
         for (phase, *_), begin, end in self._marks.pairs():
             process, thread = end.what
@@ -145,6 +148,9 @@ def shape(path: Path, options: Options) -> RawTrace:
     is_list = Probe(path).text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
     events = Events()
     events.read(path, is_list=is_list)
+    if events.beyond_time:
+        events = Events(in_nanoseconds=True)
+        events.read(path, is_list=is_list)
     if not events.ranges:
         raise XspError("no event of the trace has a start and an end", path=path, advice="Record the trace again")
     ranges = pl.DataFrame(events.ranges, schema=dict(RANGE_COLUMNS), orient="row")
@@ -238,6 +244,11 @@ def _findings(events: Events, unsound: pl.DataFrame) -> list[Finding]:
         Finding(LedgerKind.UNKNOWN_TOOL, count=len(events.ranges)),
         Finding(LedgerKind.UNPAIRED_EVENTS, count=events.unpaired),
         Finding(LedgerKind.MISSING_TIME, "events without a time, a duration or a value were left out", events.untimed),
+        Finding(
+            LedgerKind.UNIT_TAKEN,
+            "events begin at numbers that cannot be microseconds: all times were read as nanoseconds",
+            events.beyond_time,
+        ),
         Finding(LedgerKind.NVTX_MARKS_SKIPPED, count=events.marks),
         Finding(LedgerKind.EVENTS_LEFT_OUT, "arrows, objects and samples of stacks are not read", events.left_out),
         Finding(LedgerKind.NOT_AN_EVENT, "entries that are no events of a known phase", events.foreign),

@@ -29,7 +29,8 @@ _ENOUGH = 0.5  # of the numbered operators of a run must be in its execution tra
 class _ExecutionTrace(Ingester):
     name: str = "execution_trace"
     title: str = (
-        "PyTorch execution trace (ExecutionTraceObserver), together with its torch.profiler trace: shapes and callers"
+        "PyTorch execution trace (ExecutionTraceObserver), with its torch.profiler trace: shapes and callers;"
+        " seen: schema 1.1.1"
     )
     is_supplement: bool = True
 

@@ -36,7 +36,9 @@ class Jaeger(IngesterOfRuns):
     """The ingester of Jaeger JSON; each trace in a file is a run, or several where it tells of several levels."""
 
     name: str = "jaeger"
-    title: str = "Jaeger JSON, plain or gzip, as MLModelScope (the first XSP) wrote it and as `xsp export` does"
+    title: str = (
+        "Jaeger JSON, plain or gzip, as MLModelScope (the first XSP) wrote it (2018 to 2020 seen) and `xsp export` does"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """A JSON object that starts with a list `data` of traces, or as one trace."""

@@ -29,7 +29,8 @@ _SIZES = re.compile(rb"\A\s*\[\s*\[\s*-?\d{1,17}\s*(?:,\s*\d{15,17}\s*){1,}")
 class _MemorySnapshot(Ingester):
     name: str = "memory_snapshot"
     title: str = (
-        "PyTorch memory snapshot as JSON, and export_memory_timeline's files (.json, .raw.json.gz): memory in use"
+        "PyTorch memory snapshot as JSON, and export_memory_timeline's files (.json, .raw.json.gz): memory in use;"
+        " seen: torch 2.13"
     )
 
     def sniff(self, probe: Probe) -> Match:

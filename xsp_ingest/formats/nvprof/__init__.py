@@ -32,7 +32,7 @@ class Nvprof(Ingester):
     name: str = "nvprof"
     title: str = (
         "nvprof: SQLite (.nvprof, .nvvp), --print-gpu-trace and --print-api-trace (CSV and text), summaries; "
-        "seen: CSV of CUDA 8"
+        "seen: CUDA 6.5 to 11"
     )
 
     def sniff(self, probe: Probe) -> Match:

@@ -1,4 +1,4 @@
-"""Reads the tables of metrics that `nvprof --metrics --csv` prints."""
+"""Reads the tables of metrics that `nvprof --metrics` prints, as CSV or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_ingest.counters.formula import Measured, canonical
 from xsp_ingest.files.content import decode_head, open_text
-from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header
+from xsp_ingest.formats.nvprof_metrics.rows import collect, is_header, is_printed
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, LedgerKind, XspError
@@ -29,14 +29,20 @@ class NvprofMetrics(Ingester):
     """The ingester of nvprof's metrics as CSV."""
 
     name: str = "nvprof_metrics"
-    title: str = "nvprof `--metrics --csv`: averages per kernel name, or single launches (--print-gpu-trace)"
+    title: str = (
+        "nvprof `--metrics`, printed or `--csv`: averages per kernel name, or single launches (--print-gpu-trace);"
+        " seen: CUDA 8 (CSV), a V100's (printed)"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """Whether the header of a table of metrics stands in the head."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
             return Match.NONE
         return Match.exact_if(
-            any('"Kernel"' in line and is_header(line) for line in decode_head(probe.text).split("\n"))
+            any(
+                ('"Kernel"' in line and is_header(line)) or is_printed(line)
+                for line in decode_head(probe.text).split("\n")
+            )
         )
 
     def read(self, path: Path, options: Options) -> RawTrace:  # noqa: ARG002 (no option concerns it)

@@ -14,7 +14,7 @@ from xsp_ingest.files.values import natural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["DESCRIPTIONS", "NVPROF", "Kernel", "Rows", "collect", "is_header", "value_of"]
+__all__ = ["DESCRIPTIONS", "NVPROF", "Kernel", "Rows", "collect", "is_header", "is_printed", "value_of"]
 
 # nvprof's metrics and what they are in the model's vocabulary.
 
@@ -128,15 +128,49 @@ def _is_launches(cells: Sequence[str]) -> bool:
     return all(name in cells for name in _LAUNCHES) and not {"Start", "Duration"} & set(cells)
 
 
+_PRINTED = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s")
+_PRINTED_DEVICE = re.compile(r'\s*Device "(.*)"\s*$')
+_PRINTED_KERNEL = re.compile(r"\s*Kernel: (.*\S)\s*$")
+_APART = re.compile(r"\s{2,}")
+
+
+def is_printed(line: str) -> bool:
+    """Whether the line is the header of such a table as it is printed without `--csv`."""
+    return bool(_PRINTED.match(line))
+
+
+def _printed_row(line: str, header: Sequence[str], device: str, kernel: str) -> dict[str, str] | None:
+    """A row of a printed table as one of CSV; None for any other line. Values are right-aligned, two blanks apart."""
+    cells = _APART.split(line.strip())
+    values = [name for name in header if name not in {"Invocations", *_NAMES, "Metric Description"}]
+    if len(cells) < 2 + len(values) or not cells[0].isdecimal():
+        return None
+    row = dict(zip(values, cells[-len(values) :], strict=True))
+    return {"Device": device, "Kernel": kernel, "Invocations": cells[0], header[1]: cells[1], **row}
+
+
 def collect(lines: Iterable[str]) -> Rows:
     """Every table of the file."""
     out = Rows()
     header: list[str] = []
     process: int | None = None
+    printed: list[str] = []  # headings of a table that is not CSV
+    device = kernel = ""
     row_of: dict[tuple[object, ...], int] = {}
     for line in lines:
         if match := _LOG.match(line):
             process = natural(match[1])
+            continue
+        if is_printed(line):
+            header, printed = [], _APART.split(line.strip())
+            continue
+        if printed:
+            device = match[1] if (match := _PRINTED_DEVICE.match(line)) else device
+            kernel = match[1] if (match := _PRINTED_KERNEL.match(line)) else kernel
+            row = _printed_row(line, printed, device, kernel)
+            out.is_cut_off = row is None and not line.endswith("\n") and line.lstrip()[:1].isdigit()
+            if row is not None and "Avg" in row:
+                _read(row, {}, process, row_of, out)
             continue
         cells = _cells(line)
         if _is_summary(cells) or _is_launches(cells):

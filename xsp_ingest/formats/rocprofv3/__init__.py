@@ -32,7 +32,8 @@ class _RocprofV3(Ingester):
     name: str = "rocprofv3"
     title: str = (
         "rocprofv3 (ROCprofiler-SDK): JSON, rocpd database, CSV traces and counters, Perfetto trace;"
-        " rocmProfileData (RPD) as database or JSON, JSON, database and CSV of the first rocprof"
+        " rocmProfileData (RPD) as database or JSON, JSON, database and CSV of the first rocprof;"
+        " seen: JSON of ROCm 7, CSV, RPD of 2024"
     )
 
     def sniff(self, probe: Probe) -> Match:

@@ -24,7 +24,10 @@ class TensorRt(Ingester):
     """The ingester of trtexec's exports."""
 
     name: str = "tensorrt"
-    title: str = "TensorRT `trtexec --exportProfile` (layers of a mean inference) and `--exportTimes` (each inference)"
+    title: str = (
+        "TensorRT `trtexec --exportProfile` (layers of a mean inference) and `--exportTimes` (each inference);"
+        " seen: TensorRT 7 and 8"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """A JSON list whose first object is a profile's count, or an inference's times."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import content_bytes
+from xsp_ingest.files.content import Probe, content_bytes
 from xsp_ingest.files.json_window import outer_keys
+from xsp_ingest.files.perfetto import as_chrome_json, json_head
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from xsp_ingest.files.content import Probe
     from xsp_ingest.formats.torch_profiler.events import Document
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
@@ -28,7 +29,8 @@ __all__ = ["TORCH_PROFILER"]
 
 
 _OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
-_KINETO = {b"schemaVersion", b"deviceProperties"}
+_DEVICES = {b"deviceProperties"}
+_KINETO = {b"schemaVersion", *_DEVICES}
 _TRACE_EVENTS = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{.*?"traceEvents"\s*:|\[\s*(?:\]|\{.*?"ph"\s*:))', re.DOTALL)
 _DURATION = re.compile(rb'"ph"\s*:\s*"[XBb]"')
 _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
@@ -40,15 +42,18 @@ _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
 class _TorchProfiler(Ingester):
     name: str = "torch_profiler"
     title: str = (
-        "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm"
+        "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm;"
+        " likewise in Perfetto's protobuf, as `xsp export --to perfetto` writes it"
     )
 
     def sniff(self, probe: Probe) -> Match:
         """Kineto's own keys at the start of an object; else trace events, where they have categories of PyTorch's."""
-        if _OBJECT.match(probe.text) and any(key in _KINETO for key in outer_keys(probe.text)):
+        text = json_head(probe)
+        is_of_others = _DURATION.search(text) and not _CATEGORY.search(text)
+        own = _DEVICES if is_of_others else _KINETO  # other tools write `schemaVersion` by itself
+        if text is probe.text and _OBJECT.match(text) and any(key in own for key in outer_keys(text)):
             return Match.EXACT
-        is_of_others = _DURATION.search(probe.text) and not _CATEGORY.search(probe.text)
-        return Match.GENERIC if _TRACE_EVENTS.match(probe.text) and not is_of_others else Match.NONE
+        return Match.GENERIC if _TRACE_EVENTS.match(text) and not is_of_others else Match.NONE
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's only run; XspError where it was merged of those of several ranks."""
@@ -59,10 +64,15 @@ class _TorchProfiler(Ingester):
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run, or one for each rank whose traces were merged to the file."""
+        (path,) = paths
+        with as_chrome_json(path, Probe(path)) as odd:
+            runs = self._read_runs(path, options)
+            return [replace(run, findings=(*run.findings, *odd)) for run in runs] if odd else runs
+
+    def _read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
         from xsp_ingest.formats.torch_profiler.shape import shape, shape_parts
         from xsp_ingest.formats.torch_profiler.sound import IdsAreTexts, numbered_copy
 
-        (path,) = paths
         with suppress(IdsAreTexts):
             return _runs_of(path, options, lambda documents: [shape(documents, path, options)])
         with numbered_copy(path) as (copy, parts):

@@ -26,11 +26,13 @@ __all__ = [
     "JSON_ARGS",
     "LAUNCH_FLOW",
     "LEFT_OUT",
+    "LIBRARY",
     "MEMORY",
     "MODULE_PREFIX",
     "OPERATOR",
     "OTHER_CALL",
     "OVERHEAD",
+    "OWN_COUNTER",
     "PROFILER_RANGE",
     "PYTHON",
     "RESTATED",
@@ -134,6 +136,7 @@ DEVICE: Mapping[str, Kind] = {
     "Kernel": Kind.KERNEL,  # torch 1.8 and 1.9
     "Memcpy": Kind.MEMCPY,
     "Memset": Kind.MEMSET,
+    "gpu_graph": Kind.GRAPH,  # so XSP's own export calls a replay that was recorded as one activity
 }
 OTHER_CALL = ("mtia_runtime", "glow_runtime", "hpu_op", "privateuse1_runtime", "privateuse1_driver")
 """Calls of other vendors' runtimes."""
@@ -144,8 +147,10 @@ ANNOTATION = ("user_annotation",)
 SYNC = ("cuda_sync",)
 PYTHON = ("python_function",)
 OVERHEAD = ("overhead",)  # what the profiler recorded of its own work, and of code that the driver loads
+LIBRARY = ("library",)  # likewise, calls of libraries
 MEMORY = ("cpu_instant_event",)
-COUNTER = ("hardware_counters", "mtia_counters")  # samples (ph C), read by `raw_events`
+OWN_COUNTER = "counter"  # of XSP's own export, which says unit and device
+COUNTER = ("hardware_counters", "mtia_counters", OWN_COUNTER)  # samples (ph C), read by `raw_events`
 FLOW = ("fwdbwd",)
 LAUNCH_FLOW = ("async_npu",)  # from an operator to the work of a device that it issued
 PROFILER_RANGE = ("cuda_profiler_range",)  # counters, read by `raw_events`; they take no time of their own

@@ -20,9 +20,11 @@ from xsp_ingest.formats.torch_profiler.events import (
     DEVICE,
     LAUNCH_FLOW,
     LEFT_OUT,
+    LIBRARY,
     OPERATOR,
     OTHER_CALL,
     OVERHEAD,
+    OWN_COUNTER,
     PROFILER_RANGE,
     PYTHON,
     RESTATED,
@@ -157,6 +159,7 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
     if not expected:
         return frame_of("counters"), []
     rows, lost = [], 0
+    own_rows: list[tuple[object, ...]] = []
     for event in raw_events(path, _SAMPLE_HEAD, _is_sample, expected=expected, parse_float=_Number):
         args, time_ns = event.get("args"), nanoseconds(event.get("ts"), _NS_PER_US)
         own = str(event.get("name", ""))  # of the event: the counter's, where its argument has none
@@ -166,14 +169,18 @@ def samples(expected: int, path: Path) -> tuple[pl.DataFrame, list[Finding]]:
         process = event.get("pid")
         named = _COUNTED_DEVICE.match(process) if isinstance(process, str) else None
         device = integer(named[1] if named else process)
-        rows += [(time_ns, name, device, value) for name, value in usable.items()]
+        if event.get("cat") == OWN_COUNTER:
+            unit = event.get("unit")
+            own_rows += [(time_ns, own, integer(event.get("device")), v, str(unit or "1")) for v in usable.values()]
+        else:
+            rows += [(time_ns, name, device, value) for name, value in usable.items()]
     schema = {"time_ns": pl.Int64, "counter": pl.String, "device_id": pl.Int64, "value": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row").join(_counter_units(rows), on="counter", how="left")
     table = table.with_columns(pl.col("value") * pl.col("multiply") / pl.col("divide"))
+    table = table.select(*schema, "unit")
+    table = pl.concat([table, pl.DataFrame(own_rows, schema={**schema, "unit": pl.String}, orient="row")])
     detail = "samples of hardware counters without a time or a value, left out"
-    return frame_of("counters", table.select("time_ns", "counter", "device_id", "value", "unit")), (
-        [Finding(LedgerKind.GPU_METRIC_UNUSABLE, detail, lost)] if lost else []
-    )
+    return frame_of("counters", table), ([Finding(LedgerKind.GPU_METRIC_UNUSABLE, detail, lost)] if lost else [])
 
 
 def _is_sample(event: dict[str, Any]) -> bool:
@@ -293,6 +300,7 @@ _READ_ELSEWHERE = (
     *SYNC,
     *PYTHON,
     *OVERHEAD,
+    *LIBRARY,
     *PROFILER_RANGE,
     *LEFT_OUT,
 )

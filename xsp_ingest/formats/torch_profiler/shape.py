@@ -24,6 +24,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     CALL,
     COUNTER,
     DEVICE,
+    LIBRARY,
     MODULE_PREFIX,
     OPERATOR,
     OVERHEAD,
@@ -288,12 +289,12 @@ def _spans_of(parts: _Parts, annotations: pl.DataFrame) -> Sequence[pl.DataFrame
         annotations,
         _calls(parts),
         _syncs(parts),
-        _host(_of(parts, OVERHEAD), Level.LIBRARY, Kind.CALL),
+        _host(_of(parts, (*OVERHEAD, *LIBRARY)), Level.LIBRARY, Kind.CALL),
         _activities(parts),
     )
 
 
-_ORDER = (PYTHON, OPERATOR, ANNOTATION, CALL, SYNC, OVERHEAD, tuple(DEVICE))
+_ORDER = (PYTHON, OPERATOR, ANNOTATION, CALL, SYNC, (*OVERHEAD, *LIBRARY), tuple(DEVICE))
 
 
 def _marks_of(parts: _Parts) -> Ints:

@@ -21,6 +21,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     FLOW,
     LAUNCH_FLOW,
     LEFT_OUT,
+    LIBRARY,
     MEMORY,
     OPERATOR,
     OVERHEAD,
@@ -53,7 +54,7 @@ __all__ = [
     "with_process",
 ]
 
-_USED = (*DEVICE, *CALL, *OPERATOR, *ANNOTATION, *SYNC, *PYTHON, *OVERHEAD)
+_USED = (*DEVICE, *CALL, *OPERATOR, *ANNOTATION, *SYNC, *PYTHON, *OVERHEAD, *LIBRARY)
 _MIXER, _MIXER_2 = 0x9E3779B97F4A7C1, 0x2545F4914F6CDD1
 _RENAMED = {"cat": "category", "ts_ns": "start_ns", "dur_ns": "duration_ns", "tid": "thread_id"}
 _RENAMED |= {"correlation": "correlation_id"}
@@ -255,7 +256,7 @@ def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
     The profiler's own work has -1: it is of the only process, or of an unknown one.
     """
     of_no_process = ((spans["level"] == str(Level.KERNEL)) | (spans["kind"] == str(Kind.SYNC))) | (
-        (spans["level"] == str(Level.LIBRARY)) & (spans["kind"] == str(Kind.CALL))
+        (spans["level"] == str(Level.LIBRARY)) & (spans["kind"] == str(Kind.CALL)) & spans["process_id"].is_null()
     )
     on_device = of_no_process.to_numpy()
     process = spans["process_id"]

@@ -23,7 +23,9 @@ _HEAD = re.compile(rb"\A[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] \{")
 
 class _TorchTraceLog(Ingester):
     name: str = "torch_trace_log"
-    title: str = "PyTorch compiler log (TORCH_TRACE with INDUCTOR_PROVENANCE=1), together with its torch.profiler trace"
+    title: str = (
+        "PyTorch compiler log (TORCH_TRACE with INDUCTOR_PROVENANCE=1), with its torch.profiler trace; seen: 2.13"
+    )
     is_supplement: bool = True
 
     def sniff(self, probe: Probe) -> Match:

@@ -23,7 +23,9 @@ _HEAD = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"xsp compiled co
 
 class _CompiledCode(Ingester):
     name: str = "compiled_code"
-    title: str = "compiled_code.json of our torch runner, together with its trace: the layers of compiled kernels"
+    title: str = (
+        "compiled_code.json of our torch runner, together with its trace: the layers of compiled kernels; version 1"
+    )
     is_supplement: bool = True
 
     def sniff(self, probe: Probe) -> Match:

@@ -24,7 +24,9 @@ class Otlp(IngesterOfRuns):
     """The ingester of OTLP JSON: one run of what foreign programs wrote, a run each of what `xsp export` did."""
 
     name: str = "otlp"
-    title: str = "OpenTelemetry spans (OTLP JSON), a document or a line a document, plain or gzip; and `xsp export`'s"
+    title: str = (
+        "OpenTelemetry spans (OTLP JSON), a document or a line a document, plain or gzip; `xsp export`'s, no other seen"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """A JSON object that begins with `resourceSpans`."""

@@ -6,15 +6,14 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xsp_ingest.files.content import decode_head, open_text
+from xsp_ingest.files.content import Probe, decode_head, open_text
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
-    from typing import IO
 
-    from xsp_ingest.files.content import Probe
     from xsp_ingest.formats.ncu.csv.pages import Log
     from xsp_ingest.ingester import Options
     from xsp_ingest.staging.raw import RawTrace
@@ -32,24 +31,31 @@ class NcuCsv(Ingester):
     """The ingester of `ncu --csv` output."""
 
     name: str = "ncu_csv"
-    title: str = "Nsight Compute CSV: `ncu --csv`, details, raw or summary page, with or without the log around it"
+    title: str = (
+        "Nsight Compute CSV: `ncu --csv`, details, raw or summary page, with or without the log around it;"
+        " the details page as text; seen: 2021.2 to 2025.3"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """Whether a header of kernels and counters stands in the head, or the log of a profiler that failed."""
         if probe.text.startswith((b"SQLite", b"{", b"[")):
             return Match.NONE
-        from xsp_ingest.formats.ncu.csv.pages import is_header
+        from xsp_ingest.formats.ncu.csv.pages import is_header, is_printed
 
         lines = decode_head(probe.text).split("\n")
-        return Match.exact_if(any(is_header(line) for line in lines) or lines[0].startswith((_LOG, "==ERROR==")))
+        is_page = any(is_header(line) or is_printed(line) for line in lines)
+        return Match.exact_if(is_page or lines[0].startswith((_LOG, "==ERROR==")))
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's kernels and counters; XspError where it holds none, or its numbers are ambiguous."""
+        from xsp_ingest.formats.ncu.csv.pages import as_csv, is_printed
+
+        is_text = any(map(is_printed, decode_head(Probe(path).text).split("\n")))
         with open_text(path) as file:
-            return read_text(file, path, options)
+            return read_text(as_csv(file) if is_text else file, path, options)
 
 
-def read_text(file: IO[str], path: Path, options: Options) -> RawTrace:
+def read_text(file: Iterable[str], path: Path, options: Options) -> RawTrace:
     """The kernels of the text of a page; `path` is named in errors."""
     from xsp_ingest.formats.ncu.csv.pages import Log, collect, records
     from xsp_ingest.formats.ncu.csv.shape import shape

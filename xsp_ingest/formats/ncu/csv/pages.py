@@ -24,9 +24,11 @@ __all__ = [
     "Header",
     "Log",
     "NvtxRange",
+    "as_csv",
     "collect",
     "devices",
     "is_header",
+    "is_printed",
     "peaks",
     "records",
 ]
@@ -142,6 +144,60 @@ class Log:
     complaints: list[str] = field(default_factory=list)  # lines of the profiler's that say ERROR or WARNING
     unclosed: int = 0  # records that no quote closes
     is_cut_off: bool = False  # the last one is such
+
+
+# The details page as ncu prints it without --csv: a line for each launch, below it tables whose columns dashes mark.
+_LAUNCH_LINE = re.compile(
+    r"\s{2}(?P<name>\S.*?)(?: \((?P<grid>\d+, \d+, \d+)\)x\((?P<block>\d+, \d+, \d+)\))?,"
+    r"(?: \d{4}-\w{3}-\d{2} \d{2}:\d{2}:\d{2},)? Context (?P<context>\d+), Stream (?P<stream>\d+)"
+    r"(?:, Device (?P<device>\d+), CC (?P<cc>\d+\.\d+))?\s*$"
+)
+_PROCESS_LINE = re.compile(r"\[(\d+)\] (\S.*)@(\S+)\s*$")
+_SECTION = re.compile(r"\s+Section: (.+?)\s*$")
+_DASHES = re.compile(r"\s+(-+) (-+) (-+)\s*$")
+_DETAILS = (
+    *("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size"),
+    *("Device", "CC", "Section Name", "Metric Name", "Metric Unit", "Metric Value"),
+)
+
+
+def is_printed(line: str) -> bool:
+    """Whether the line introduces a launch on the details page as it is printed."""
+    return bool(_LAUNCH_LINE.match(line))
+
+
+def as_csv(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of the details page as CSV has them; lines that are no part of it stay."""
+    process = ("", "", "")
+    launch: list[str] | None = None
+    count, section, widths = 0, "", (0, 0, 0)
+    for line in lines:
+        if found := _LAUNCH_LINE.match(line):
+            if not count:
+                yield _csv_line(_DETAILS)
+            keys = ("context", "stream", "block", "grid", "device", "cc")
+            sizes = {key: f"({found[key]})" if key in {"block", "grid"} and found[key] else found[key] for key in keys}
+            launch = [str(count), *process, found["name"], *(sizes[key] or "" for key in keys)]
+            count, section, widths = count + 1, "", (0, 0, 0)
+        elif found := _PROCESS_LINE.match(line):
+            process = (found[1], found[2], found[3])
+        elif found := _SECTION.match(line):
+            section, widths = found[1], (0, 0, 0)
+        elif found := _DASHES.match(line):
+            widths = (found.start(2), found.start(3), found.end(3))
+        elif launch is not None and widths[2] and line.startswith("    ") and line[widths[1] :].strip():
+            cells = (line[: widths[0]], line[widths[0] : widths[1]], line[widths[1] :])
+            if cells[0].strip() != "Metric Name":
+                row = _csv_line([*launch, section, *(cell.strip() for cell in cells)])
+                yield row if line.endswith("\n") else row[:-2]  # a line without its end leaves a quote open
+        elif launch is None or line.startswith("=="):
+            yield line
+        else:
+            widths = widths if line.strip() else (0, 0, 0)
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    return ",".join('"' + cell.replace('"', '""') + '"' for cell in cells) + "\n"
 
 
 def records(lines: Iterator[str], log: Log) -> Iterator[tuple[Header, list[str]]]:

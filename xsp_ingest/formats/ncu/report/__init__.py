@@ -24,7 +24,10 @@ class NcuReport(Ingester):
     """The ingester of `.ncu-rep` files."""
 
     name: str = "ncu_report"
-    title: str = "Nsight Compute report (.ncu-rep), read by NVIDIA's package ncu-report or the user's own ncu"
+    title: str = (
+        "Nsight Compute report (.ncu-rep), read by NVIDIA's package ncu-report or the user's own ncu;"
+        " seen: 2021.2 and 2022.4"
+    )
 
     def sniff(self, probe: Probe) -> Match:
         """Whether the file starts as a report does."""
