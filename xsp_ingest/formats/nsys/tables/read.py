@@ -11,7 +11,7 @@ import polars as pl
 from xsp_ingest.files.values import Among
 from xsp_ingest.formats.nsys.tables.activities import activities, devices
 from xsp_ingest.formats.nsys.tables.counters import counters, sensors
-from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, os_runtime, own_rank
+from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, mpi_ranks, os_runtime
 from xsp_ingest.formats.nsys.tables.interface import (
     META_TABLES,
     ExportRows,
@@ -67,10 +67,13 @@ def run_facts(database: Tables) -> RunFacts:
     """Profiler, its version, and Unix time at the file's time 0."""
     version = _meta(database).get("EXPORT_PRODUCT_VERSION", "")
     sound = re.fullmatch(r"[\w.+-]{1,40}", version)
+    ranks = mpi_ranks(database)
+    distinct = set(ranks.values())
     return RunFacts(
         rows_nest=False,
         profiler=f"Nsight Systems {version}" if sound else "Nsight Systems",
-        rank=own_rank(database),
+        rank=distinct.pop() if len(distinct) == 1 else None,
+        ranks=ranks if len(ranks) > 1 else {},
         epoch_ns=_single(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
         source_bytes=database.total_bytes,
     )
