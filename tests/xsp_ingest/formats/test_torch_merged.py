@@ -109,6 +109,29 @@ def test_ranks_that_coincide_are_runs_of_their_own(form: str, way: str, tmp_path
     assert ledger_counts(trace)["merged_trace"] == 4  # texts of processes
 
 
+def test_files_put_one_behind_the_other_keep_each_processes_work(tmp_path: Path) -> None:
+    events = [*_rank(0), *_rank(1)]
+    trace = _converted(events, tmp_path)
+    assert [(row[1], row[2]) for row in _work(trace)] == [(name, p) for name in ("gemm", "gemm_bw") for p in (80, 81)]
+    assert "unclear_process" not in ledger_counts(trace)
+    mixed = sorted(events, key=lambda event: float(str(event["ts"])))
+    assert ledger_counts(_converted(mixed, tmp_path))["unclear_process"] == 4
+
+
+def test_work_of_ranks_that_see_their_device_as_the_first_is_no_duplicate(tmp_path: Path) -> None:
+    """Alike in every column, process and device included: two processes launched it under one id."""
+    events = [*_rank(0), *({**event, "pid": 0} if event["pid"] == 1 else event for event in _rank(1))]
+    for event in events:
+        args = event.get("args")
+        if isinstance(args, dict) and "device" in args:
+            args["device"] = 0
+    trace = _converted(events, tmp_path)
+    assert [(row[1], row[2]) for row in _work(trace)] == [(name, p) for name in ("gemm", "gemm_bw") for p in (80, 81)]
+    twice = _converted([*events, *(event for event in events if event.get("cat") == "kernel")], tmp_path)
+    assert len(_work(twice)) == 4
+    assert ledger_counts(twice)["duplicate_event"] == 4
+
+
 def test_without_a_label_all_is_one_run(tmp_path: Path) -> None:
     trace = _converted(_merged(0, pid="python {pid}"), tmp_path, {"distributedInfo": {"rank": 5, "world_size": 8}})
     assert trace.frame("runs")["rank"].to_list() == [5]

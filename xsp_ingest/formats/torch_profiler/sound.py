@@ -188,6 +188,7 @@ def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
 
 # What is clear of events only when all are read: which stand there twice, and which process device work is of.
 
+_IS_WORK = pl.col("level") == str(Level.KERNEL)
 _PIECE = 1 << 20
 _SORTED = 1 << 21  # marks sorted at once
 
@@ -236,8 +237,15 @@ def _repeats(spans: pl.DataFrame, at: Ints, marks: Ints, facts: Mapping[str, pl.
     for name, table in facts.items():
         described = table.filter(pl.col("row").is_in(suspects["row"].implode()))
         suspects = suspects.join(described, on="row", how="left", maintain_order="left", suffix=f"_{name}")
-    first = suspects.unique(pl.exclude("row", "at"), keep="first", maintain_order=True)["at"]
-    return suspects.filter(~pl.col("at").is_in(first.implode()))["at"].to_numpy()
+    alike = pl.struct(pl.exclude("row", "at"))
+    suspects = suspects.with_columns(pl.int_range(pl.len()).over(alike).alias("copy"))
+    called = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
+    callers = spans.filter(called, pl.col("correlation_id").is_in(suspects["correlation_id"].unique().implode()))
+    callers = callers.group_by("correlation_id").agg(pl.col("process_id").n_unique().alias("callers"))
+    suspects = suspects.join(callers, on="correlation_id", how="left", maintain_order="left")
+    # Work that several processes launched under one id, as ranks do, stands there once for each of them.
+    times = pl.when(_IS_WORK).then(pl.col("callers").fill_null(1)).otherwise(1)
+    return suspects.filter(pl.col("copy") >= times)["at"].to_numpy()
 
 
 def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
@@ -279,8 +287,10 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
     owners = calls.group_by("correlation_id").agg(
         pl.col("process_id").min().alias("owner"), pl.col("process_id").n_unique().alias("n")
     )
-    work = spans.select("correlation_id").filter(pl.Series(on_device))
+    work = spans.select("correlation_id", "row").filter(pl.Series(on_device))
     launch = work.join(owners, on="correlation_id", how="left", maintain_order="left")
+    if (launch["n"] > 1).any():
+        launch = _by_block(launch, spans.filter(~pl.Series(on_device)), calls)
     owner = launch.select(pl.when(pl.col("n") == 1).then(pl.col("owner"))).to_series()
     at = np.flatnonzero(on_device)
     values, valid = (
@@ -291,10 +301,31 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
     return series("process_id", values, valid), int((launch["n"] > 1).sum())
 
 
+def _by_block(launch: pl.DataFrame, host: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The work, where several processes have its id with the one (`owner`, `n` 1) in whose part of the file it stands.
+
+    So it is where files were put one behind the other; elsewhere nothing tells.
+    """
+    blocks = host.drop_nulls("process_id").group_by("process_id").agg(
+        pl.col("row").min().alias("first"), pl.col("row").max().alias("last")
+    ).sort("first")  # fmt: skip
+    if (blocks["first"].slice(1) <= blocks["last"].head(blocks.height - 1)).any():
+        return launch
+    at = np.maximum(np.searchsorted(blocks["first"].to_numpy(), launch["row"].to_numpy(), side="right") - 1, 0)
+    around = launch.with_columns(blocks["process_id"].gather(at).alias("process_id"))
+    known = calls.unique().with_columns(pl.lit(value=True).alias("is_caller"))
+    sure = around.join(known, on=["correlation_id", "process_id"], how="left", maintain_order="left")
+    is_clear = (pl.col("n") > 1) & pl.col("is_caller").fill_null(value=False)
+    return sure.select(
+        "correlation_id",
+        pl.when(is_clear).then("process_id").otherwise("owner").alias("owner"),
+        pl.when(is_clear).then(1).otherwise("n").alias("n"),
+    )
+
+
 # Which launch or operator work is of whose correlation id no call has.
 
 _LAUNCH = r"(?i)^(cuda|cu|hip)\w*Launch\w*Kernel"
-_IS_WORK = pl.col("level") == str(Level.KERNEL)
 _MAX_TABLE = 1 << 28
 
 
