@@ -162,7 +162,7 @@ def shape_parts(
     lost = [finding for stage in stages if not stage.height for finding in stage.findings]
     detail = "processes whose ids are texts, each label among them read as a run of its own: a trace merged of several"
     found = Finding(LedgerKind.MERGED_TRACE, detail, sum(len(part.processes) for part, _ in having))
-    raws = []
+    raws: list[RawTrace] = []
     for part, stage in having or [(parts[-1], stages[-1])]:
         raw = stage.raw_trace()
         rank = raw.facts.rank if len(parts) == 1 else part.rank
