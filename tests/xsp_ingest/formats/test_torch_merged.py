@@ -89,8 +89,8 @@ _FORMS = {
 @pytest.mark.parametrize("form", _FORMS)
 def test_ranks_that_coincide_are_runs_of_their_own(form: str, way: str, tmp_path: Path) -> None:
     events = _merged(1, 0, **_FORMS[form])
-    least = {"streamed_min_bytes": 0 if way == "streamed" else 1 << 40}
-    with override_limits(compiled_min_bytes=0 if way == "compiled" else 1 << 40, **least):
+    ways = {"streamed_min_bytes": 0 if way == "streamed" else 1 << 40}
+    with override_limits(compiled_min_bytes=0 if way == "compiled" else 1 << 40, **ways):
         trace = _converted(events, tmp_path)
     threads = trace.frame("spans")["thread_id"].drop_nulls().unique()
     assert len(threads) == (4 if "rank{rank} thread" in str(_FORMS[form]) else 2)
@@ -176,6 +176,13 @@ def test_a_copy_is_whole_wherever_the_file_is_cut_into_pieces(block: int, tmp_pa
         numbers = [event["pid"] for event in json.loads(copy.read_text())]
         assert len(set(numbers)) == 300
         assert {number for part in parts for number in part.processes} == set(numbers)
+
+
+def test_labels_by_the_thousand_are_no_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([{"pid": f"rank {n}: 1"} for n in range(2_000)]))
+    with numbered_copy(path) as (_, parts):
+        assert [(part.label, len(part.processes)) for part in parts] == [(None, 2_000)]
 
 
 def test_a_merged_file_without_events_is_named_by_its_own_name(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from xsp_ingest.formats.nsys.tables.interface import (
     ExportRows,
     Joined,
     Noted,
+    later_versions,
     process_of,
     tables_not_read,
-    versioned,
 )
 from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts
@@ -156,7 +156,7 @@ def _overheads(export: Tables, used: pl.DataFrame) -> ExportRows:
 
 def read_tables(export: Tables, options: Options) -> RawTrace:
     """The export's rows."""
-    export = Noted(export, versions=versioned(export))
+    export = Noted(export, versions=later_versions(export))
     joined = Joined(session_ns(export))
     for part in _parts(export, options):
         joined.add(part)
