@@ -434,7 +434,7 @@ _COUNTED = re.compile(r"GPU \d+ Counters")  # read by their text
 _RANK = re.compile(r"(?i)(?<![a-z])rank[ _:=#-]*(\d{1,9})(?!\d)")
 _COORDINATE = re.compile(r"(?i)(?<![a-z])(TP|DP|PP|EP|CP)[ _:=-]*(\d{1,9})(?!\d)")
 _ORDER = ("PP", "DP", "CP", "TP", "EP")  # from the outermost group of ranks in
-_MOST_LABELS = 1024  # more are no ranks
+_MAX_LABELS = 1024  # more are no ranks
 _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
 
 
@@ -503,7 +503,7 @@ def _parts(processes: Mapping[str, int], threads: Mapping[str, int]) -> Sequence
         label, rest = _label(text)
         if label is not None:
             labels.setdefault(label, {})[number] = rest
-    if len(labels) > _MOST_LABELS:
+    if len(labels) > _MAX_LABELS:
         labels = {}
     own_threads = _own_ids({number: text for text, number in threads.items()})
     unlabelled = {number: text for text, number in processes.items() if _label(text)[0] not in labels}
