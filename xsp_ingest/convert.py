@@ -32,7 +32,7 @@ from xsp_ingest.link.link import Source, link
 from xsp_ingest.link.relayer import relayer
 from xsp_ingest.registry import candidates
 from xsp_ingest.staging.raw import NOTHING, RAW_TABLES, RawTrace, RunFacts, RunOverrides, frame_of
-from xsp_ingest.staging.selection import EVERYTHING, narrow
+from xsp_ingest.staging.selection import EVERYTHING, by_rank, narrow
 from xsp_model import GRAPH_CAPTURE, Finding, Kind, LedgerKind, Level, Trace, XspError
 from xsp_model.columns.arrow import conform
 from xsp_model.errors import PlugInError, readable
@@ -241,7 +241,8 @@ def _read(
             with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(path)
                 read_runs = ingester.read_part if pushed else ingester.read_runs
-                new_runs = _despite_broken_json(options, read_runs, paths, options)
+                read = _despite_broken_json(options, read_runs, paths, options)
+                new_runs = [run for each in read for run in by_rank(each)]
                 source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), _size(path))
         except XspError as error:
             if named is None or set(paths) & set(named):

@@ -231,9 +231,12 @@ def impossible_work(
 ) -> tuple[Positions, list[Finding]]:
     """Positions of work whose duration cannot be right, and what is to be said of such times.
 
-    Replays are not looked at: branches of a graph run side by side under one stream's number.
+    Replays are not looked at: branches of a graph run side by side under one stream's number; nor are migrations of
+    unified memory, which are in none.
     """
-    at = true_indices(kinds.is_level(Level.KERNEL) & ~replayed & spans["stream_id"].is_not_null().to_numpy())
+    migrated = matches(spans["name"], _MIGRATION) & kinds.is_kind(Kind.MEMCPY)
+    in_stream = kinds.is_level(Level.KERNEL) & ~replayed & ~migrated
+    at = true_indices(in_stream & spans["stream_id"].is_not_null().to_numpy())
     rows = gather_rows(spans.select(*_STREAM, "start_ns", "duration_ns"), at)
     streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
     stream = rows.select(_STREAM).join(streams, on=_STREAM, how="left", nulls_equal=True, maintain_order="left")

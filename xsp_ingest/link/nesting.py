@@ -274,6 +274,8 @@ def with_replicas(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> P
 def closed_elsewhere(spans: pl.DataFrame, ranges: pl.DataFrame) -> Positions:
     """Positions of the ranges that another thread closed."""
     closed = ranges.filter(pl.col("end_thread_id").is_not_null()).select("row", "end_thread_id")
+    if closed.is_empty():
+        return np.zeros(0, dtype=np.int64)
     at = lookup(spans["row"].to_numpy(), closed["row"].to_numpy())
     own = spans["thread_id"].gather(at[at >= 0])
     by = closed["end_thread_id"].filter(pl.Series(at >= 0))

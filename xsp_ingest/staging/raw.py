@@ -275,6 +275,7 @@ class RunFacts:
     role: str | None = None  # in a profile that was merged before
     serialised: bool | None = None
     rank: int | None = None
+    ranks: Mapping[int, int] = field(default_factory=dict)  # by process, where a file holds several
     world_size: int | None = None
     epoch_ns: int | None = None  # Unix time at the source clock's 0; null where the file does not say
     level: RunLevel | None = None  # where the file holds the same work at several levels, a run each

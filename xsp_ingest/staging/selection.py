@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.staging.raw import RawTrace
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from xsp_ingest.staging.raw import RawTrace
-
-__all__ = ["EVERYTHING", "Selection", "Skipped", "narrow", "range_of"]
+__all__ = ["EVERYTHING", "Selection", "Skipped", "by_rank", "narrow", "range_of"]
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "\u00b5s": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _TIME = r"(\d{1,18})(?:\.(\d{1,18}))?(ns|us|\u00b5s|ms|s|min)"
@@ -127,6 +126,40 @@ def narrow(
     tables |= {name: _of(raw.tables[name], selection) for name in ("devices", "peaks")}
     findings = _findings(selection, spans, tables["spans"], (host_start if start is None else start, end), skipped)
     return replace(raw, tables=tables, findings=(*raw.findings, *findings))
+
+
+def by_rank(raw: RawTrace) -> Sequence[RawTrace]:
+    """The run, or that of each rank's process where the file holds several and says when they ran.
+
+    What is of no such process, and of no device, is of the first.
+    """
+    seen = set(raw.tables["spans"]["process_id"].drop_nulls().unique()) if raw.facts.ranks else set()
+    ranks = {rank: process for process, rank in raw.facts.ranks.items() if process in seen}
+    if len(ranks) < len(seen & raw.facts.ranks.keys()) or raw.facts.epoch_ns is None or not ranks:
+        return [raw]
+    return [_part_of_rank(raw, rank, ranks) for rank in sorted(ranks)]
+
+
+def _part_of_rank(raw: RawTrace, rank: int, ranks: Mapping[int, int]) -> RawTrace:
+    process, first = ranks[rank], rank == min(ranks)
+    others = [each for each in ranks.values() if each != process]
+    spans = raw.tables["spans"]
+    inside = ~pl.col("process_id").is_in(others) if first else pl.col("process_id") == process
+    spans = spans.filter(inside.fill_null(value=first))
+    used = spans["device_id"].drop_nulls().unique().implode()
+    tables = {name: _table(name, frame, spans["row"]) for name, frame in raw.tables.items()}
+    of_device = pl.col("device_id").is_in(used).fill_null(value=first)
+    for name, frame in tables.items():
+        own = [
+            column for column in ("process_id", "forward_process_id") if column in frame.columns and "row" not in frame
+        ]
+        for column in own:
+            tables[name] = frame.filter(pl.col(column).is_null() | ~pl.col(column).is_in(others))
+    for name in ("counters", "devices", "peaks"):
+        capture = pl.col("counter").cast(pl.String) == _CAPTURE_DURATION if name == "counters" else pl.lit(value=False)
+        tables[name] = tables[name].filter(of_device | capture)
+    facts = replace(raw.facts, rank=rank, ranks={})
+    return RawTrace(tables, facts, raw.findings if first else ())
 
 
 def _between(column: str, start: int | None, end: int | None) -> list[pl.Expr]:

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 
 from tests.helpers.synth_nsys import PROCESS, THREAD, NsightFile, global_id
 from xsp_ingest.convert import convert
@@ -344,3 +345,51 @@ def test_times_that_no_clock_shows_are_unknown(tmp_path: Path) -> None:
         ("kernel", (1 << 61) + 29, (1 << 61) - 31),
     ]
     assert trace.frame("runs")["epoch_ns"].to_list() == [None]
+
+
+def _ranks(folder: Path, *ranks: int, epoch_ns: int | None = 10**18) -> Path:
+    """A capture of a process a rank, each on a device, whose correlation ids collide, and of the launcher."""
+    file = NsightFile()
+    if epoch_ns is not None:
+        file.session(epoch_ns=epoch_ns, duration_ns=5_000)
+    file.event("MPI_OTHER_EVENTS", 1, 4_000, "MPI_Finalize", process=PROCESS - 1)
+    for at, rank in enumerate(ranks):
+        process = PROCESS + at
+        file.add("MPI_RANKS", globalTid=global_id(process, THREAD), rank=rank)
+        file.gpu(at, f"GPU {at}")
+        file.range(100, 900, "step", process=process)
+        file.call(200, 210, correlation=7, process=process)
+        file.kernel(300 + at, 400 + 2 * at, correlation=7, process=process, device=at)
+    return file.write(folder / "made.sqlite")
+
+
+def test_ranks_in_one_capture_are_runs_of_one_clock(tmp_path: Path) -> None:
+    trace = convert([_ranks(tmp_path, 5, 2)], Options())
+    assert trace.frame("runs").select("rank", "clock_origin_ns", "epoch_ns").rows() == [
+        (2, 1, 10**18 + 1),
+        (5, 1, 10**18 + 1),
+    ]
+    spans = trace.frame("spans").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    work = spans.filter(pl.col("level") == "kernel").sort("run_id")
+    assert work.select("run_id", "process_id", "device_id", "duration_ns", "step").rows() == [
+        (0, PROCESS + 1, 1, 101, 0),
+        (1, PROCESS, 0, 100, 0),
+    ]
+    assert trace.frame("devices").select("run_id", "device_id", "name").rows() == [(0, 1, "GPU 1"), (1, 0, "GPU 0")]
+    assert spans.height == 7  # the launcher's call is there once
+    assert trace.frame("counters").filter(pl.col("counter") == "capture_duration_ns").height == 2
+
+
+@pytest.mark.parametrize(("ranks", "epoch_ns"), [((0, 1), None), ((3, 3), 10**18)], ids=["no epoch", "one rank twice"])
+def test_where_ranks_do_not_tell_processes_apart_it_is_one_run(
+    ranks: tuple[int, int], epoch_ns: int | None, tmp_path: Path
+) -> None:
+    trace = convert([_ranks(tmp_path, *ranks, epoch_ns=epoch_ns)], Options())
+    assert trace.frame("runs").height == 1
+    assert trace.frame("spans").height == 7
+
+
+def test_a_chosen_process_is_its_rank_alone(tmp_path: Path) -> None:
+    path = _ranks(tmp_path, 5, 2)
+    trace = convert([path], Options(selection=Selection(process_ids=(PROCESS,))))
+    assert trace.frame("runs")["rank"].to_list() == [5]

@@ -89,8 +89,8 @@ _FORMS = {
 @pytest.mark.parametrize("form", _FORMS)
 def test_ranks_that_coincide_are_runs_of_their_own(form: str, way: str, tmp_path: Path) -> None:
     events = _merged(1, 0, **_FORMS[form])
-    least = {"streamed_min_bytes": 0 if way == "streamed" else 1 << 40}
-    with override_limits(compiled_min_bytes=0 if way == "compiled" else 1 << 40, **least):
+    ways = {"streamed_min_bytes": 0 if way == "streamed" else 1 << 40}
+    with override_limits(compiled_min_bytes=0 if way == "compiled" else 1 << 40, **ways):
         trace = _converted(events, tmp_path)
     threads = trace.frame("spans")["thread_id"].drop_nulls().unique()
     assert len(threads) == (4 if "rank{rank} thread" in str(_FORMS[form]) else 2)
@@ -107,6 +107,29 @@ def test_ranks_that_coincide_are_runs_of_their_own(form: str, way: str, tmp_path
     assert twins.height == 2
     assert "duplicate_event" not in ledger_counts(trace)
     assert ledger_counts(trace)["merged_trace"] == 4  # texts of processes
+
+
+def test_files_put_one_behind_the_other_keep_each_processes_work(tmp_path: Path) -> None:
+    events = [*_rank(0), *_rank(1)]
+    trace = _converted(events, tmp_path)
+    assert [(row[1], row[2]) for row in _work(trace)] == [(name, p) for name in ("gemm", "gemm_bw") for p in (80, 81)]
+    assert "unclear_process" not in ledger_counts(trace)
+    mixed = sorted(events, key=lambda event: float(str(event["ts"])))
+    assert ledger_counts(_converted(mixed, tmp_path))["unclear_process"] == 4
+
+
+def test_work_of_ranks_that_see_their_device_as_the_first_is_no_duplicate(tmp_path: Path) -> None:
+    """Alike in every column, process and device included: two processes launched it under one id."""
+    events = [*_rank(0), *({**event, "pid": 0} if event["pid"] == 1 else event for event in _rank(1))]
+    for event in events:
+        args = event.get("args")
+        if isinstance(args, dict) and "device" in args:
+            args["device"] = 0
+    trace = _converted(events, tmp_path)
+    assert [(row[1], row[2]) for row in _work(trace)] == [(name, p) for name in ("gemm", "gemm_bw") for p in (80, 81)]
+    twice = _converted([*events, *(event for event in events if event.get("cat") == "kernel")], tmp_path)
+    assert len(_work(twice)) == 4
+    assert ledger_counts(twice)["duplicate_event"] == 4
 
 
 def test_without_a_label_all_is_one_run(tmp_path: Path) -> None:
@@ -153,6 +176,13 @@ def test_a_copy_is_whole_wherever_the_file_is_cut_into_pieces(block: int, tmp_pa
         numbers = [event["pid"] for event in json.loads(copy.read_text())]
         assert len(set(numbers)) == 300
         assert {number for part in parts for number in part.processes} == set(numbers)
+
+
+def test_labels_by_the_thousand_are_no_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([{"pid": f"rank {n}: 1"} for n in range(2_000)]))
+    with numbered_copy(path) as (_, parts):
+        assert [(part.label, len(part.processes)) for part in parts] == [(None, 2_000)]
 
 
 def test_a_merged_file_without_events_is_named_by_its_own_name(tmp_path: Path) -> None:

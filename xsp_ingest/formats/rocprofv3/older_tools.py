@@ -286,16 +286,16 @@ _NO_COUNTER = re.compile(
 def from_dispatches(path: Path) -> Records:
     """The kernels of such a CSV, which has no calls and no copies, and their counters; XspError where it is damaged."""
     rows = read_table(path)
-    found = {ours: next((one for one in names if one in rows.columns), None) for ours, names in _DISPATCH.items()}
+    column_of = {ours: next((one for one in names if one in rows.columns), None) for ours, names in _DISPATCH.items()}
     cells = {
         ours: pl.lit(None, KERNEL[ours])
         if theirs is None
         else pl.col(theirs).str.strip_chars().cast(KERNEL[ours], strict=False)
-        for ours, theirs in found.items()
+        for ours, theirs in column_of.items()
     }
     kernels = rows.select(cell.alias(ours) for ours, cell in cells.items())
     nothing = (pl.lit(None, kind).alias(name) for name, kind in KERNEL.items() if name not in _DISPATCH)
-    counters = [name for name in rows.columns if name not in found.values() and not _NO_COUNTER.fullmatch(name)]
+    counters = [name for name in rows.columns if name not in column_of.values() and not _NO_COUNTER.fullmatch(name)]
     counted = rows.select(cells["process"].alias("process"), cells["dispatch"].alias("dispatch"), *counters)
     counts = counted.unpivot(counters, index=["process", "dispatch"], variable_name="counter").with_columns(
         pl.col("value").cast(pl.Float64, strict=False)

@@ -162,12 +162,12 @@ def shape_parts(
     having = [(part, stage) for part, stage in zip(parts, stages, strict=True) if stage.height]
     lost = [finding for stage in stages if not stage.height for finding in stage.findings]
     detail = "processes whose ids are texts, each label among them read as a run of its own: a trace merged of several"
-    found = Finding(LedgerKind.MERGED_TRACE, detail, sum(len(part.processes) for part, _ in having))
-    raws = []
+    merged = Finding(LedgerKind.MERGED_TRACE, detail, sum(len(part.processes) for part, _ in having))
+    raws: list[RawTrace] = []
     for part, stage in having or [(parts[-1], stages[-1])]:
         raw = stage.raw_trace()
         rank = raw.facts.rank if len(parts) == 1 else part.rank
-        noted = (*raw.findings, *(() if raws else (found, *lost)))
+        noted = (*raw.findings, *(() if raws else (merged, *lost)))
         raws.append(
             replace(raw, tables=with_own_ids(raw.tables, part), facts=replace(raw.facts, rank=rank), findings=noted)
         )
@@ -175,7 +175,7 @@ def shape_parts(
 
 
 class _Stages:
-    """The tables so far, and the numbers by which events that are alike are found."""
+    """The tables so far, and the numbers by which events that are alike are merged."""
 
     def __init__(self, path: Path, options: Options) -> None:
         self._path, self._options = path, options

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -198,6 +200,7 @@ def _plausible(events: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
 
 # What is clear of events only when all are read: which stand there twice, and which process device work is of.
 
+_IS_WORK = pl.col("level") == str(Level.KERNEL)
 _PIECE = 1 << 20
 _SORTED = 1 << 21  # marks sorted at once
 
@@ -246,8 +249,15 @@ def _repeats(spans: pl.DataFrame, at: Ints, marks: Ints, facts: Mapping[str, pl.
     for name, table in facts.items():
         described = table.filter(pl.col("row").is_in(suspects["row"].implode()))
         suspects = suspects.join(described, on="row", how="left", maintain_order="left", suffix=f"_{name}")
-    first = suspects.unique(pl.exclude("row", "at"), keep="first", maintain_order=True)["at"]
-    return suspects.filter(~pl.col("at").is_in(first.implode()))["at"].to_numpy()
+    alike = pl.struct(pl.exclude("row", "at"))
+    suspects = suspects.with_columns(pl.int_range(pl.len()).over(alike).alias("copy"))
+    called = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
+    callers = spans.filter(called, pl.col("correlation_id").is_in(suspects["correlation_id"].unique().implode()))
+    callers = callers.group_by("correlation_id").agg(pl.col("process_id").n_unique().alias("callers"))
+    suspects = suspects.join(callers, on="correlation_id", how="left", maintain_order="left")
+    # Work that several processes launched under one id, as ranks do, stands there once for each of them.
+    times = pl.when(_IS_WORK).then(pl.col("callers").fill_null(1)).otherwise(1)
+    return suspects.filter(pl.col("copy") >= times)["at"].to_numpy()
 
 
 def with_process(spans: pl.DataFrame) -> tuple[pl.DataFrame, list[Finding]]:
@@ -289,8 +299,10 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
     owners = calls.group_by("correlation_id").agg(
         pl.col("process_id").min().alias("owner"), pl.col("process_id").n_unique().alias("n")
     )
-    work = spans.select("correlation_id").filter(pl.Series(on_device))
+    work = spans.select("correlation_id", "row").filter(pl.Series(on_device))
     launch = work.join(owners, on="correlation_id", how="left", maintain_order="left")
+    if (launch["n"] > 1).any():
+        launch = _by_block(launch, spans.filter(~pl.Series(on_device)), calls)
     owner = launch.select(pl.when(pl.col("n") == 1).then(pl.col("owner"))).to_series()
     at = np.flatnonzero(on_device)
     values, valid = (
@@ -301,10 +313,31 @@ def _by_launch(spans: pl.DataFrame, on_device: Bools) -> tuple[pl.Series, int]:
     return series("process_id", values, valid), int((launch["n"] > 1).sum())
 
 
+def _by_block(launch: pl.DataFrame, host: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The work, where several processes have its id with the one (`owner`, `n` 1) in whose part of the file it stands.
+
+    So it is where files were put one behind the other; elsewhere nothing tells.
+    """
+    blocks = host.drop_nulls("process_id").group_by("process_id").agg(
+        pl.col("row").min().alias("first"), pl.col("row").max().alias("last")
+    ).sort("first")  # fmt: skip
+    if (blocks["first"].slice(1) <= blocks["last"].head(blocks.height - 1)).any():
+        return launch
+    at = np.maximum(np.searchsorted(blocks["first"].to_numpy(), launch["row"].to_numpy(), side="right") - 1, 0)
+    around = launch.with_columns(blocks["process_id"].gather(at).alias("process_id"))
+    has_call = calls.unique().with_columns(pl.lit(value=True).alias("is_caller"))
+    sure = around.join(has_call, on=["correlation_id", "process_id"], how="left", maintain_order="left")
+    is_clear = (pl.col("n") > 1) & pl.col("is_caller").fill_null(value=False)
+    return sure.select(
+        "correlation_id",
+        pl.when(is_clear).then("process_id").otherwise("owner").alias("owner"),
+        pl.when(is_clear).then(1).otherwise("n").alias("n"),
+    )
+
+
 # Which launch or operator work is of whose correlation id no call has.
 
 _LAUNCH = r"(?i)^(cuda|cu|hip)\w*Launch\w*Kernel"
-_IS_WORK = pl.col("level") == str(Level.KERNEL)
 _MAX_TABLE = 1 << 28
 
 
@@ -316,7 +349,7 @@ def with_launches(
     Kernels without an id are of the launches that have no work, in order, where these are as many; whatever has no
     launch is of the operator with its `External id` (of `external`, by row), if that began before it.
     """
-    lost = _unlaunched(spans)
+    lost = _work_without_call(spans)
     if not len(lost):
         return spans, []
     none = _IS_WORK & (pl.col("correlation_id") == 0)
@@ -337,25 +370,27 @@ def with_launches(
     return joined.with_columns(filled).select(spans.columns), findings
 
 
-def _unlaunched(spans: pl.DataFrame) -> Ints:
+def _work_without_call(spans: pl.DataFrame) -> Ints:
     """Positions of device work whose correlation id no call has."""
     is_work = (spans["level"] == str(Level.KERNEL)).to_numpy()
     is_call = (spans["level"] == str(Level.RUNTIME)).to_numpy() & (spans["kind"] == str(Kind.CALL)).to_numpy()
     ids = spans["correlation_id"].fill_null(0).to_numpy()
     work, called = np.flatnonzero(is_work), ids[is_call]
-    called, wanted = called[called != 0], ids[work]
+    called, searched = called[called != 0], ids[work]
     low = int(called.min(initial=0))
     if int(called.max(initial=0)) - low >= _MAX_TABLE:
-        return work[~np.isin(wanted, called)]
-    known = np.zeros(int(called.max(initial=0)) - low + 2, dtype=np.bool_)  # the last one: of ids beyond
-    known[called - low] = True
-    return work[~known[np.where((wanted >= low) & (wanted - low < len(known)), wanted - low, len(known) - 1)]]
+        return work[~np.isin(searched, called)]
+    has_call = np.zeros(int(called.max(initial=0)) - low + 2, dtype=np.bool_)  # the last one: of ids beyond
+    has_call[called - low] = True
+    return work[
+        ~has_call[np.where((searched >= low) & (searched - low < len(has_call)), searched - low, len(has_call) - 1)]
+    ]
 
 
 def _launches_in_order(spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Row of kernels without an id, and of the call that launched each; per process, where one stream has them."""
     kernels = work.filter(pl.col("kind") == str(Kind.KERNEL), pl.col("correlation_id").is_null())
-    found = [_FOUND.clear()]
+    pairs = [_ISSUERS.clear()]
     called = (pl.col("level") == str(Level.RUNTIME)) & (pl.col("kind") == str(Kind.CALL))
     for process in kernels["process_id"].drop_nulls().unique():
         of_process = spans.filter(pl.col("process_id") == process)
@@ -368,33 +403,33 @@ def _launches_in_order(spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
         some = kernels.filter(pl.col("process_id") == process).sort("start_ns", "row")
         is_one = some.select("device_id", "stream_id").n_unique() == 1
         if is_one and calls.height == some.height and (some["start_ns"] >= calls["start_ns"]).all():
-            found.append(_found(some["row"], calls["row"], calls["process_id"]))
-    return pl.concat(found)
+            pairs.append(_issuer_rows(some["row"], calls["row"], calls["process_id"]))
+    return pl.concat(pairs)
 
 
 def _issuing_operators(
     spans: pl.DataFrame, work: pl.DataFrame, operators: pl.DataFrame, external: pl.DataFrame
 ) -> pl.DataFrame:
     """Row of work, and of the operator with its external id."""
-    wanted = work.select("row", "process_id", "start_ns").join(external, on="row")
+    searched = work.select("row", "process_id", "start_ns").join(external, on="row")
     numbered = operators.select("row", "external_id").filter(
-        pl.col("external_id").is_in(wanted["external_id"].implode())
+        pl.col("external_id").is_in(searched["external_id"].implode())
     )
-    if wanted.is_empty() or numbered.is_empty():
-        return _FOUND.clear()
+    if searched.is_empty() or numbered.is_empty():
+        return _ISSUERS.clear()
     issuers = spans.select("row", "process_id", "start_ns").join(numbered, on="row").unique("external_id", keep="none")
-    tied = wanted.join(issuers, on="external_id", suffix="_of").filter(
+    tied = searched.join(issuers, on="external_id", suffix="_of").filter(
         pl.col("start_ns_of") <= pl.col("start_ns"),
         (pl.col("process_id") == pl.col("process_id_of")).fill_null(value=True),
     )
-    return _found(tied["row"], tied["row_of"], tied["process_id_of"])
+    return _issuer_rows(tied["row"], tied["row_of"], tied["process_id_of"])
 
 
-_FOUND = pl.DataFrame(schema=dict.fromkeys(("row", "issued_by_row_found", "process_id_found"), pl.Int64))
+_ISSUERS = pl.DataFrame(schema=dict.fromkeys(("row", "issued_by_row_found", "process_id_found"), pl.Int64))
 
 
-def _found(rows: pl.Series, issuers: pl.Series, processes: pl.Series) -> pl.DataFrame:
-    columns = zip(_FOUND.columns, (rows, issuers, processes), strict=True)
+def _issuer_rows(rows: pl.Series, issuers: pl.Series, processes: pl.Series) -> pl.DataFrame:
+    columns = zip(_ISSUERS.columns, (rows, issuers, processes), strict=True)
     return pl.DataFrame([values.alias(name) for name, values in columns])
 
 
@@ -407,8 +442,9 @@ _HELD_BACK = 4096  # of a piece: longer than any match
 _FIRST_NUMBER = 1 << 40  # beyond what systems number processes and threads with
 _COUNTED = re.compile(r"GPU \d+ Counters")  # read by their text
 _RANK = re.compile(r"(?i)(?<![a-z])rank[ _:=#-]*(\d{1,9})(?!\d)")
-_PLACE = re.compile(r"(?i)(?<![a-z])(TP|DP|PP|EP|CP)[ _:=-]*(\d{1,9})(?!\d)")
+_COORDINATE = re.compile(r"(?i)(?<![a-z])(TP|DP|PP|EP|CP)[ _:=-]*(\d{1,9})(?!\d)")
 _ORDER = ("PP", "DP", "CP", "TP", "EP")  # from the outermost group of ranks in
+_MAX_LABELS = 1024  # more are no ranks
 _IN_BRACKETS = re.compile(r"\[[^\]]*\]")
 
 
@@ -438,13 +474,15 @@ def check_ids(document: Document) -> None:
 @contextmanager
 def numbered_copy(path: Path) -> Iterator[tuple[Path, Sequence[Part]]]:
     """A copy of the file in which such ids are numbers, and the parts of which it is the whole."""
-    numbers: dict[bytes, dict[str, int]] = {b"pid": {}, b"tid": {}, b"id": {}}
+    numbers: dict[bytes, dict[str, int]] = {b"pid": {}, b"tid": {}}
 
     def with_number(match: re.Match[bytes]) -> bytes:
         key, colon, text = match.groups()
         written = text.decode(errors="replace")
         if integer(written) is not None or _COUNTED.fullmatch(written):
             return match[0]
+        if key == b"id":  # of an arrow: nothing but whether two are the same counts
+            return b'"id"%b%d' % (colon, int.from_bytes(blake2b(text, digest_size=7).digest()))
         number = numbers[key].setdefault(written, _FIRST_NUMBER + len(numbers[key]))
         return b'"%b"%b%d' % (key, colon, number)
 
@@ -475,8 +513,10 @@ def _parts(processes: Mapping[str, int], threads: Mapping[str, int]) -> Sequence
         label, rest = _label(text)
         if label is not None:
             labels.setdefault(label, {})[number] = rest
+    if len(labels) > _MAX_LABELS:
+        labels = {}
     own_threads = _own_ids({number: text for text, number in threads.items()})
-    unlabelled = {number: text for text, number in processes.items() if _label(text)[0] is None}
+    unlabelled = {number: text for text, number in processes.items() if _label(text)[0] not in labels}
     parts = [
         Part(label, rank, _own_ids(labels[label]), own_threads)
         for label, rank in sorted(_ranks(sorted(labels)).items(), key=lambda one: (one[1] is None, one[1] or 0))
@@ -486,42 +526,43 @@ def _parts(processes: Mapping[str, int], threads: Mapping[str, int]) -> Sequence
 
 def _label(text: str) -> tuple[str | None, str]:
     """What of a process's text names its rank, and the rest, which has the process's own id."""
-    match = _RANK.search(text) or (_IN_BRACKETS.match(text) or _PLACE.search(text))
+    match = _RANK.search(text) or (_IN_BRACKETS.match(text) or _COORDINATE.search(text))
     if match is None:
         return None, text
-    places = " ".join(each[0] for each in _PLACE.finditer(text))
-    rest = _PLACE.sub("", text.replace(match[0], " ", 1))
+    coordinates = " ".join(each[0] for each in _COORDINATE.finditer(text))
+    rest = _COORDINATE.sub("", text.replace(match[0], " ", 1))
     if match.re is _RANK:
         return f"rank {int(match[1])}", rest
-    return places if match.re is _PLACE else match[0], rest
+    return coordinates if match.re is _COORDINATE else match[0], rest
 
 
 def _own_ids(texts: Mapping[int, str]) -> Mapping[int, int]:
     """For each number the id that its text has, unless several have it; those without one count from below."""
-    found = {number: integer(ids[-1]) for number, text in texts.items() if (ids := re.findall(r"\d{1,18}", text))}
-    twice = {one for one in found.values() if list(found.values()).count(one) > 1}
+    pairs = {number: integer(ids[-1]) for number, text in texts.items() if (ids := re.findall(r"\d{1,18}", text))}
+    twice = {one for one, count in Counter(pairs.values()).items() if count > 1}
     return {
-        number: own if (own := found.get(number)) is not None and own not in twice else -1 - position
+        number: own if (own := pairs.get(number)) is not None and own not in twice else -1 - position
         for position, number in enumerate(texts)
     }
 
 
 def _ranks(labels: Sequence[str]) -> Mapping[str, int | None]:
     """The rank that each label says, as such or by its place among groups of ranks; None where that is not clear."""
-    said = {label: int(match[1]) for label in labels if (match := _RANK.search(label))}
-    if len(set(said.values())) == len(labels):
-        return said
-    places = {label: {name.upper(): int(at) for name, at in _PLACE.findall(label)} for label in labels}
-    used = {name for place in places.values() for name, at in place.items() if at}
+    explicit = {label: int(match[1]) for label in labels if (match := _RANK.search(label))}
+    if len(set(explicit.values())) == len(labels):
+        return explicit
+    coordinates = {label: {name.upper(): int(at) for name, at in _COORDINATE.findall(label)} for label in labels}
+    used = {name for coordinate in coordinates.values() for name, at in coordinate.items() if at}
     for name in used if len(used) == 1 else ({"TP"} & used if len(labels) > 1 else ()):
-        along = {label: place.get(name, 0) for label, place in places.items()}
+        along = {label: coordinate.get(name, 0) for label, coordinate in coordinates.items()}
         if len(set(along.values())) == len(labels):
             return along
-    if not all(places.values()) or len({tuple(sorted(place.items())) for place in places.values()}) < len(labels):
+    distinct = {tuple(sorted(coordinate.items())) for coordinate in coordinates.values()}
+    if not all(coordinates.values()) or len(distinct) < len(labels):
         return dict.fromkeys(labels)
     if len(labels) == 1:
         return dict.fromkeys(labels, None if used else 0)
-    in_order = sorted(labels, key=lambda label: [places[label].get(name, 0) for name in _ORDER])
+    in_order = sorted(labels, key=lambda label: [coordinates[label].get(name, 0) for name in _ORDER])
     return {label: rank for rank, label in enumerate(in_order)}
 
 

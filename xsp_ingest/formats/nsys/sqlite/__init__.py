@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xsp_ingest.files.sqlite import MAGIC, Database, check_header, table_names
-from xsp_ingest.formats.nsys.tables.interface import META_TABLES, is_complete, is_export, versioned
+from xsp_ingest.formats.nsys.tables.interface import META_TABLES, is_complete, is_export, later_versions
 from xsp_ingest.ingester import Ingester, Match
 from xsp_model import Finding, LedgerKind, XspError
 
@@ -52,7 +52,7 @@ class NsysSqlite(Ingester):
         from xsp_ingest.formats.nsys.sqlite.parts import read_excerpt
 
         database = Database(path, _nsight_tables(path))
-        if versioned(database):
+        if later_versions(database):
             raise XspError("tables have other names than these rows are known by: they are read as a whole", path=path)
         return read_excerpt(database, columns)
 

@@ -13,7 +13,7 @@ from xsp_ingest.staging.raw import frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
@@ -26,8 +26,8 @@ __all__ = [
     "host_calls",
     "host_findings",
     "messages",
+    "mpi_ranks",
     "os_runtime",
-    "own_rank",
 ]
 
 _CALLS = ("start", "end", "globalTid", "nameId", "correlationId")
@@ -185,10 +185,11 @@ def _details(export: Tables, rows: pl.DataFrame, table: str) -> pl.DataFrame:
     )
 
 
-def own_rank(export: Tables) -> int | None:
-    """The MPI rank of the report's only process that has one; null where none or several have."""
-    ranks = export.integers("MPI_RANKS", ("rank",))["rank"].drop_nulls().unique()
-    return int(ranks[0]) if len(ranks) == 1 else None
+def mpi_ranks(export: Tables) -> Mapping[int, int]:
+    """The MPI rank of each process that has one."""
+    ranks = export.integers("MPI_RANKS", ("globalTid", "rank")).drop_nulls()
+    ranks = ranks.select(process_of(pl.col("globalTid")), "rank").unique().filter(pl.len().over("globalTid") == 1)
+    return dict(ranks.sort("globalTid").iter_rows())
 
 
 # What the runtimes of OpenMP and OpenACC did for the directives of a program.

@@ -30,11 +30,11 @@ __all__ = [
     "is_export",
     "join",
     "label",
+    "later_versions",
     "process_of",
     "rows_with_start",
     "tables_not_read",
     "thread_of",
-    "versioned",
 ]
 
 META_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # the second: before nsys 2023
@@ -137,7 +137,7 @@ class Noted:
 
     of: Tables
     used: set[str] = field(default_factory=set)
-    versions: Mapping[str, str] = field(default_factory=dict)  # `versioned` of the export
+    versions: Mapping[str, str] = field(default_factory=dict)  # `later_versions` of the export
 
     @property
     def path(self) -> Path:
@@ -168,7 +168,7 @@ class Noted:
         """The columns of a table."""
         return self.of.columns(self.versions.get(table, table))
 
-    def _stored(self, table: str) -> str:
+    def _stored_name(self, table: str) -> str:
         """The name that the table has in the file; it is used from now on."""
         stored = self.versions.get(table, table)
         self.used.add(stored)
@@ -176,33 +176,33 @@ class Noted:
 
     def count(self, table: str, where: Among | None = None) -> int:
         """Number of rows; who counts them accounts for them."""
-        return self.of.count(self._stored(table), where)
+        return self.of.count(self._stored_name(table), where)
 
     def integers(self, table: str, columns: Sequence[str], *, where: Among | None = None) -> pl.DataFrame:
         """Integer columns of a table."""
-        return self.of.integers(self._stored(table), columns, where=where)
+        return self.of.integers(self._stored_name(table), columns, where=where)
 
     def texts(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A text column."""
-        return self.of.texts(self._stored(table), column, where=where)
+        return self.of.texts(self._stored_name(table), column, where=where)
 
     def numbers(self, table: str, column: str, *, where: Among | None = None) -> pl.Series:
         """A column of any numbers."""
-        return self.of.numbers(self._stored(table), column, where=where)
+        return self.of.numbers(self._stored_name(table), column, where=where)
 
     def cells(self, table: str, columns: Sequence[str], rowids: Sequence[int]) -> list[tuple[object, ...]]:
         """These columns of these rows."""
-        return self.of.cells(self._stored(table), columns, rowids)
+        return self.of.cells(self._stored_name(table), columns, rowids)
 
     def whole_rows(self, table: str, rowids: Sequence[int]) -> list[tuple[object, ...]]:
         """These rows with every column."""
-        return self.of.whole_rows(self._stored(table), rowids)
+        return self.of.whole_rows(self._stored_name(table), rowids)
 
 
 _VERSION = re.compile(r"([A-Z_]+)_V(\d{1,9})")
 
 
-def versioned(export: Tables) -> Mapping[str, str]:
+def later_versions(export: Tables) -> Mapping[str, str]:
     """For the name of each table that is missing or empty its latest version in the file, as NVTX_EVENTS_V3."""
     matches = sorted((m for t in export.tables if (m := _VERSION.fullmatch(t))), key=lambda m: (m[1], int(m[2])))
     return {match[1]: match[0] for match in matches if not export.count(match[1]) and export.count(match[0])}

@@ -11,15 +11,15 @@ import polars as pl
 from xsp_ingest.files.values import Among
 from xsp_ingest.formats.nsys.tables.activities import activities, devices
 from xsp_ingest.formats.nsys.tables.counters import counters, sensors
-from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, os_runtime, own_rank
+from xsp_ingest.formats.nsys.tables.host import directives, host_calls, messages, mpi_ranks, os_runtime
 from xsp_ingest.formats.nsys.tables.interface import (
     META_TABLES,
     ExportRows,
     Joined,
     Noted,
+    later_versions,
     process_of,
     tables_not_read,
-    versioned,
 )
 from xsp_ingest.formats.nsys.tables.nvtx import nvtx_ranges
 from xsp_ingest.staging.raw import RawTrace, RunFacts
@@ -67,10 +67,13 @@ def run_facts(database: Tables) -> RunFacts:
     """Profiler, its version, and Unix time at the file's time 0."""
     version = _meta(database).get("EXPORT_PRODUCT_VERSION", "")
     sound = re.fullmatch(r"[\w.+-]{1,40}", version)
+    ranks = mpi_ranks(database)
+    distinct = set(ranks.values())
     return RunFacts(
         rows_nest=False,
         profiler=f"Nsight Systems {version}" if sound else "Nsight Systems",
-        rank=own_rank(database),
+        rank=distinct.pop() if len(distinct) == 1 else None,
+        ranks=ranks if len(ranks) > 1 else {},
         epoch_ns=_single(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
         source_bytes=database.total_bytes,
     )
@@ -153,7 +156,7 @@ def _overheads(export: Tables, used: pl.DataFrame) -> ExportRows:
 
 def read_tables(export: Tables, options: Options) -> RawTrace:
     """The export's rows."""
-    export = Noted(export, versions=versioned(export))
+    export = Noted(export, versions=later_versions(export))
     joined = Joined(session_ns(export))
     for part in _parts(export, options):
         joined.add(part)
