@@ -98,7 +98,7 @@ def with_gain_together(frames: StepView, advice: Sequence[Advice]) -> list[Advic
         gain = min(gain, sum(bounds))
     first = simulated[0]
     seen = [*first.observation.evidence, Evidence(f"gain of the first {len(simulated)} together, by simulation", gain)]
-    told = replace(first, observation=replace(first.observation, evidence=seen))
+    told = replace(first, observation=replace(first.observation, evidence=seen), together_ns=gain)
     return [told if one is first else one for one in advice]
 
 

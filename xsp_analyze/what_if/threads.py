@@ -78,6 +78,16 @@ class Stretches:
 
 
 @dataclass(frozen=True, slots=True)
+class _Runs:
+    """Stretches of threads in which they were not quiet for long; `busy` is how much of each they worked."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    busy: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class HandOvers:
     """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `given`."""
 
@@ -89,7 +99,7 @@ class HandOvers:
 
 
 def host_threads(view: TraceView) -> HostThreads:
-    """Those of the runs that kernels are taken from, or where these have no device work, of all timed runs."""
+    """Those of the runs that kernels are taken from."""
     spans = (
         view.kernel_runs.scan("spans")
         .filter(
@@ -119,7 +129,7 @@ def host_stretches(threads: HostThreads, points: Points | None = None) -> Stretc
     owner = np.concatenate((around, lasting, np.full(len(at.time), _AS_BEFORE)))
     order = _sort_moments(thread, time, rank)
     thread, time, owner = thread[order], time[order], owner[order]
-    passed = np.cumsum(order >= 2 * len(lasting))
+    passed = np.cumsum(order >= 2 * len(lasting), dtype=np.int64)
     known = np.maximum.accumulate(np.where(owner == _AS_BEFORE, -1, np.arange(len(owner))))
     owner = np.where(known >= 0, owner[np.maximum(known, 0)], _NONE) if len(owner) else owner
     piece = np.flatnonzero((thread[1:] == thread[:-1]) & (time[1:] > time[:-1]))
@@ -147,9 +157,7 @@ def _spans_around(threads: HostThreads) -> Ints:
 def is_busy(threads: HostThreads) -> Bools:
     """Of each span whether a thread in it works: in operators and calls, not in steps, ranges and modules."""
     spans = threads.spans
-    calls = spans.select(
-        pl.col("level").is_in(_BUSY_LEVELS) & (pl.col("kind") != str(Kind.RANGE)) | (pl.col("level") == "runtime")
-    )
+    calls = spans.select(pl.col("level").is_in(_BUSY_LEVELS) & (pl.col("kind") != str(Kind.RANGE)))
     return calls.to_series().to_numpy()
 
 
@@ -171,7 +179,7 @@ def _no_columns() -> tuple[Ints, ...]:
     return tuple(np.empty(0, dtype=np.int64) for _ in range(5))
 
 
-def _busy_runs(stretches: Stretches, works: Bools) -> Stretches:
+def _busy_runs(stretches: Stretches, works: Bools) -> _Runs:
     """Stretches of work, those put together between which a thread was not quiet for long."""
     at = np.flatnonzero(works)
     thread, start, end = stretches.thread[at], stretches.start[at], stretches.end[at]
@@ -179,12 +187,12 @@ def _busy_runs(stretches: Stretches, works: Bools) -> Stretches:
     first = np.concatenate(([0], np.flatnonzero(apart) + 1)) if len(at) else at
     last = np.append(first[1:], len(at)) - 1
     total = np.concatenate(([0], np.cumsum(end - start)))
-    return Stretches(thread[first], start[first], end[last], total[last + 1] - total[first], first)
+    return _Runs(thread[first], start[first], end[last], total[last + 1] - total[first])
 
 
-def _processes(threads: HostThreads, runs: Stretches) -> list[list[int]]:
+def _processes(threads: HostThreads, runs: _Runs) -> list[list[int]]:
     """The threads of each process that has several that worked, busiest first."""
-    time = np.bincount(runs.thread, weights=runs.owner, minlength=threads.keys.height)
+    time = np.bincount(runs.thread, weights=runs.busy, minlength=threads.keys.height)
     process, _ = group_ids(threads.keys.select("run_id", "process_id"))
     worked = [int(each) for each in np.argsort(-time, kind="stable") if time[each] > 0]
     members: dict[int, list[int]] = {}
@@ -193,11 +201,11 @@ def _processes(threads: HostThreads, runs: Stretches) -> list[list[int]]:
     return [each[:_MAX_THREADS] for each in members.values() if len(each) > 1]
 
 
-def _wakes(members: list[int], runs: Stretches) -> list[tuple[Ints, ...]]:
+def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
     """For each of the threads the columns of HandOvers."""
     bounds = {each: np.searchsorted(runs.thread, [each, each + 1]) for each in members}
     of = {each: slice(*bounds[each].tolist()) for each in members}
-    found = []
+    found: list[tuple[Ints, ...]] = []
     for each in members:
         wake = runs.start[of[each]]
         since = np.concatenate((wake[:1], runs.end[of[each]][:-1]))
@@ -214,9 +222,9 @@ def _wakes(members: list[int], runs: Stretches) -> list[tuple[Ints, ...]]:
     return found
 
 
-def _ended_before(runs: Stretches, of: slice, since: Ints, wake: Ints, is_first: Bools) -> Ints:
+def _ended_before(runs: _Runs, of: slice, since: Ints, wake: Ints, is_first: Bools) -> Ints:
     """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1."""
-    start, end, busy = runs.start[of], runs.end[of], runs.owner[of]
+    start, end, busy = runs.start[of], runs.end[of], runs.busy[of]
     at = np.searchsorted(end, wake, side="right") - 1
     ended = np.where(at >= 0, end[np.maximum(at, 0)], _NONE)
     quiet = np.append(start, np.iinfo(np.int64).max)[at + 1] >= wake
