@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.findings.advice import Evidence
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
 from xsp_analyze.what_if.changes import Change
@@ -82,8 +81,7 @@ def _with_gain(made: Simulation, one: Advice) -> Advice:
     if gain is None:
         return one
     gain = max(gain if one.gain_ns is None else min(gain, one.gain_ns), 0.0)
-    seen = [*one.observation.evidence, Evidence("gain by simulation", gain)]
-    return replace(one, observation=replace(one.observation, evidence=seen), simulated_ns=gain)
+    return replace(one, simulated_ns=gain)
 
 
 def with_gain_together(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
@@ -97,9 +95,7 @@ def with_gain_together(frames: StepView, advice: Sequence[Advice]) -> list[Advic
     if gain is not None and len(bounds) == len(simulated):
         gain = min(gain, sum(bounds))
     first = simulated[0]
-    seen = [*first.observation.evidence, Evidence(f"gain of the first {len(simulated)} together, by simulation", gain)]
-    told = replace(first, observation=replace(first.observation, evidence=seen), together_ns=gain)
-    return [told if one is first else one for one in advice]
+    return [replace(one, together_ns=gain) if one is first else one for one in advice]
 
 
 def _gain(made: Simulation, changes: Sequence[Change]) -> float | None:

@@ -18,7 +18,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.step_bar import step_bar
 from xsp_analyze.pages.report.summary import in_one_line
 from xsp_analyze.pages.report.tiles import tiles
-from xsp_analyze.render.findings import gain_of, value_of
+from xsp_analyze.render.findings import gain, gain_of, value_of
 from xsp_analyze.service import coverage_of, roofed_time_ns
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share
@@ -174,7 +174,7 @@ def simulated_gains(answers: Answers) -> Section | None:
     """The first three findings that were simulated, each alone, and together; None where none was."""
     simulated = [one for one in answers.advice if one.simulated_ns][:TOGETHER]
     items = [
-        (one.rule.title, duration(one.simulated_ns), f"{one.simulated_ns:.0f} ns", f"{gain_of(one)} by the finding")
+        (one.rule.title, duration(one.simulated_ns), f"{one.simulated_ns:.0f} ns", gain(one.gain_ns, one.gain_share))
         for one in simulated
     ]
     together = simulated[0].together_ns if simulated else None
