@@ -89,12 +89,18 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding: the rule that fired and what it observed; `gain_share` is of model latency."""
+    """A finding: the rule that fired and what it observed; `gain_share` is of model latency.
+
+    `simulated_ns` is what a simulation gains (null: none was made), `together_ns` of the first of a list what the first
+    few gain together.
+    """
 
     rule: Rule
     observation: Observation
     gain_ns: float | None
     gain_share: float | None
+    simulated_ns: float | None = None
+    together_ns: float | None = None
 
     @property
     def do(self) -> str:

@@ -10,6 +10,7 @@ from xsp_analyze.faults import attempt
 from xsp_analyze.findings import computing, confidence, host_alone, idle, ranks, roof, thresholds
 from xsp_analyze.findings.advice import Advice
 from xsp_analyze.findings.facts import Facts
+from xsp_analyze.findings.simulated import with_gain_together, with_simulated_gains
 from xsp_analyze.findings.verdict import HOST_BOUNDS, largest_part
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.needs import holds
@@ -134,9 +135,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
-    """What the rules find: what promises most first, doubts about the numbers last.
+    """What the rules find: what promises most (by simulation, where the trace allows one) first, doubts last.
 
-    Where the host bounds the run, what makes kernels faster comes behind the rest. A finding of unknown gain stands
+    Where the host bounds the run, what makes kernels faster comes behind the rest, unless it was simulated. A finding of unknown gain stands
     where all the time that it is about would be gained, but behind one that says what a good part of this time is lost
     by. Doubts that are to be known before any number are first.
 
@@ -152,8 +153,15 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
         ]
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
+    kept = attempt("The simulation of gains", partial(with_simulated_gains, frames, kept), lambda _: kept)
     last = _OF_COMPUTING if _waits_for_host(facts) else ()
-    return sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, a.rule.id in last, -_rank_ns(a, kept)))
+
+    def rank(one: Advice) -> tuple[bool, bool, bool, float]:
+        comes_last = one.rule.id in last and one.simulated_ns is None
+        return not one.rule.first, one.rule.on_trust, comes_last, -_rank_ns(one, kept)
+
+    ranked = sorted(kept, key=rank)
+    return attempt("The simulation of gains together", partial(with_gain_together, frames, ranked), lambda _: ranked)
 
 
 _OF_COMPUTING = (
@@ -213,6 +221,8 @@ def _rank_ns(one: Advice, kept: Sequence[Advice]) -> float:
 
 
 def _at_stake(one: Advice, unknown: float) -> float:
-    """Its gain (which no step exceeds), or the time that it is about."""
+    """Its gain (simulated, else the most it can be), or the time that it is about."""
+    if one.simulated_ns is not None:
+        return one.simulated_ns
     at_stake = one.observation.about_ns if one.gain_ns is None else one.gain_ns
     return unknown if at_stake is None else at_stake

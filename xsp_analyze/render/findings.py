@@ -40,7 +40,8 @@ def gain_of(advice: Advice) -> str:
     """What is to be gained, as a phrase; empty for doubts."""
     if advice.rule.on_trust:
         return ""
-    return gain(advice.gain_ns, advice.gain_share)
+    bound = gain(advice.gain_ns, advice.gain_share)
+    return bound if advice.simulated_ns is None else f"{bound}; by simulation {duration(advice.simulated_ns)}"
 
 
 def gain(gain_ns: float | None, gain_share: float | None) -> str:
@@ -112,6 +113,8 @@ def documents(advice: Sequence[Advice]) -> list[dict[str, object]]:
             "on_trust": one.rule.on_trust,
             "sentence": one.observation.sentence,
             "gain_ns": plain(one.gain_ns),
+            "simulated_ns": plain(one.simulated_ns),
+            "together_ns": plain(one.together_ns),
             "gain_share": plain(one.gain_share),
             "gain_basis": str(one.basis),
             "coverage": plain(one.observation.coverage),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_analyze.what_if.threads import HandOvers, HostThreads, Stretches
-    from xsp_model.columns.arrays import Ints
+    from xsp_model.columns.arrays import Ints, Positions
 
 __all__ = ["GUESSED", "TaskGraph", "task_graph"]
 
@@ -41,7 +41,7 @@ class TaskGraph:
 
     time_ns: Ints
     first: Ints
-    source: Ints
+    source: Positions
     weight: Ints
     kind: Ints
     threads: HostThreads
@@ -63,12 +63,11 @@ class TaskGraph:
         if kept.all():
             return self
         total = np.concatenate(([0], np.cumsum(kept)))
-        columns = {name: getattr(self, name)[kept] for name in ("source", "weight", "kind")}
-        edges = {
-            name: np.where((edge >= 0) & kept[edge], total[edge], -1)
-            for name, edge in (("host_edge", self.host_edge), ("work_edge", self.work_edge))
-        }
-        return replace(self, first=total[self.first], **columns, **edges)
+        host, work = (np.where((edge >= 0) & kept[edge], total[edge], -1) for edge in (self.host_edge, self.work_edge))
+        source, weight, kind = self.source[kept], self.weight[kept], self.kind[kept]
+        return replace(
+            self, first=total[self.first], source=source, weight=weight, kind=kind, host_edge=host, work_edge=work
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def chain(view: TraceView, run: int) -> Chain:
     replayed = view.once(recorded)
     graph = replayed.graph
     edges = path_edges(replayed, run)
-    begin = int(graph.time_ns[graph.steps.filter(pl.col("run_id") == run)["node"].min()])  # type: ignore[arg-type]
+    begin = int(graph.time_ns[graph.steps.filter(pl.col("run_id") == run)["node"].to_numpy()].min())
     start, end = graph.time_ns[graph.source[edges]], graph.time_ns[graph.target[edges]]
     links, rows = _LINK[graph.kind[edges]], np.full(len(edges), -1)
     work_of = np.full(len(graph.source), -1)

@@ -13,7 +13,7 @@ from xsp_ingest.machine.paths import latest_times, longest_paths
 
 if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
-    from xsp_model.columns.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["Replay", "fit", "path_edges", "replay"]
 
@@ -27,7 +27,7 @@ class Replay:
     graph: TaskGraph
     weight: Ints
     time_ns: Ints
-    binding: Ints
+    binding: Positions
 
     @cached_property
     def periods(self) -> pl.DataFrame:
@@ -65,7 +65,7 @@ def fit(graph: TaskGraph) -> Ints:
     """
     target = graph.target
     apart = graph.time_ns[target] - graph.time_ns[graph.source]
-    weight = np.minimum(graph.weight, apart)
+    weight: Ints = np.minimum(graph.weight, apart)
     left = apart - weight
     has_edges = np.flatnonzero(np.diff(graph.first))
     if len(has_edges):
@@ -77,7 +77,7 @@ def fit(graph: TaskGraph) -> Ints:
     return weight
 
 
-def path_edges(replayed: Replay, run: int) -> Ints:
+def path_edges(replayed: Replay, run: int) -> Positions:
     """The edges of the path to the end of the run's job, in order."""
     _, on_path = replayed.backwards(run)
     edges = replayed.binding[np.flatnonzero(on_path)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.what_if.changes import Program, weights_with
 from xsp_analyze.what_if.graph import GUESSED, task_graph
@@ -94,9 +95,11 @@ class Simulation:
         """The same of a replay."""
         periods = replayed.periods
         if self.view.choice.mode is StepMode.ALL:
-            return float(periods.group_by("run_id").agg(pl.col("period_ns").sum())["period_ns"].max() or 0)
+            return float(
+                periods.group_by("run_id").agg(pl.col("period_ns").sum())["period_ns"].to_numpy().max(initial=0)
+            )
         chosen = periods.join(self.view.steps, on=["run_id", "step"], how="semi")
-        return float((periods if chosen.is_empty() else chosen)["period_ns"].mean() or 0)  # type: ignore[arg-type]
+        return mean_of((periods if chosen.is_empty() else chosen)["period_ns"]) or 0.0
 
     def gain(self, changes: Sequence[Change], *, ranged: bool = True) -> Gain:
         """What these changes come to, together."""
@@ -115,7 +118,8 @@ class Simulation:
 
     def path(self, replayed: Replay) -> dict[str, float]:
         """What the job waits for, by what it is, in ns of a step, most first; over all runs and steps."""
-        graph, sums = replayed.graph, {}
+        graph = replayed.graph
+        sums: dict[str, float] = {}
         classes = graph.work["kernel_class"].cast(pl.String).fill_null("other") if graph.work.height else None
         work_of = np.full(len(graph.source), -1)
         work_of[graph.work_edge[graph.work_edge >= 0]] = np.flatnonzero(graph.work_edge >= 0)

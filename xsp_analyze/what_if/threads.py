@@ -35,6 +35,7 @@ _NONE, _AS_BEFORE = -1, -2
 _DEPTHS = 1 << 9  # deeper spans count as this deep where they begin or end together
 _QUIET_NS = 15_000  # shorter, and a thread only went from call to call
 _MIN_BUSY_SHARE = 0.5  # of a thread's quiet, that the one that wakes it worked
+_MIN_PART = 0.05  # of the work of the busiest: those that do less watch in the background
 _MAX_THREADS = 24  # of one process: the busiest, as each is held against each
 
 
@@ -78,6 +79,16 @@ class Stretches:
 
 
 @dataclass(frozen=True, slots=True)
+class _Runs:
+    """Stretches of threads in which they were not quiet for long; `busy` is how much of each they worked."""
+
+    thread: Ints
+    start: Ints
+    end: Ints
+    busy: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class HandOvers:
     """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `given`."""
 
@@ -89,7 +100,7 @@ class HandOvers:
 
 
 def host_threads(view: TraceView) -> HostThreads:
-    """Those of the runs that kernels are taken from, or where these have no device work, of all timed runs."""
+    """Those of the runs that kernels are taken from."""
     spans = (
         view.kernel_runs.scan("spans")
         .filter(
@@ -119,7 +130,7 @@ def host_stretches(threads: HostThreads, points: Points | None = None) -> Stretc
     owner = np.concatenate((around, lasting, np.full(len(at.time), _AS_BEFORE)))
     order = _sort_moments(thread, time, rank)
     thread, time, owner = thread[order], time[order], owner[order]
-    passed = np.cumsum(order >= 2 * len(lasting))
+    passed = np.cumsum(order >= 2 * len(lasting), dtype=np.int64)
     known = np.maximum.accumulate(np.where(owner == _AS_BEFORE, -1, np.arange(len(owner))))
     owner = np.where(known >= 0, owner[np.maximum(known, 0)], _NONE) if len(owner) else owner
     piece = np.flatnonzero((thread[1:] == thread[:-1]) & (time[1:] > time[:-1]))
@@ -147,16 +158,14 @@ def _spans_around(threads: HostThreads) -> Ints:
 def is_busy(threads: HostThreads) -> Bools:
     """Of each span whether a thread in it works: in operators and calls, not in steps, ranges and modules."""
     spans = threads.spans
-    calls = spans.select(
-        pl.col("level").is_in(_BUSY_LEVELS) & (pl.col("kind") != str(Kind.RANGE)) | (pl.col("level") == "runtime")
-    )
+    calls = spans.select(pl.col("level").is_in(_BUSY_LEVELS) & (pl.col("kind") != str(Kind.RANGE)))
     return calls.to_series().to_numpy()
 
 
 def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
     """Where a thread that was quiet wakes after another one has ended its work, and is quiet from then on.
 
-    The other has worked for most of that quiet. A thread's first work is given by whichever worked last before it.
+    The other has worked for most of that quiet; before a thread's first work that is all time since the process's.
     """
     busy = is_busy(threads)
     owner = stretches.owner
@@ -171,7 +180,7 @@ def _no_columns() -> tuple[Ints, ...]:
     return tuple(np.empty(0, dtype=np.int64) for _ in range(5))
 
 
-def _busy_runs(stretches: Stretches, works: Bools) -> Stretches:
+def _busy_runs(stretches: Stretches, works: Bools) -> _Runs:
     """Stretches of work, those put together between which a thread was not quiet for long."""
     at = np.flatnonzero(works)
     thread, start, end = stretches.thread[at], stretches.start[at], stretches.end[at]
@@ -179,44 +188,47 @@ def _busy_runs(stretches: Stretches, works: Bools) -> Stretches:
     first = np.concatenate(([0], np.flatnonzero(apart) + 1)) if len(at) else at
     last = np.append(first[1:], len(at)) - 1
     total = np.concatenate(([0], np.cumsum(end - start)))
-    return Stretches(thread[first], start[first], end[last], total[last + 1] - total[first], first)
+    return _Runs(thread[first], start[first], end[last], total[last + 1] - total[first])
 
 
-def _processes(threads: HostThreads, runs: Stretches) -> list[list[int]]:
-    """The threads of each process that has several that worked, busiest first."""
-    time = np.bincount(runs.thread, weights=runs.owner, minlength=threads.keys.height)
+def _processes(threads: HostThreads, runs: _Runs) -> list[list[int]]:
+    """The threads of each process that has several that worked, busiest first; none that only looks around at times."""
+    time = np.bincount(runs.thread, weights=runs.busy, minlength=threads.keys.height)
     process, _ = group_ids(threads.keys.select("run_id", "process_id"))
     worked = [int(each) for each in np.argsort(-time, kind="stable") if time[each] > 0]
     members: dict[int, list[int]] = {}
     for each in worked:
-        members.setdefault(int(process[each]), []).append(each)
+        own = members.setdefault(int(process[each]), [each])
+        if each not in own and time[each] >= _MIN_PART * time[own[0]]:
+            own.append(each)
     return [each[:_MAX_THREADS] for each in members.values() if len(each) > 1]
 
 
-def _wakes(members: list[int], runs: Stretches) -> list[tuple[Ints, ...]]:
+def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
     """For each of the threads the columns of HandOvers."""
     bounds = {each: np.searchsorted(runs.thread, [each, each + 1]) for each in members}
     of = {each: slice(*bounds[each].tolist()) for each in members}
-    found = []
+    found: list[tuple[Ints, ...]] = []
+    begin = min(int(runs.start[of[each].start]) for each in members)
     for each in members:
         wake = runs.start[of[each]]
-        since = np.concatenate((wake[:1], runs.end[of[each]][:-1]))
-        is_first = np.arange(len(wake)) == 0
+        since = np.concatenate(([begin], runs.end[of[each]][:-1]))
         given, giver = np.full(len(wake), _NONE), np.full(len(wake), _NONE)
         for other in members:
             if other == each:
                 continue
-            ended = _ended_before(runs, of[other], since, wake, is_first)
+            ended = _ended_before(runs, of[other], since, wake)
             later = ended > given
             given, giver = np.where(later, ended, given), np.where(later, other, giver)
         rows = np.flatnonzero(giver >= 0)
-        found.append((np.full(len(rows), each), since[rows], wake[rows], giver[rows], given[rows]))
+        begun = np.maximum(since[rows], runs.start[of[each].start])  # a thread is nowhere before its first work
+        found.append((np.full(len(rows), each), begun, wake[rows], giver[rows], given[rows]))
     return found
 
 
-def _ended_before(runs: Stretches, of: slice, since: Ints, wake: Ints, is_first: Bools) -> Ints:
+def _ended_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
     """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1."""
-    start, end, busy = runs.start[of], runs.end[of], runs.owner[of]
+    start, end, busy = runs.start[of], runs.end[of], runs.busy[of]
     at = np.searchsorted(end, wake, side="right") - 1
     ended = np.where(at >= 0, end[np.maximum(at, 0)], _NONE)
     quiet = np.append(start, np.iinfo(np.int64).max)[at + 1] >= wake
@@ -224,7 +236,7 @@ def _ended_before(runs: Stretches, of: slice, since: Ints, wake: Ints, is_first:
     before = np.searchsorted(end, since, side="right")
     inside = total[at + 1] - total[np.minimum(before, at + 1)]
     share = inside >= _MIN_BUSY_SHARE * (wake - since)
-    return np.where((at >= 0) & quiet & (is_first | ((ended > since) & share)), ended, _NONE)
+    return np.where((at >= 0) & quiet & (ended > since) & share, ended, _NONE)
 
 
 def host_bounds(threads: HostThreads) -> tuple[Ints, Ints, Ints]:

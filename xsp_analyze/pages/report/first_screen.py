@@ -11,13 +11,14 @@ import polars as pl
 
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.faults import attempt
+from xsp_analyze.findings.simulated import TOGETHER
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames import coverage
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.step_bar import step_bar
 from xsp_analyze.pages.report.summary import in_one_line
 from xsp_analyze.pages.report.tiles import tiles
-from xsp_analyze.render.findings import gain_of, value_of
+from xsp_analyze.render.findings import gain, gain_of, value_of
 from xsp_analyze.service import coverage_of, roofed_time_ns
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.service import Answers
 
-__all__ = ["GENERAL", "doubts", "first_screen", "gains_of", "next_steps", "work_list"]
+__all__ = ["GENERAL", "doubts", "first_screen", "gains_of", "next_steps", "simulated_gains", "work_list"]
 
 # Doubts about the numbers of the first screen, each at the number that it concerns.
 
@@ -155,6 +156,26 @@ def next_steps(answers: Answers) -> Section | None:
             {"type": "advice", "items": doubts, "first": _FIRST_STEPS},
         ]
     return blocks.section("next", "What to do", "What to do next", _NEXT_MEANS, drawn) if drawn else None
+
+
+_SIMULATED_MEANS = (
+    "The first findings acted on, by a replay of the trace with other times: what a step then becomes shorter by, each"
+    " alone and all of them together. `xsp what-if` tells it of any other change."
+)
+
+
+def simulated_gains(answers: Answers) -> Section | None:
+    """The first three findings that were simulated, each alone, and together; None where none was."""
+    simulated = [one for one in answers.advice if one.simulated_ns][:TOGETHER]
+    items = [
+        (one.rule.title, duration(one.simulated_ns), f"{one.simulated_ns:.0f} ns", gain(one.gain_ns, one.gain_share))
+        for one in simulated
+    ]
+    together = simulated[0].together_ns if simulated else None
+    if together is not None:
+        note = "Gains do not add up: what one takes off may be what another waits behind."
+        items.append(("All of them together", duration(together), f"{together:.0f} ns", note))
+    return blocks.section("what-if", "What if", "What if", _SIMULATED_MEANS, [blocks.facts(items)]) if items else None
 
 
 def gains_of(answers: Answers) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from xsp_analyze.pages.report import attribution, detail, memory, overview, rank
 from xsp_analyze.pages.report.attribution import ids_of, split_sections
 from xsp_analyze.pages.report.detail import blocks_of_layers
 from xsp_analyze.pages.report.figures import MAX_ROWS, cut_executions, cut_rows, figure
-from xsp_analyze.pages.report.first_screen import first_screen, next_steps, work_list
+from xsp_analyze.pages.report.first_screen import first_screen, next_steps, simulated_gains, work_list
 from xsp_analyze.pages.report.summary import facts_measured
 from xsp_analyze.pages.viewer.block import SCRIPTS, STYLES, view_of, viewer
 from xsp_analyze.service import Answers
@@ -132,6 +132,7 @@ _STYLES = ("report/report.css", "ranks.css", *STYLES)
 
 _SECTIONS: tuple[tuple[str, str, Callable[[Answers], Section | None]], ...] = (  # id, label, what makes it
     ("next", "What to do", next_steps),
+    ("what-if", "What if", simulated_gains),
     ("gain", "Time to gain", work_list),
     ("ledger", "Coverage", attribution.ledger),
     ("model", "Model", overview.model),

@@ -1,0 +1,206 @@
+"""Gains worked out by hand, and what holds of them whatever the trace: they are monotone, bounded and commute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.hand import Hand
+from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.what_if.answer import what_if
+from xsp_analyze.what_if.changes import Change, changes_of
+from xsp_analyze.what_if.graph import GUESSED, task_graph
+from xsp_analyze.what_if.path import slack
+from xsp_analyze.what_if.replay import fit, replay
+from xsp_analyze.what_if.simulate import simulation
+from xsp_analyze.what_if.waits import Edge
+from xsp_model import XspError
+from xsp_model.limits import override_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xsp_model import Trace
+
+_US = 1_000
+
+
+def _loop(*, steps: int = 3, kernel_us: int = 400, host_us: int = 300, sync: bool = True) -> Hand:
+    """Steps in which the host works, launches a kernel (10 us later it runs), and waits for it, or not.
+
+    Input is fetched for 100 us, then an operator of `host_us` launches at its end; the call takes 5 us.
+    """
+    hand = Hand()
+    hand.run(0)
+    step_us = 100 + host_us + 5 + (kernel_us + 15 if sync else 0)
+    for number in range(steps):
+        at = number * step_us * _US
+        hand.step(number, at, step_us * _US, thread_id=1)
+        hand.span("operator", "operator", "DataLoader.__next__", at, 100 * _US, thread_id=1, step=number)
+        hand.span("operator", "operator", "aten::mm", at + 100 * _US, host_us * _US, thread_id=1, step=number)
+        begin = at + (100 + host_us) * _US
+        call = hand.span("runtime", "call", "cudaLaunchKernel", begin, 5 * _US, thread_id=1, step=number)
+        hand.span(
+            "kernel", "kernel", "sgemm_128", begin + 10 * _US, kernel_us * _US, parent_id=call, device_id=0,
+            stream_id=7, attribution="model_only", step=number,
+        )  # fmt: skip
+        if sync:
+            hand.span(
+                "runtime", "call", "cudaDeviceSynchronize", begin + 5 * _US, (kernel_us + 15) * _US, thread_id=1,
+                step=number,
+            )  # fmt: skip
+    return hand
+
+
+def _gain(trace: Trace, **changes: Any) -> float:  # noqa: ANN401 (options)
+    return what_if(StepView.of(trace, "mean"), changes_of(**changes)).together.gain_ns / _US
+
+
+def test_a_kernel_that_the_host_waits_for_is_gained_whole() -> None:
+    assert _gain(_loop().build(), scale=["kernel:sgemm=0.5"]) == 200
+    assert _gain(_loop().build(), scale=["class:matrix product=0"]) == 400
+
+
+def test_input_and_host_are_gained_by_themselves() -> None:
+    assert _gain(_loop().build(), input=0) == 100
+    assert _gain(_loop().build(), host=0.5) == pytest.approx(150, abs=15)  # the operator; of calls a little
+
+
+def test_without_the_wait_host_and_device_overlap() -> None:
+    # A step of 820 us: 405 of the host, then 415 until the kernel has run. Side by side two steps take 405 each, and
+    # the last one until its kernel has ended; nothing is left of two waits, but for what a call takes.
+    assert _gain(_loop().build(), no_sync=True) == pytest.approx(2 * 415 / 3, abs=5)
+
+
+def test_what_the_host_hides_gains_nothing() -> None:
+    trace = _loop(kernel_us=100, sync=False, steps=5).build()
+    assert _gain(trace, scale=["kernel:sgemm=0.5"]) == 50 / 4  # of the last of four, the first is ramp-up
+
+
+def test_slack_is_what_may_be_later() -> None:
+    trace = _loop(kernel_us=100, sync=False, steps=3).build()
+    assert slack(StepView.of(trace).of_trace)["slack_ns"].to_list()[-1] == 0
+    assert slack(StepView.of(trace).of_trace)["slack_ns"][0] > 300 * _US
+
+
+def test_a_replay_that_is_off_tells_no_gain() -> None:
+    hand = _loop(sync=False)
+    call = hand.span("runtime", "call", "cudaLaunchKernel", 10 * _US, 5 * _US, thread_id=1, step=0)
+    hand.work("late", 50_000 * _US, 10 * _US, parent_id=call, step=0)
+    with pytest.raises(XspError, match="no gain can be told"):
+        _gain(hand.build(), host=0.5)
+
+
+@pytest.mark.parametrize("text", ["attention=0.5", "class:x=-1", "class:x=nan", "colour:red=1"])
+def test_a_scale_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(XspError):
+        Change.scale(text)
+
+
+def test_another_device_asks_for_the_host() -> None:
+    with pytest.raises(XspError, match="another host"):
+        changes_of(on="H100 SXM5")
+
+
+_work = st.tuples(
+    st.integers(0, 40), st.integers(0, 60), st.integers(0, 80), st.sampled_from([7, 8]), st.sampled_from([1, 2]),
+    st.sampled_from(["", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaFree"]),
+)  # fmt: skip
+_WORKLOADS = st.lists(_work, min_size=1, max_size=20)
+
+
+def _trace(work: Sequence[tuple[int, int, int, int, int, str]], *, shift: int = 0, shuffle: int | None = None) -> Trace:
+    """Launches one after the other on two threads, each after some work of the host; then perhaps a wait."""
+    hand = Hand()
+    hand.run(0)
+    at = {1: 0, 2: 0}
+    spans = []
+    for before, latency, duration, stream, thread, wait in work:
+        begin = at[thread] + before * _US
+        spans.append((begin, latency, duration, stream, thread))
+        at[thread] = begin + 5 * _US
+        if wait:
+            end = max(begin + (5 + latency + duration) * _US, at[thread] + 1)
+            hand.span("runtime", "call", wait, at[thread], end - at[thread], thread_id=thread, step=1)
+            at[thread] = end
+    hand.step(1, 0, max(at.values()) + _US, thread_id=1)
+    free = {7: 0, 8: 0}
+    for begin, latency, duration, stream, thread in sorted(spans):
+        start = max(begin + latency * _US, free[stream])
+        hand.work("k", start, duration * _US, launch=begin, stream_id=stream, thread_id=thread, step=1)
+        free[stream] = start + duration * _US
+    return hand.build(shift=shift, shuffle=shuffle)
+
+
+@given(_WORKLOADS)
+def test_the_fitted_replay_is_what_was_recorded(work: list[tuple[int, int, int, int, int, str]]) -> None:
+    graph = task_graph(StepView.of(_trace(work)).of_trace)
+    assert np.array_equal(replay(graph, fit(graph)).time_ns, graph.time_ns)
+    for kind in GUESSED:
+        less = graph.without([kind])
+        assert np.array_equal(replay(less, fit(less)).time_ns, graph.time_ns)
+
+
+@given(_WORKLOADS)
+def test_to_scale_by_one_changes_nothing(work: list[tuple[int, int, int, int, int, str]]) -> None:
+    made = simulation(StepView.of(_trace(work)))
+    assert made.gain([Change("host", "", 1.0), Change("scale", "class:.*", 1.0)]).gain_ns == 0
+
+
+@given(_WORKLOADS, st.sampled_from(["host", "scale"]), st.floats(0, 1), st.floats(0, 1))
+def test_gains_are_monotone_and_never_more_than_what_is_taken_off(
+    work: list[tuple[int, int, int, int, int, str]], what: str, one: float, other: float
+) -> None:
+    made = simulation(StepView.of(_trace(work)))
+    part = "class:.*" if what == "scale" else ""
+    less, more = (made.gain([Change(what, part, factor)]).gain_ns for factor in (max(one, other), min(one, other)))
+    graph = made.graph
+    time = int(graph.work["duration_ns"].sum()) if part else int((graph.host.end - graph.host.start).sum())
+    rounding = len(graph.source)
+    assert -rounding <= less <= more + rounding
+    assert more <= (1 - min(one, other)) * time + rounding
+
+
+@given(_WORKLOADS)
+def test_changes_commute(work: list[tuple[int, int, int, int, int, str]]) -> None:
+    made = simulation(StepView.of(_trace(work)))
+    changes = [Change("host", "", 0.3), Change("scale", "class:.*", 0.7), Change("no-sync")]
+    assert made.gain(changes).step_ns == made.gain(changes[::-1]).step_ns
+
+
+@given(_WORKLOADS, st.integers(0, 9))
+def test_neither_order_nor_shift_matters(work: list[tuple[int, int, int, int, int, str]], seed: int) -> None:
+    changes = [Change("host", "", 0.5)]
+    plain = simulation(StepView.of(_trace(work))).gain(changes)
+    moved = simulation(StepView.of(_trace(work, shift=10**9, shuffle=seed))).gain(changes)
+    assert (moved.step_ns, moved.gain_ns) == (plain.step_ns, plain.gain_ns)
+
+
+@given(_WORKLOADS)
+def test_machine_code_and_python_agree(work: list[tuple[int, int, int, int, int, str]]) -> None:
+    view = StepView.of(_trace(work)).of_trace
+    plain = task_graph(view)
+    with override_limits(sweep_min_rows=0):
+        fast = task_graph(view)
+        replayed = replay(fast, fit(fast))
+    for name in ("time_ns", "first", "source", "weight", "kind"):
+        assert np.array_equal(getattr(plain, name), getattr(fast, name))
+    expected = replay(plain, fit(plain))
+    assert np.array_equal(expected.time_ns, replayed.time_ns)
+    for got, want in zip(replayed.backwards(0), expected.backwards(0), strict=True):
+        assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [(Edge.SYNC, Change("scale", "kernel:sgemm", 0.5)), (Edge.LAUNCH, Change("host", "", 0.5))],
+    ids=["wait", "launch"],
+)
+def test_without_an_edge_what_it_stands_for_is_not_gained(kind: Edge, change: Change) -> None:
+    made = simulation(StepView.of(_loop().build()))
+    without = type(made)(made.view, made.graph.without([kind]))
+    assert without.gain([change], ranged=False).gain_ns < made.gain([change], ranged=False).gain_ns

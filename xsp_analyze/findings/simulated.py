@@ -1,0 +1,107 @@
+"""What acting on findings would gain by simulation, one by one and the first three together; they are ranked by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from xsp_analyze.frames.steps import StepMode
+from xsp_analyze.needs import holds
+from xsp_analyze.what_if.changes import Change
+from xsp_analyze.what_if.simulate import simulation
+from xsp_model import XspError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xsp_analyze.findings.advice import Advice
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.what_if.simulate import Simulation
+
+__all__ = ["TOGETHER", "changes_for", "with_gain_together", "with_simulated_gains"]
+
+TOGETHER = 3
+"""How many of the first findings are simulated together."""
+_ALWAYS: Mapping[str, Sequence[Change]] = {
+    "data-wait": (Change("input"),),
+    "host-sync": (Change("no-sync"), Change("copies", "async")),
+    "launch-bound": (Change("graph", "steps"),),
+    "exposed-communication": (Change("overlap"),),
+    "pageable-copies": (Change("copies", "async"),),
+    "unfused-chains": (Change("fuse"),),
+    "recompute": (Change("no-recompute"),),
+}
+"""What acting on it comes to, whatever the trace."""
+_OF_CLASS: Mapping[str, str] = {
+    "fp32-products": "matrix product|convolution",
+    "optimizer-kernels": "optimizer",
+    "copies-in-step": "copy",
+    **dict.fromkeys(
+        ("below-roof", "far-from-peak", "memory-bound", "excess-traffic", "tail-waste", "small-grids"), ".*"
+    ),
+    **dict.fromkeys(("unfused-attention", "dominant-kernel", "dominant-layer", "stalled-layer"), ".*"),
+}
+"""Which device work, by class, is to be shorter by as much as the finding says at most."""
+_OF_HOST = ("host-dominant", "short-operators", "gpu-idle", "graph-breaks", "recompilation")
+
+
+def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
+    """What acting on a finding comes to; nothing where that is not known, or its gain is not."""
+    if one.rule.id in _ALWAYS:
+        return _ALWAYS[one.rule.id]
+    if one.gain_ns is None:
+        return ()
+    if one.rule.id in _OF_CLASS:
+        pattern = _OF_CLASS[one.rule.id]
+        work = made.graph.work.filter(pl.col("kernel_class").cast(pl.String).str.contains(f"^(?:{pattern})"))
+        chosen = made.view.of_chosen_steps(work)
+        steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
+        time = float(chosen["duration_ns"].sum()) / steps
+        return (Change("scale", f"class:{pattern}", max(1 - one.gain_ns / time, 0.0)),) if time else ()
+    if one.rule.id in _OF_HOST and made.step_ns:
+        return (Change("host", "", max(1 - one.gain_ns / made.step_ns, 0.0)),)
+    return ()
+
+
+def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
+    """The findings with what a simulation gains, where one can be trusted: never more than the most they say."""
+    view = frames.of_trace
+    if not advice or not (holds(view, "kernel") and holds(view, "runtime")) or view.is_leveled:
+        return list(advice)
+    made = simulation(frames)
+    if made.confidence.refusals:
+        return list(advice)
+    return [_with_gain(made, one) for one in advice]
+
+
+def _with_gain(made: Simulation, one: Advice) -> Advice:
+    gain = None if one.rule.on_trust else _gain(made, changes_for(made, one))
+    if gain is None:
+        return one
+    gain = max(gain if one.gain_ns is None else min(gain, one.gain_ns), 0.0)
+    return replace(one, simulated_ns=gain)
+
+
+def with_gain_together(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
+    """The findings in their order; the first says what the first three that were simulated gain together."""
+    simulated = [one for one in advice if one.simulated_ns][:TOGETHER]
+    if len(simulated) < 2:  # noqa: PLR2004 (of one alone it is its own)
+        return list(advice)
+    made = simulation(frames)
+    gain = _gain(made, [change for one in simulated for change in changes_for(made, one)])
+    bounds = [one.gain_ns for one in simulated if one.gain_ns is not None]
+    if gain is not None and len(bounds) == len(simulated):
+        gain = min(gain, sum(bounds))
+    first = simulated[0]
+    return [replace(one, together_ns=gain) if one is first else one for one in advice]
+
+
+def _gain(made: Simulation, changes: Sequence[Change]) -> float | None:
+    if not changes:
+        return None
+    try:
+        return made.gain(list(dict.fromkeys(changes)), ranged=False).gain_ns
+    except XspError:  # of a part that the trace does not have
+        return None
