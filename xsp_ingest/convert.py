@@ -22,7 +22,7 @@ from xsp_ingest.distinct import (
 )
 from xsp_ingest.files.content import Probe
 from xsp_ingest.files.other_tools import refusal
-from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
+from xsp_ingest.files.safe_files import Digests, check, check_unchanged, inside, leaves, sha256, size_of
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.graph_captures import holds_capture
@@ -239,7 +239,7 @@ def _read(
             with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(path)
                 new_runs = (ingester.read_part if pushed else ingester.read_runs)(paths, options)
-                source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), _size(path))
+                source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), size_of(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
@@ -324,7 +324,7 @@ def _captures(
             digest = digests.of(paths[0])
             runs = ingester.read_runs(paths, replace(options, selection=EVERYTHING))
             name = str(paths[0].relative_to(capture.parent)) if capture.is_dir() else paths[0].name
-            source = Source(ingester.name, name, digest.result(), _size(paths[0]))
+            source = Source(ingester.name, name, digest.result(), size_of(paths[0]))
         with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]
         holding |= {position} if with_captures else set()
         raws += with_captures
@@ -418,10 +418,6 @@ def _claimants(path: Path) -> Sequence[Ingester]:
         raise
     except XspError:
         return ()
-
-
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in files_of(path))
 
 
 # Some rows of one capture, as they are in the file: for answers that take no links, layers or steps.

@@ -28,6 +28,7 @@ __all__ = [
     "choose",
     "claimants_of",
     "files_of_layout",
+    "no_format",
     "owner_of",
     "units",
 ]
@@ -115,6 +116,13 @@ class Ingester(ABC):
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The runs of one input's files, at least one; XspError where it cannot be used at all."""
         return [self.read(path, options) for path in paths]
+
+    def only_run(self, path: Path, options: Options) -> RawTrace:
+        """The run of a file by `read_runs`; XspError where it holds several."""
+        runs = self.read_runs([path], options)
+        if len(runs) > 1:
+            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
+        return runs[0]
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """What `narrow` makes of these runs for the selection of the options."""

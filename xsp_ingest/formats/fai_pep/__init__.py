@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_model import Finding, Kind, LedgerKind, Level, XspError
+from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +38,7 @@ class _FaiPep(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's only run; XspError where it holds both net and operators."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
+        return self.only_run(path, options)
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run of the net's delays, and one of the operators', which were taken in other iterations."""

@@ -44,10 +44,7 @@ class Jaeger(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's only run; XspError where it holds several."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
+        return self.only_run(path, options)
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each trace that holds spans and each level in it; XspError where none does."""

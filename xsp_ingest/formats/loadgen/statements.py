@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import msgspec
 
 from xsp_ingest.files.content import cut_off, lines, read_all
-from xsp_ingest.files.values import natural
+from xsp_ingest.files.values import natural, text
 from xsp_ingest.formats.loadgen.run import TestResult, sentences
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ def read_detail(path: Path) -> TestResult:
 
 def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> TestResult:
     return TestResult(
-        version=_text_or_none(values.get("loadgen_version")),
-        scenario=_text_or_none(values.get("effective_scenario")),
-        mode=_text_or_none(values.get("effective_test_mode")),
+        version=text(values.get("loadgen_version")),
+        scenario=text(values.get("effective_scenario")),
+        mode=text(values.get("effective_test_mode")),
         valid={"VALID": True, "INVALID": False}.get(str(values.get("result_validity"))),
         rules={name: values[key] for key, name in _RULES.items() if isinstance(values.get(key), bool)},
         figures=_figures_of_detail(values, of_queries=values.get("effective_scenario") == "MultiStream"),
@@ -144,10 +144,6 @@ def _epoch_ns(value: object) -> int | None:
         return None
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
-
-
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _count(value: object) -> int | None:
@@ -207,11 +203,11 @@ def _rules(values: Mapping[str, str]) -> dict[str, bool]:
 def _figures_of_summary(values: Mapping[str, str]) -> dict[str, float]:
     targets = {name: _number(values.get(key, "")) for key, name in _SUMMARY_TARGETS.items()}
     figures = {name: value for name, value in targets.items() if value}
-    for key, text in values.items():
+    for key, value in values.items():
         name = _SUMMARY_FIGURES.get(key)
         if match := _SUMMARY_PERCENTILE.fullmatch(key):
             name = f"{_SUMMARY_PREFIXES[match[2]]}_p{match[1].replace('.', '_')}_ns"
-        if name and (number := _number(text)) is not None:
+        if name and (number := _number(value)) is not None:
             figures[name] = number
     return figures
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from xsp_model.columns.arrays import Ints
 
-__all__ = ["AMOUNTS", "NUMBERS", "READ", "TEXTS", "Plane", "empty_plane", "message", "read_plane"]
+__all__ = ["AMOUNTS", "NUMBERS", "READ", "TEXTS", "Plane", "empty_plane", "message", "read_plane", "text_of"]
 
 _PACKAGE = "xsp.xplane"
 # message: field: number, type; `*` marks a repeated field, `?` one of the alternatives of a value

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from xsp_ingest.ingester import Ingester, Match
-from xsp_model import XspError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +32,7 @@ class Otlp(Ingester):
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's only run; XspError where it holds several."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
+        return self.only_run(path, options)
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The runs of the file; XspError where it holds no span with a start and an end."""

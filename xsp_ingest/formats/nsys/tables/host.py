@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
 
 __all__ = [
+    "MESSAGES",
     "OS_RUNTIME",
     "closed_duration",
     "directive_tables",
