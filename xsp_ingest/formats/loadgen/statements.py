@@ -10,7 +10,7 @@ import msgspec
 
 from xsp_ingest.files.content import cut_off, lines, read_all
 from xsp_ingest.files.values import natural, text
-from xsp_ingest.formats.loadgen.run import TestResult, sentences
+from xsp_ingest.formats.loadgen.run import LoggedTest, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ class _Entry(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
-def read_detail(path: Path) -> TestResult:
+def read_detail(path: Path) -> LoggedTest:
     """What the file says; XspError where its last line is cut off."""
     values: dict[str, Any] = {}
     warnings = errors = 0
@@ -92,8 +92,8 @@ def read_detail(path: Path) -> TestResult:
     return _outcome(values, warnings, errors)
 
 
-def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> TestResult:
-    return TestResult(
+def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> LoggedTest:
+    return LoggedTest(
         version=text(values.get("loadgen_version")),
         scenario=text(values.get("effective_scenario")),
         mode=text(values.get("effective_test_mode")),
@@ -175,14 +175,14 @@ _COUNT = re.compile(r"^(?:(\d{1,18})|(No)) (warning|error)s?\b", re.MULTILINE | 
 _END = "samples_per_query"  # among the last section, which every version writes
 
 
-def read_summary(path: Path) -> TestResult:
+def read_summary(path: Path) -> LoggedTest:
     """What the file says; XspError where the file ends before its parameters and counts do."""
     text = read_all(path, _MAX_BYTES).decode("utf-8", errors="replace")
     values = {key.lower(): value for key, value in reversed(_LINE.findall(text))}
     counts = {what.lower(): int(number or 0) for number, _, what in _COUNT.findall(text)}
     if _END not in values or "error" not in counts:
         raise cut_off(path, "a LoadGen summary ends with its parameters and its count of errors")
-    return TestResult(
+    return LoggedTest(
         scenario=values.get("scenario"),
         mode=values.get("mode"),
         valid={"VALID": True, "INVALID": False}.get(values.get("result is", "")),
