@@ -150,3 +150,16 @@ def test_no_identifier_hides_one_of_them_in_a_compound(package: str) -> None:
         if tokens & set(name.lower().split("_"))
     ]
     assert not uses
+
+
+@pytest.mark.parametrize("package", _PRODUCT)
+def test_docstrings_say_what_their_subject_is(package: str) -> None:
+    """What begins with "As" or "Those" has its subject elsewhere."""
+    elliptic = [
+        f"{path.relative_to(_REPO)}:{node.lineno}: {node.name}"
+        for path in sorted((_REPO / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and (ast.get_docstring(node) or "").startswith(("As ", "Those "))
+    ]
+    assert not elliptic

@@ -110,7 +110,7 @@ def _digest(path: Path) -> Hashable:
 
 
 def _equal_unpacked(paths: Sequence[Path], positions: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Those with one content, where gzip is among them; of plain files only those are read that are as long as it."""
+    """Files with one content, where gzip is among them; of plain files only those are read that are as long as it."""
     if len(positions) == 1 or paths[positions[0]].is_dir():
         return
     packed = [position for position in positions if Probe(paths[position]).is_gzip]

@@ -187,8 +187,6 @@ def _fp32(frames: StepView) -> tuple[float | None, float | None]:
     return total_of(counted["flop_count"]) / (float(peak[0]) * active / _NS_PER_S), coverage
 
 
-# What one trace says of its model and system, in plain values for JSON: rows of a cohort are made of these.
-
 """Layer types that are convolutions, in every framework's words: Conv2d, Convolution, depthwise_conv2d, ..."""
 _PEAK_COUNTERS = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use")
 

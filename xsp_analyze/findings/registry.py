@@ -168,7 +168,7 @@ def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:
 
 
 def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
-    """Those of which no other finding explains most; of two that explain each other the first stays."""
+    """The findings of which no other explains most; of two that explain each other the first stays."""
     kept: list[Advice] = list(advice)
     for one in advice:
         causes = [a for a in kept if one.rule.id in a.rule.explains and a is not one]

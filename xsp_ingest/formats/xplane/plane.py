@@ -244,8 +244,6 @@ def _number(field: int, value: int, end: int, names: Mapping[int, str], data: me
     return natural(text.lstrip("$"))
 
 
-# A plane of a profile as columns: its lines, its events with the statistics XSP uses, its metadata.
-
 _LINES = 3
 _PS_PER_NS = 1000
 _HLO_PROTO = ("hlo proto", "hlo_proto")
