@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from benchmarks.inputs import Inputs
 
-__all__ = ["analyses", "convert", "kept", "kernels", "ranges"]
+__all__ = ["analyses", "convert", "kept_traces", "kernels", "ranges"]
 
 
 def convert(inputs: Inputs, kernels: int) -> Experiment:
@@ -66,7 +66,7 @@ def ranges(inputs: Inputs, kernels: int) -> Experiment:
     return Experiment("nsys-ranges", "An Nsight SQLite file: nvtx_gpu_proj_sum", what, ways, peers=peers)
 
 
-def kept(inputs: Inputs, kernels: int) -> Experiment:
+def kept_traces(inputs: Inputs, kernels: int) -> Experiment:
     """`xsp info` of a file for the first and for the second time, and of a tenth of it."""
     path, what = _input(inputs, kernels)
     length = length_ns(kernels)

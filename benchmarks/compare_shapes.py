@@ -113,9 +113,9 @@ def _once(shape: _Shape, captures: int, steps: int, seed: int) -> tuple[float, .
         _capture(shape, random, steps, _nth(shape, n, captures, is_after=True), shape.after_times)
         for n in range(captures)
     ]
-    equal, model = _compared(before, after), _of_model(before, after)
+    equal, model = _comparison(before, after), _of_model(before, after)
     slower = [times * np.where(np.arange(_ROWS) == _PLANTED_ROW, _PLANTED, 1.0)[:, None] for times in after]
-    planted = _compared(before, slower)[_PLANTED_ROW]
+    planted = _comparison(before, slower)[_PLANTED_ROW]
     return (
         bool(model.significant),
         any(row.significant for row in equal),
@@ -142,23 +142,23 @@ def _capture(shape: _Shape, random: np.random.Generator, steps: int, nth: int, n
     return np.asarray(base[:, None] * np.exp(noisier * capture[:, None] + shape.step * own + drift), dtype=np.float64)
 
 
-def _compared(before: Sequence[Floats], after: Sequence[Floats]) -> list[Row]:
+def _comparison(before: Sequence[Floats], after: Sequence[Floats]) -> list[Row]:
     keys = [(n, n) for n in range(_ROWS)]
-    one, two = ([_measured(times) for times in side] for side in (before, after))
+    one, two = ([_measurement(times) for times in side] for side in (before, after))
     rows, _ = rows_of("layer", one, two, keys, lambda a, _: {"name": str(a)}, _ASSUMED)
     return conclude_all(rows)
 
 
 def _of_model(before: Sequence[Floats], after: Sequence[Floats]) -> Row:
     idle = _IDLE * 20_000.0 * _ROWS * (_ROWS + 1) / 2
-    one, two = ([_measured(times.sum(axis=0, keepdims=True) + idle) for times in side] for side in (before, after))
-    beside = [_measured(times) for times in before], [_measured(times) for times in after]
+    one, two = ([_measurement(times.sum(axis=0, keepdims=True) + idle) for times in side] for side in (before, after))
+    beside = [_measurement(times) for times in before], [_measurement(times) for times in after]
     rows, _ = rows_of("model", one, two, [(0, 0)], lambda _, __: {"name": "latency"}, _ASSUMED, beside)
     p = rows[0].p_value
     return conclude(rows[0], is_discovery=p is not None and p <= FALSE_DISCOVERY_RATE)
 
 
-def _measured(times: Floats) -> Measured:
+def _measurement(times: Floats) -> Measured:
     return Measured(pl.DataFrame({"key": range(len(times))}), trimmed_means(times), np.ones(len(times)), times)
 
 

@@ -98,7 +98,7 @@ class _Template:
         steps = [e for e in events if e["name"].startswith(_STEP)]
         strides = _strides(timed)
         slots: list[_Slot] = []
-        texts = [_text(_marked(e, strides, slots)) for e in _with_external_ids(timed)]
+        texts = [_text(_with_slots(e, strides, slots)) for e in _with_external_ids(timed)]
         text = "".join(",\n" + each for each in texts).replace("%", "%%")
         # A slot is written as the string "<slot>"; strings of the fixture hold no such thing.
         return cls(
@@ -146,7 +146,7 @@ def _spread(values: Iterator[int | None]) -> int:
     return max(numbers) - min(numbers) + 1
 
 
-def _marked(event: dict[str, Any], strides: dict[str, int], slots: list[_Slot]) -> dict[str, Any]:
+def _with_slots(event: dict[str, Any], strides: dict[str, int], slots: list[_Slot]) -> dict[str, Any]:
     """The event with its changing numbers replaced, in the order in which they are written."""
 
     def slot(first: int, stride: str) -> str:

@@ -52,14 +52,14 @@ class Series:
             noise[run] = self.correlation * noise[run - 1] + np.sqrt(1 - self.correlation**2) * noise[run]
         noise *= self.noise * np.where(random.random(self.runs) < _BURSTS, self.bursts, 1.0)
         noise += self.drift * np.arange(self.runs) / self.runs
-        for run, size in self.planted:
+        for run, size in self.planted_changes:
             noise[run:] += np.log1p(size)
         noise[random.choice(self.runs, self.outliers, replace=False)] += _OUTLIER
         values: Floats = _STEP_NS * np.exp(noise)
         return values
 
     @property
-    def planted(self) -> list[tuple[int, float]]:
+    def planted_changes(self) -> list[tuple[int, float]]:
         """The first run of each change, and by how much it is."""
         return [(round(self.runs * where), size) for where, size in self.changes]
 
@@ -74,9 +74,9 @@ def _detection(series: Series, times: int) -> tuple[float, float]:
     random, hits, others = np.random.default_rng(36), 0, 0
     for _ in range(times):
         changes = changes_in(series.draw(random))
-        hits += sum(any(_is_same(each, planted) for each in changes) for planted in series.planted)
-        others += sum(not any(_is_same(each, planted) for planted in series.planted) for each in changes)
-    share = hits / (times * len(series.planted)) if series.planted else float("nan")
+        hits += sum(any(_is_same(each, planted) for each in changes) for planted in series.planted_changes)
+        others += sum(not any(_is_same(each, planted) for planted in series.planted_changes) for each in changes)
+    share = hits / (times * len(series.planted_changes)) if series.planted_changes else float("nan")
     return share, 1000 * others / (times * series.runs)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarks.environments import Environment
     from benchmarks.inputs import Inputs
 
-__all__ = ["PEERS", "batch", "bundle", "kineto", "packed", "size", "start", "top"]
+__all__ = ["PEERS", "batch", "bundle", "kineto", "plain_and_gzip", "size", "start", "top"]
 
 PEERS = (HTA, TENSORBOARD, PANDAS)
 _COPY = (
@@ -85,7 +85,7 @@ def size(inputs: Inputs, size_mb: int) -> Experiment:
     return Experiment(key, title, what, ways, warm_up=False, peers=PEERS, facts=facts)
 
 
-def packed(inputs: Inputs, size_mb: int) -> Experiment:
+def plain_and_gzip(inputs: Inputs, size_mb: int) -> Experiment:
     """The same trace, plain and gzip."""
     plain, gz = inputs.kineto(size_mb), inputs.kineto_gzip(size_mb)
 

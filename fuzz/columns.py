@@ -13,25 +13,25 @@ from fuzz import hostile
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged"]
+__all__ = ["damage"]
 
 _PARQUET = b"PAR1"
 _ARROW_STREAM = b"\xff\xff\xff\xff"
 
 
-def damaged(content: bytes, random: Random) -> bytes | None:
+def damage(content: bytes, random: Random) -> bytes | None:
     """The table with one to four changes; None where the content is neither Parquet nor an Arrow stream."""
     try:
-        return _damaged(content, random)
+        return _damage(content, random)
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError):
         return None
 
 
-def _damaged(content: bytes, random: Random) -> bytes | None:
+def _damage(content: bytes, random: Random) -> bytes | None:
     if content.startswith(_PARQUET):
         table = pq.read_table(io.BytesIO(content))
         for _ in range(random.choice([1, 2, 4])):
-            table = _changed(table, random)
+            table = _change(table, random)
         out = io.BytesIO()
         pq.write_table(table, out)
         return out.getvalue()
@@ -47,7 +47,7 @@ def _streams(content: bytes, random: Random) -> bytes:
     while source.tell() < len(content):
         tables.append(pa.ipc.open_stream(source).read_all())
     chosen = random.randrange(len(tables))
-    tables[chosen] = _changed(tables[chosen], random)
+    tables[chosen] = _change(tables[chosen], random)
     out = io.BytesIO()
     for table in tables:
         with pa.ipc.new_stream(out, table.schema) as writer:
@@ -55,7 +55,7 @@ def _streams(content: bytes, random: Random) -> bytes:
     return out.getvalue()
 
 
-def _changed(table: pa.Table, random: Random) -> pa.Table:
+def _change(table: pa.Table, random: Random) -> pa.Table:
     if not table.num_columns:
         return table
     index = random.randrange(table.num_columns)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["guarded", "guarded_memory"]
+__all__ = ["guarded_memory", "guarded_zeros"]
 
 _NOTHING = 0  # PROT_NONE
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def guarded(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def guarded_zeros(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Zeros that end at a page without access; the page before theirs is another."""
     count, size = int(np.prod(shape)), int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not size:
@@ -46,8 +46,8 @@ def guarded(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDAr
     return array.reshape(shape)
 
 
-def _copied(array: NDArray[Any]) -> NDArray[Any]:
-    copy = guarded(array.shape, array.dtype)
+def _guarded_copy(array: NDArray[Any]) -> NDArray[Any]:
+    copy = guarded_zeros(array.shape, array.dtype)
     copy[...] = array
     return copy
 
@@ -55,26 +55,26 @@ def _copied(array: NDArray[Any]) -> NDArray[Any]:
 class _Numpy:
     """numpy for a module whose new arrays are to be guarded."""
 
-    empty = staticmethod(guarded)
-    zeros = staticmethod(guarded)
+    empty = staticmethod(guarded_zeros)
+    zeros = staticmethod(guarded_zeros)
 
     @staticmethod
     def full(shape: int | tuple[int, ...], value: float, dtype: DTypeLike) -> NDArray[Any]:
-        array = guarded(shape, dtype)
+        array = guarded_zeros(shape, dtype)
         array[...] = value
         return array
 
     @staticmethod
     def array(values: object, dtype: DTypeLike) -> NDArray[Any]:
-        return _copied(np.array(values, dtype=dtype))
+        return _guarded_copy(np.array(values, dtype=dtype))
 
     @staticmethod
     def arange(*bounds: int) -> NDArray[Any]:
-        return _copied(np.arange(*bounds))
+        return _guarded_copy(np.arange(*bounds))
 
     @staticmethod
     def frombuffer(buffer: Any, dtype: DTypeLike) -> NDArray[Any]:  # noqa: ANN401
-        return _copied(np.frombuffer(buffer, dtype=dtype))
+        return _guarded_copy(np.frombuffer(buffer, dtype=dtype))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(np, name)
@@ -86,8 +86,8 @@ _compiled = Sweep.run_compiled
 def _guarded_sweep(
     sweep: Sweep, inputs: Sequence[NDArray[Any] | int], results: Sequence[NDArray[Any]]
 ) -> tuple[NDArray[Any], ...]:
-    inputs = [_copied(each) if isinstance(each, np.ndarray) else each for each in inputs]
-    return _compiled(sweep, inputs, [_copied(each) for each in results])
+    inputs = [_guarded_copy(each) if isinstance(each, np.ndarray) else each for each in inputs]
+    return _compiled(sweep, inputs, [_guarded_copy(each) for each in results])
 
 
 @contextmanager
@@ -96,6 +96,6 @@ def guarded_memory() -> Iterator[None]:
     with ExitStack() as patches:
         for module in (reader, scan_columns, content, scan):
             patches.enter_context(mock.patch.object(module, "np", _Numpy()))
-        patches.enter_context(mock.patch.object(reader, "_zeros", guarded))
+        patches.enter_context(mock.patch.object(reader, "_zeros", guarded_zeros))
         patches.enter_context(mock.patch.object(Sweep, "run_compiled", _guarded_sweep))
         yield

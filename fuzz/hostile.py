@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["NUMBERS", "deepened", "json_value", "number_text", "text"]
+__all__ = ["NUMBERS", "deepen", "json_value", "number_text", "text"]
 
 NUMBERS = (0, 1, -1, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**61, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 10**30)
 _NUMBER_TEXTS = (
@@ -58,7 +58,7 @@ def text(random: Random) -> str:
 
 
 def json_value(random: Random) -> object:
-    """A value that json.dumps takes; `deepened` makes deep lists of some texts afterwards."""
+    """A value that json.dumps takes; `deepen` makes deep lists of some texts afterwards."""
     kind = random.randrange(6)
     if kind <= 1:
         return random.choice(NUMBERS)
@@ -69,7 +69,7 @@ def json_value(random: Random) -> object:
     return random.choice([None, True, False, [], {}, [[]], [None], {"": None}, *_DEEP, *_DIGITS])
 
 
-def deepened(json_text: str) -> str:
+def deepen(json_text: str) -> str:
     """The JSON text with lists too deep, and numbers too long, for json.dumps to write."""
     for mark, depth in _DEEP.items():
         json_text = json_text.replace(f'"{mark}"', "[" * depth + "]" * depth)

@@ -10,13 +10,13 @@ from fuzz import hostile
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged", "damaged_lines"]
+__all__ = ["damage", "damaged_lines"]
 
 _MAX_COPIED = 100_000
 _Node = dict[str, Any] | list[Any]
 
 
-def damaged(content: bytes, random: Random) -> bytes | None:
+def damage(content: bytes, random: Random) -> bytes | None:
     """JSON with up to twelve values changed; None where the content is no JSON."""
     try:
         tree = json.loads(content)
@@ -24,13 +24,13 @@ def damaged(content: bytes, random: Random) -> bytes | None:
         return None
     for _ in range(random.choice([1, 1, 2, 4, 12])):
         _change(tree, random)
-    return hostile.deepened(json.dumps(tree)).encode()
+    return hostile.deepen(json.dumps(tree)).encode()
 
 
 def damaged_lines(content: bytes, random: Random) -> bytes | None:
     """JSON lines, a few of which are damaged, gone, repeated or elsewhere; None where the first is no JSON object."""
     lines = content.splitlines()
-    if len(lines) < 2 or damaged(lines[0], random) is None:
+    if len(lines) < 2 or damage(lines[0], random) is None:
         return None
     for _ in range(random.choice([1, 2, 5])):
         index = random.randrange(len(lines))
@@ -40,7 +40,7 @@ def damaged_lines(content: bytes, random: Random) -> bytes | None:
         elif action == 1 and len(lines) > 1:
             del lines[index]
         else:
-            lines[index] = damaged(lines[index], random) or lines[index]
+            lines[index] = damage(lines[index], random) or lines[index]
     return random.choice([b"\n", b"\r\n"]).join(lines) + random.choice([b"\n", b""])
 
 

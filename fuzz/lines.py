@@ -10,14 +10,14 @@ from fuzz import hostile
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged"]
+__all__ = ["damage"]
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _FIELD = re.compile(r"[^,;\t\n]+")
 _MAX_ENCODED = 0.1
 
 
-def damaged(content: bytes, random: Random) -> bytes | None:
+def damage(content: bytes, random: Random) -> bytes | None:
     """The text with a few things changed; None where the content is no UTF-8 text."""
     try:
         text = content.decode()
@@ -32,14 +32,14 @@ def damaged(content: bytes, random: Random) -> bytes | None:
 
 
 def _numbers(text: str, random: Random) -> str:
-    return _replaced(text, _NUMBER, hostile.number_text(random), random)
+    return _replace(text, _NUMBER, hostile.number_text(random), random)
 
 
 def _fields(text: str, random: Random) -> str:
-    return _replaced(text, _FIELD, random.choice(["", hostile.text(random), hostile.number_text(random)]), random)
+    return _replace(text, _FIELD, random.choice(["", hostile.text(random), hostile.number_text(random)]), random)
 
 
-def _replaced(text: str, pattern: re.Pattern[str], new: str, random: Random) -> str:
+def _replace(text: str, pattern: re.Pattern[str], new: str, random: Random) -> str:
     matches = list(pattern.finditer(text))
     if not matches:
         return text

@@ -89,7 +89,7 @@ def _prepare(path: Path, random: Random) -> dict[str, Take]:
         connection.executemany(f"INSERT INTO t ({names}) VALUES ({', '.join('?' * (columns + 1))})", rows)
         connection.commit()
     content = path.read_bytes()
-    path.write_bytes(sqlite_pages.damaged(content, random) or content)
+    path.write_bytes(sqlite_pages.damage(content, random) or content)
     some = random.sample(range(columns), random.choice([1, min(columns, 3), columns]))
     mix = random.choice([[INTEGER], [INTEGER], [BYTES], [NUMBER, INTEGER, BYTES]])
     return {f"c{n}": random.choice(mix) for n in sorted(some)}

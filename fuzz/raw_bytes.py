@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged"]
+__all__ = ["damage"]
 
 _EVIL = (
     *(b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x80", b"\xed\xa0\x80"),
@@ -15,7 +15,7 @@ _EVIL = (
 )
 
 
-def damaged(content: bytes, random: Random) -> bytes:
+def damage(content: bytes, random: Random) -> bytes:
     """The content with one to four kinds of damage."""
     for _ in range(random.randint(1, 4)):
         content = random.choice((_flip, _flip, _cut, _drop, _repeat, _zero, _swap, _insert))(content, random)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-__all__ = ["damaged", "stacked", "varint"]
+__all__ = ["damage", "stacked_cells", "varint"]
 
 _LEAF, _INTERIOR = 13, 5
 _HEADS = {_LEAF: 8, _INTERIOR: 12}
@@ -28,7 +28,7 @@ def varint(value: int, *, width: int = 1) -> bytes:
     return bytes(reversed(septets))
 
 
-def stacked(size: int, cells: int, last_rowid: int, nulls: int) -> bytes:
+def stacked_cells(size: int, cells: int, last_rowid: int, nulls: int) -> bytes:
     """A leaf with cells of rising rowids, each of which begins within the one before and goes on to the page's end.
 
     A record is so many nulls and a text.
@@ -47,7 +47,7 @@ def stacked(size: int, cells: int, last_rowid: int, nulls: int) -> bytes:
     return bytes(page[:size])
 
 
-def damaged(content: bytes, random: Random) -> bytes | None:
+def damage(content: bytes, random: Random) -> bytes | None:
     """The file with up to eight changes; None where it has no pages to speak of."""
     size = int.from_bytes(content[16:18], "big")
     size = 65536 if size == 1 else size
@@ -121,7 +121,7 @@ def _stack(content: bytearray, start: int, size: int, random: Random) -> None:
         rowid = rowid << 7 | byte & 127
     columns = content[record] - 1 if record < len(content) and content[record] < 60 else 3
     many = random.choice([1, 2, 3, 20, size // 30])
-    content[start : start + size] = stacked(size, many, rowid + random.choice([0, many]), max(columns - 1, 0))
+    content[start : start + size] = stacked_cells(size, many, rowid + random.choice([0, many]), max(columns - 1, 0))
 
 
 def _number(content: bytearray, start: int, _: int, random: Random) -> None:

@@ -11,12 +11,12 @@ from fuzz import hostile
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged"]
+__all__ = ["damage"]
 
 _BLOB = b"\xff\xfe\x00blob"
 
 
-def damaged(content: bytes, random: Random) -> bytes | None:
+def damage(content: bytes, random: Random) -> bytes | None:
     """The database with up to eight changes; None where it is none."""
     try:
         with closing(sqlite3.connect(":memory:")) as database:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fuzz.answers import ask_everything
 from fuzz.guarded import guarded_memory
-from fuzz.mutate import mutated
+from fuzz.mutate import mutate
 from fuzz.seeds import seeds
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -57,7 +57,7 @@ def prepare(format_name: str, number: int, folder: Path) -> tuple[list[Path], st
     for name in seed.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(seed.folder / name, folder / name)
-    (folder / chosen).write_bytes(mutated((folder / chosen).read_bytes(), random))
+    (folder / chosen).write_bytes(mutate((folder / chosen).read_bytes(), random))
     forced = format_name if random.random() < _FORCED_SHARE else None
     return sorted(folder.iterdir()), forced
 

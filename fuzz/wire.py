@@ -9,14 +9,14 @@ from fuzz import hostile
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["damaged", "wire_fields", "written"]
+__all__ = ["damage", "field_bytes", "wire_fields"]
 
 _Field = tuple[int, int, int | bytes]  # number, wire type, value
 _WIDTHS = {1: 8, 5: 4}
 _MASK = 2**64 - 1
 
 
-def damaged(content: bytes, random: Random) -> bytes | None:
+def damage(content: bytes, random: Random) -> bytes | None:
     """The message with a few fields changed somewhere inside; None where it is no message."""
     fields = wire_fields(content)
     if not fields:
@@ -25,17 +25,17 @@ def damaged(content: bytes, random: Random) -> bytes | None:
         fields = wire_fields(content)
         if not fields:
             break
-        content = _changed(fields, random)
+        content = _change(fields, random)
     return content
 
 
-def _changed(fields: list[_Field], random: Random) -> bytes:
+def _change(fields: list[_Field], random: Random) -> bytes:
     index = random.randrange(len(fields))
     number, wire, value = fields[index]
     inside = wire_fields(value) if isinstance(value, bytes) and value else None
     if inside and random.random() < 0.85:
-        fields[index] = (number, wire, _changed(inside, random))
-        return b"".join(map(written, fields))
+        fields[index] = (number, wire, _change(inside, random))
+        return b"".join(map(field_bytes, fields))
     action = random.randrange(6)
     if action == 0:
         del fields[index]
@@ -49,7 +49,7 @@ def _changed(fields: list[_Field], random: Random) -> bytes:
         fields[index] = (number, wire, _bytes(value, random))
     else:
         fields[index] = (number, wire, random.choice(hostile.NUMBERS) & _MASK)
-    return b"".join(map(written, fields))
+    return b"".join(map(field_bytes, fields))
 
 
 def _bytes(value: bytes, random: Random) -> bytes:
@@ -96,7 +96,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     return 0, -1
 
 
-def written(field: _Field) -> bytes:
+def field_bytes(field: _Field) -> bytes:
     number, wire, value = field
     head = _as_varint(number << 3 | wire)
     if isinstance(value, bytes):

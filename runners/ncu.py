@@ -105,7 +105,7 @@ class Ncu:
         return cls(path, version_of(output_of([path, "--version"])[1]), chips)
 
     def unknown(self, metrics: Sequence[str], architecture: Architecture) -> list[str]:
-        """Those of the metrics that this ncu does not have for the chips; RunnerError where it knows none of them."""
+        """The metrics that this ncu does not have for the chips; RunnerError where it knows none of them."""
         chip = next((chip for chip in architecture.chips if chip in self.chips), None)
         if chip is None:
             raise RunnerError(

@@ -105,7 +105,7 @@ def _network(text: str, counted: Iterable[str]) -> tuple[int, int]:
 
 
 def _interfaces(root: Path) -> list[str]:
-    """Those with a device; bridges and tunnels would count the same bytes again. Without any, all but the loopback."""
+    """Interfaces with a device: bridges and tunnels count the same bytes again; without any, all but the loopback."""
     folder = root / "sys/class/net"
     names = sorted(path.name for path in folder.glob("*"))
     return [name for name in names if (folder / name / "device").exists()] or [n for n in names if n != "lo"]

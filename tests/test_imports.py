@@ -91,3 +91,26 @@ def test_few_modules_are_loose_in_a_package(package: str) -> None:
     """The model stays flat, tables and rules of one thing; of the runners, what is started by its path or imported."""
     loose = [file for file in (_ROOT / package).glob("*.py") if not file.name.startswith("__")]
     assert len(loose) <= _MAX_LOOSE
+
+
+def test_what_others_import_a_module_lists() -> None:
+    """`__all__` is what a reader may count on: other modules import nothing else, and nothing private."""
+    modules = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in _files().items()}
+    lists = {name: listed for name, tree in modules.items() if (listed := _listed(tree)) is not None}
+    unlisted = [
+        f"{name}: {node.module}.{alias.name}"
+        for name, tree in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in lists
+        for alias in node.names
+        if alias.name not in lists[node.module] and f"{node.module}.{alias.name}" not in modules
+    ]
+    assert not unlisted
+
+
+def _listed(tree: ast.Module) -> set[str] | None:
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List() | ast.Tuple() as names):
+                return set(ast.literal_eval(names))
+    return None

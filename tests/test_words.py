@@ -120,7 +120,7 @@ def test_what_a_bare_participle_is(name: str, *, is_bare: bool) -> None:
     assert _is_bare_participle(name) is is_bare
 
 
-@pytest.mark.parametrize("package", _PRODUCT)
+@pytest.mark.parametrize("package", [*_PRODUCT, "benchmarks", "docs/gen", "fixtures", "fuzz"])
 def test_functions_are_verbs_or_noun_phrases(package: str) -> None:
     bare = [
         f"{path.relative_to(_REPO)}:{node.lineno}: {node.name}"
@@ -128,6 +128,15 @@ def test_functions_are_verbs_or_noun_phrases(package: str) -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_bare_participle(node.name)
     ]
+    assert not bare
+
+
+def test_functions_of_scripts_are_verbs_or_noun_phrases() -> None:
+    defined = re.compile(r"\bfunction (\w+)\(|\bconst (\w+) = (?:async )?\(?[\w, ]*\)? =>")
+    bare = []
+    for path in sorted((_REPO / "xsp_analyze/pages/assets").rglob("*.js")):
+        names = (match[1] or match[2] for match in defined.finditer(path.read_text(encoding="utf-8")))
+        bare += [f"{path.name}: {name}" for name in names if _is_bare_participle(re.sub("([A-Z])", r"_\1", name))]
     assert not bare
 
 
@@ -141,3 +150,16 @@ def test_no_identifier_hides_one_of_them_in_a_compound(package: str) -> None:
         if tokens & set(name.lower().split("_"))
     ]
     assert not uses
+
+
+@pytest.mark.parametrize("package", _PRODUCT)
+def test_docstrings_say_what_their_subject_is(package: str) -> None:
+    """What begins with "As" or "Those" has its subject elsewhere."""
+    elliptic = [
+        f"{path.relative_to(_REPO)}:{node.lineno}: {node.name}"
+        for path in sorted((_REPO / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and (ast.get_docstring(node) or "").startswith(("As ", "Those "))
+    ]
+    assert not elliptic

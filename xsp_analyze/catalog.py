@@ -132,7 +132,7 @@ def all_analyses() -> tuple[Analysis, ...]:
 
 
 def analyses_in(folder: str) -> tuple[Analysis, ...]:
-    """Those of a folder of `xsp_analyze.analyses`: `nsys`, the reports of `nsys stats`, or `recipes`."""
+    """The analyses of a folder of `xsp_analyze.analyses`: `nsys`, the reports of `nsys stats`, or `recipes`."""
     return tuple(_load(identity) for identity, module in _MODULES.items() if module.startswith(f"{folder}."))
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, Role
 
 __all__ = [
+    "ABOVE_ROOF",
     "ALLOCATED",
     "BATCH_SIZE",
     "BOUND_COLUMNS",

@@ -24,7 +24,7 @@ from xsp_ingest.distinct import (
 from xsp_ingest.files.broken_json import BrokenJsonError, Mending
 from xsp_ingest.files.content import Probe, rewriting
 from xsp_ingest.files.other_tools import refusal
-from xsp_ingest.files.safe_files import Digests, check, check_unchanged, files_of, inside, leaves, sha256
+from xsp_ingest.files.safe_files import Digests, check, check_unchanged, inside, leaves, sha256, size_of
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.graph_captures import holds_capture
@@ -243,7 +243,7 @@ def _read(
                 read_runs = ingester.read_part if pushed else ingester.read_runs
                 read = _despite_broken_json(options, read_runs, paths, options)
                 new_runs = [run for each in read for run in by_rank(each)]
-                source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), _size(path))
+                source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), size_of(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
                 raise
@@ -364,7 +364,7 @@ def _captures(
             everything = replace(options, selection=EVERYTHING)
             runs = _despite_broken_json(options, ingester.read_runs, paths, everything)
             name = str(paths[0].relative_to(capture.parent)) if capture.is_dir() else paths[0].name
-            source = Source(ingester.name, name, digest.result(), _size(paths[0]))
+            source = Source(ingester.name, name, digest.result(), size_of(paths[0]))
         with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]
         holding |= {position} if with_captures else set()
         raws += with_captures
@@ -458,10 +458,6 @@ def _claimants(path: Path) -> Sequence[Ingester]:
         raise
     except XspError:
         return ()
-
-
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in files_of(path))
 
 
 # Some rows of one capture, as they are in the file: for answers that take no links, layers or steps.

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from xsp_ingest.files.content import Probe, pieces
-from xsp_ingest.files.safe_files import files_of, inside, sha256
+from xsp_ingest.files.safe_files import inside, sha256, size_of
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError, bundle
 from xsp_model.errors import readable
 
@@ -110,7 +110,7 @@ def _digest(path: Path) -> Hashable:
 
 
 def _equal_unpacked(paths: Sequence[Path], positions: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Those with one content, where gzip is among them; of plain files only those are read that are as long as it."""
+    """Files with one content, where gzip is among them; of plain files only those are read that are as long as it."""
     if len(positions) == 1 or paths[positions[0]].is_dir():
         return
     packed = [position for position in positions if Probe(paths[position]).is_gzip]
@@ -297,7 +297,7 @@ def beside_sources(
     """
     made_of = {path: recorded for path in inputs if bundle.is_bundle(path) and (recorded := sources(path))}
     lengths = {length for recorded in made_of.values() for _, length in recorded}
-    files = [(path, _bytes(path)) for path in _files(others)] if made_of else []
+    files = [(path, size_of(path)) for path in _files(others)] if made_of else []
     by_digest: dict[str, Path] = {}
     for path, length in files:
         if length in lengths:
@@ -326,7 +326,3 @@ def _files(inputs: Sequence[Path]) -> Iterator[Path]:
         yield path
         if path.is_dir():
             yield from sorted(file for file in path.rglob("*") if file.is_file())
-
-
-def _bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in files_of(path))

@@ -29,6 +29,7 @@ __all__ = [
     "choose",
     "claimants_of",
     "files_of_layout",
+    "no_format",
     "owner_of",
     "units",
 ]
@@ -123,7 +124,7 @@ class Ingester(ABC):
         return [narrow(raw, options.selection) for raw in self.read_runs(paths, options)]
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
-        """As many runs, in the same order, with what the file says of them; XspError where it is of none of them."""
+        """The same runs, in their order, with what the file says of them; XspError where it is of none of them."""
         del path
         return runs
 

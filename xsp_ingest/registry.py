@@ -188,7 +188,7 @@ def candidates(probe: Probe, format_name: str | None = None) -> tuple[Ingester, 
 
 @cache
 def _ingesters_of_others() -> tuple[Ingester, ...]:
-    """Those of other distributions, looked up once: to look costs as much as to read a small trace."""
+    """The ingesters of other distributions, looked up once: to look costs as much as to read a small trace."""
     ingesters: dict[str, Ingester] = {}
     for point, ingester in plug_ins(ENTRY_POINTS):
         if not isinstance(ingester, Ingester):

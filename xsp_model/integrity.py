@@ -216,7 +216,7 @@ class _Integers:
 
     @property
     def not_null(self) -> Ints:
-        """Those that are valid."""
+        """Which values are valid."""
         return self.values if self.valid is None else self.values[self.valid]
 
     def is_valid(self) -> Bools:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 from xsp_ingest.link.nest import nest
 from xsp_ingest.link.spans import pair_keys
 from xsp_model.columns.arrays import lookup
@@ -122,15 +122,15 @@ def main() -> None:
     _parents(_WARM_UP, "warm-up: ")
     _parents(arguments.spans)
     calls, work = correlations(arguments.kernels, arguments.calls)
-    with measured("correlation"):
+    with print_times("correlation"):
         call_rows = lookup(*pair_keys(calls, work))
     if (calls["correlation_id"].to_numpy()[call_rows] != work["correlation_id"].to_numpy()).any():
         raise ValueError("the join is wrong")
     start, end = kernels(arguments.kernels)
-    with measured("busy"):
+    with print_times("busy"):
         first, last = merge(start, end)
         busy = int((last - first).sum())
-    with measured("reference: busy"):
+    with print_times("reference: busy"):
         expected = plain_busy(start, end)
     if busy != expected:
         raise ValueError("busy time is wrong")
@@ -138,11 +138,11 @@ def main() -> None:
 
 def _parents(count: int, prefix: str = "") -> None:
     thread, start, end = nested_spans(count)
-    with measured(f"{prefix}parents"):
+    with print_times(f"{prefix}parents"):
         order = np.argsort(start, kind="stable")
         sorted_columns = thread[order], start[order], end[order]
         parent = nest(*sorted_columns, np.zeros(len(order), dtype=np.int8), threads=_THREADS).parent
-    with measured(f"{prefix}reference: parents"):
+    with print_times(f"{prefix}reference: parents"):
         expected = plain_parents(*sorted_columns)
     if (parent != expected).any():
         raise ValueError("parents are wrong")

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,5 +80,5 @@ _WAYS: Mapping[str, Callable[[Path], Callable[[], None]]] = {
     "xsp-all": lambda path: _xsp(path, *_COLUMNS),
 }
 _rows = _WAYS[sys.argv[1]](Path(sys.argv[2]))
-with measured("rows"):
+with print_times("rows"):
     _rows()

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from contextlib import closing
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 
 _QUERY = (
     'SELECT s.value, count(*), sum(k."end" - k.start), avg(k."end" - k.start), min(k."end" - k.start),'
@@ -14,6 +14,9 @@ _QUERY = (
     " GROUP BY k.demangledName ORDER BY 3 DESC"
 )
 
-with measured("kernels by name"), closing(sqlite3.connect(f"file:{sys.argv[1]}?immutable=1", uri=True)) as connection:
+with (
+    print_times("kernels by name"),
+    closing(sqlite3.connect(f"file:{sys.argv[1]}?immutable=1", uri=True)) as connection,
+):
     for row in connection.execute(_QUERY):
         print(*row, sep=",")

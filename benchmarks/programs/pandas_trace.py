@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 
 path = Path(sys.argv[1])
-with measured("load"):
+with print_times("load"):
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         events = pd.DataFrame(json.load(file)["traceEvents"])
-with measured("answers"):
+with print_times("answers"):
     kernels = events[events["cat"] == "kernel"].groupby("name")["dur"]
     print(kernels.agg(["count", "sum", "mean", "min", "max"]).sort_values("sum").to_csv())

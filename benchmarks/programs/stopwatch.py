@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["cpu_s", "measured", "parts_in"]
+__all__ = ["cpu_s", "parts_in", "print_times"]
 
 _MARK = "MEASURED "
 
 
 @contextmanager
-def measured(part: str) -> Iterator[None]:
+def print_times(part: str) -> Iterator[None]:
     """Prints the processor time (of ended children too) and the wall time of the block, in s."""
     wall, cpu = time.perf_counter(), cpu_s()
     yield

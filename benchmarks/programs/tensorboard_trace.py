@@ -7,12 +7,12 @@ import tempfile
 
 from torch_tb_profiler.profiler.data import RunProfileData
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 
 with tempfile.TemporaryDirectory() as cache:
-    with measured("load"):
+    with print_times("load"):
         profile = RunProfileData.parse("worker", None, sys.argv[1], cache)
-    with measured("answers"):
+    with print_times("answers"):
         profile.process()
         profile.analyze()
     print(profile.kernel_stat.to_csv())

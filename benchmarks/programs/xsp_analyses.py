@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
@@ -14,15 +14,15 @@ from xsp_model import XspError, bundle
 
 _GROUPS = {"A01 to A15 and B01 to B06": r"A\d\d|B0[1-6]", "B07 to B14": r"B0[7-9]|B1\d"}
 
-with measured("open"):
+with print_times("open"):
     view = StepView.of(bundle.read(Path(sys.argv[1])))
 for title, ids in _GROUPS.items():
-    with measured(title):
+    with print_times(title):
         for analysis in all_analyses():
             if not re.fullmatch(ids, analysis.id):
                 continue
             try:
-                with measured(analysis.id):
+                with print_times(analysis.id):
                     rows = run(analysis, view).table.height
             except XspError as error:
                 print(error.what)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks.programs.stopwatch import measured
+from benchmarks.programs.stopwatch import print_times
 from xsp_ingest.formats.torch_profiler import TORCH_PROFILER
 from xsp_ingest.ingester import Options
 from xsp_ingest.link.forest import grow
 from xsp_model.limits import override_limits
 
 plain = {"compiled_min_bytes": 1 << 62} if "--plain" in sys.argv else {}
-with override_limits(**plain), measured("load"):
+with override_limits(**plain), print_times("load"):
     forest, _ = grow(TORCH_PROFILER.read(Path(sys.argv[1]), Options()))
 print(forest.spans.height, "spans,", forest.spans["step"].n_unique(), "steps,", (forest.parent >= 0).sum(), "links")

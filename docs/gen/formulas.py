@@ -19,18 +19,18 @@ __all__ = ["formulas_of", "modules_of"]
 
 def formulas_of(analysis: Analysis) -> list[tuple[str, str]]:
     """Name and docstring of every formula it reaches, in the order in which `formulas.py` has them."""
-    reached = {f.__name__ for f in _reached(analysis) if f.__module__ == formulas.__name__}
+    reached = {f.__name__ for f in _functions_reached(analysis) if f.__module__ == formulas.__name__}
     return [(name, _docstring(getattr(formulas, name))) for name in formulas.__all__ if name in reached]
 
 
 def modules_of(analysis: Analysis) -> list[str]:
     """Modules whose functions it calls itself or through others, its own first."""
     own = inspect.unwrap(analysis.function).__module__
-    others = sorted({f.__module__ for f in _reached(analysis)} - {own})
+    others = sorted({f.__module__ for f in _functions_reached(analysis)} - {own})
     return [own, *others]
 
 
-def _reached(analysis: Analysis) -> list[FunctionType]:
+def _functions_reached(analysis: Analysis) -> list[FunctionType]:
     """Functions of ours that the analysis names, and those that they name; what is called by value is not seen."""
     functions: dict[FunctionType, None] = {}
     waiting: list[object] = [analysis.function]
@@ -38,11 +38,11 @@ def _reached(analysis: Analysis) -> list[FunctionType]:
         function = waiting.pop()
         if isinstance(function, FunctionType) and function not in functions and function.__module__.startswith("xsp_"):
             functions[function] = None
-            waiting += _called(function)
+            waiting += _callees(function)
     return list(functions)
 
 
-def _called(function: FunctionType) -> Iterator[object]:
+def _callees(function: FunctionType) -> Iterator[object]:
     names = list(_names(function.__code__))
     named = [function.__globals__[name] for name in names if name in function.__globals__]
     yield from named

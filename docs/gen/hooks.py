@@ -23,12 +23,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Called once the files of `docs` are known."""
     if _ROOT not in sys.path:
         sys.path.insert(0, _ROOT)  # MkDocs loads this file by its path, wherever it was started
-    from docs.gen.site import filled, generated  # noqa: PLC0415 (needs the line above)
+    from docs.gen.site import full_navigation, generated_pages  # noqa: PLC0415 (needs the line above)
 
-    for path, text in generated().items():
+    for path, text in generated_pages().items():
         files.append(File.generated(config, path, content=text))
     pages = [file.src_uri for file in files.documentation_pages() if file.inclusion is not InclusionLevel.EXCLUDED]
-    config.nav = filled(config.nav or [], pages)
+    config.nav = full_navigation(config.nav or [], pages)
     return files
 
 

@@ -53,10 +53,10 @@ def _outputs(source: str, names: dict[str, Any]) -> Sequence[str]:
         exec(compile(ast.Module(before, []), "notebook", "exec"), names)  # noqa: S102 (our own notebooks)
         value = eval(compile(ast.Expression(last.value), "notebook", "eval"), names) if last else None  # noqa: S307
     texts = [f"```text\n{printed.getvalue().rstrip()}\n```"] if printed.getvalue() else []
-    return texts if value is None else [*texts, _shown(value)]
+    return texts if value is None else [*texts, _output_html(value)]
 
 
-def _shown(value: object) -> str:
+def _output_html(value: object) -> str:
     draw = getattr(value, "_repr_html_", None)
     inside = draw() if draw is not None else f"<pre>{html.escape(repr(value))}</pre>"
     return f'<div class="output">\n{inside}\n</div>'

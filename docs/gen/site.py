@@ -15,7 +15,7 @@ from docs.gen.notebooks import notebook_pages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["filled", "generated", "project_pages"]
+__all__ = ["full_navigation", "generated_pages", "project_pages"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PROJECT = {
@@ -27,7 +27,7 @@ _PROJECT = {
 _LINK = re.compile(r"\]\(docs/([^)]*)\)")
 
 
-def generated() -> Mapping[str, str]:
+def generated_pages() -> Mapping[str, str]:
     """Path below `docs` to Markdown of every page that no file holds."""
     return {
         **analysis_pages(), **answer_pages(), **format_pages(), **api_pages(), **notebook_pages(), **project_pages(),
@@ -46,15 +46,15 @@ def _from_project(text: str) -> str:
     return _LINK.sub(r"](../\1)", text)
 
 
-def filled(nav: Sequence[object], pages: Sequence[str]) -> list[object]:
+def full_navigation(nav: Sequence[object], pages: Sequence[str]) -> list[object]:
     """The navigation with `analyses/*` and its like replaced by their pages, and what nothing names under "More"."""
     named: set[str] = set()
-    tree = [_filled(entry, pages, named) for entry in nav]
+    tree = [_full_entry(entry, pages, named) for entry in nav]
     rest = sorted(p for p in pages if p not in named)
     return [*tree, {"More": rest}] if rest else tree
 
 
-def _filled(entry: object, pages: Sequence[str], named: set[str]) -> object:
+def _full_entry(entry: object, pages: Sequence[str], named: set[str]) -> object:
     if isinstance(entry, dict):
         return {title: _inside(below, pages, named) for title, below in entry.items()}
     named.add(str(entry))
@@ -63,7 +63,7 @@ def _filled(entry: object, pages: Sequence[str], named: set[str]) -> object:
 
 def _inside(below: object, pages: Sequence[str], named: set[str]) -> object:
     if not isinstance(below, list):
-        return _filled(below, pages, named)
+        return _full_entry(below, pages, named)
     entries: list[object] = []
     for entry in below:
         if isinstance(entry, str) and entry.endswith("/*"):
@@ -71,7 +71,7 @@ def _inside(below: object, pages: Sequence[str], named: set[str]) -> object:
             named.update(listed)
             entries += listed
         else:
-            entries.append(_filled(entry, pages, named))
+            entries.append(_full_entry(entry, pages, named))
     return entries
 
 

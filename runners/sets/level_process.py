@@ -222,7 +222,7 @@ def run_script(path: str, arguments: Sequence[str], recorder: Recorder) -> None:
 
 
 def _look_here_first() -> None:
-    """As `python -m` does; a level process that was started by its path has nothing of its own there."""
+    """Does what `python -m` does; a level process that was started by its path has nothing of its own there."""
     here = os.getcwd()  # noqa: PTH109 (text, as sys.path has it)
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

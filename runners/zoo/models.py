@@ -69,7 +69,7 @@ def find(name: str) -> ZooModel:
 
 
 def _of_library(library: str, name: str) -> ZooModel:
-    """As the list has it where it does, so that shape and arguments are the same; else by its name alone."""
+    """The model as the list has it where it does, so that shape and arguments are the same; else by its name alone."""
     for model in models().values():
         for source in model.sources:
             if source.library == library and _fold(name) in (_fold(source.name), _fold(model.name)):
@@ -80,7 +80,7 @@ def _of_library(library: str, name: str) -> ZooModel:
 
 
 def _fold(name: str) -> str:
-    """As people and libraries write it: `ResNet-50` is no name here, but `bert-base` is that of `bert_base`."""
+    """The name as people and libraries do: `ResNet-50` is no name here, but `bert-base` is that of `bert_base`."""
     return name.lower().replace("-", "_")
 
 

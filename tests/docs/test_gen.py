@@ -6,7 +6,7 @@ from docs.gen.analyses import definitions
 from docs.gen.answers import answer_pages
 from docs.gen.api import PUBLIC, api_pages
 from docs.gen.formulas import formulas_of
-from docs.gen.site import filled, project_pages
+from docs.gen.site import full_navigation, project_pages
 from tests.answers.facts import facts
 from tests.docs.commands import ROOT, Command, commands
 from xsp_analyze.catalog import all_analyses, find
@@ -36,7 +36,7 @@ def test_formulas_are_found_through_the_functions_between() -> None:
 def test_a_page_that_nothing_names_stands_under_more() -> None:
     nav = ["index.md", {"Formats": ["formats.md", "formats/*"]}]
     pages = ["index.md", "new.md", "formats.md", "formats/b.md", "formats/a.md", "formats/index.md"]
-    assert filled(nav, pages) == [
+    assert full_navigation(nav, pages) == [
         "index.md",
         {"Formats": ["formats.md", "formats/index.md", "formats/b.md", "formats/a.md"]},
         {"More": ["new.md"]},

@@ -55,7 +55,7 @@ class Planter:
             text = "\0"
         if "\0" not in text:
             return self._text(text).encode()
-        host = wire.written((_HOST_NAMES, _LENGTH_DELIMITED, self.secret(f"/+{_HOST_NAMES}").encode()))
+        host = wire.field_bytes((_HOST_NAMES, _LENGTH_DELIMITED, self.secret(f"/+{_HOST_NAMES}").encode()))
         return self._message(content, "") + (host if _PLANE in content else b"")
 
     def sources(self, outputs: Iterable[str]) -> list[str]:
@@ -178,7 +178,7 @@ class Planter:
 
     def _message(self, content: bytes, origin: str) -> bytes:
         return b"".join(
-            wire.written((number, kind, self._field(value, f"{origin}/{number}")))
+            wire.field_bytes((number, kind, self._field(value, f"{origin}/{number}")))
             for number, kind, value in wire.wire_fields(content) or ()
         )
 

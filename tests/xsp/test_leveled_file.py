@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import xsp
-from fixtures.make.jaeger import leveled
+from fixtures.make.jaeger import leveled_traces
 from xsp.cache.cache import LIMIT_VARIABLE, Cache
 from xsp.cli.main import main
 from xsp.opening import load
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def leveled_file(tmp_path: Path) -> Path:
     """Three batches at four levels: 6.01 ms without a profiler, 6.41 with layers, 7.01 with kernels."""
     path = tmp_path / "traces.json"
-    path.write_bytes(leveled())
+    path.write_bytes(leveled_traces())
     return path
 
 

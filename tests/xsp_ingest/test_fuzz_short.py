@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzz.campaign import fuzz_format
-from fuzz.mutate import mutated
+from fuzz.mutate import mutate
 from fuzz.seeds import formats, seeds
 from fuzz.trial import compiled_readers, outcome_of, prepare
 from tests.helpers.examples import examples
@@ -58,7 +58,7 @@ def test_a_trial_is_the_same_each_time(tmp_path: Path) -> None:
 def test_damage_is_mostly_damage_and_never_fails(seed: int, kind: str) -> None:
     one = seeds(kind)[seed % len(seeds(kind))]
     content = (one.folder / one.files[0]).read_bytes()
-    assert isinstance(mutated(content, Random(seed)), bytes)  # noqa: S311 (damage, no secret)
+    assert isinstance(mutate(content, Random(seed)), bytes)  # noqa: S311 (damage, no secret)
 
 
 # What fuzzing found, each as the smallest input that showed it. Keep them: a reader may be written anew.

@@ -80,7 +80,7 @@ class ComparedTraces:
         return self.to_polars(level).to_pandas()
 
     def to_dict(self) -> dict[str, object]:
-        """As `xsp compare -f json`."""
+        """What `xsp compare -f json` writes."""
         return document(self.comparison)
 
     @takes(path=Path)

@@ -51,7 +51,7 @@ class Result(core.Result):
         return cls(answer.analysis, answer.table, answer.columns, answer.ledger_of, answer.provenance_of)
 
     def __str__(self) -> str:
-        """As `xsp analyze` prints it."""
+        """The table that `xsp analyze` prints."""
         return terminal.render(self)
 
     __repr__ = __str__  # what a Python prompt shows

@@ -107,7 +107,7 @@ def info_of(trace: Trace) -> Info:
 def document(
     summary: Summary, without: Mapping[str, Sequence[str]], recording: Sequence[Recording]
 ) -> dict[str, object]:
-    """As `xsp info -f json` has it; times are ns, null is unknown."""
+    """What `xsp info -f json` writes; times are ns, null is unknown."""
     held = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name != "view"}
     return {
         **held,

@@ -151,8 +151,6 @@ def _part(paths: Sequence[Path], root: Path, *, named: bool = False) -> TraceInp
     return TraceInputs(tuple(map(str, paths)), below, discovered=not named)
 
 
-# From what the user named to units: which files are a trace each, which belong together, which are ranks of a job.
-
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _ENDINGS = re.compile(
     r"(\.pt)?(\.trace)?\.(json|sqlite|db|csv|txt|log|xplane\.pb|pb|nsys-rep|ncu-rep|xsp|pftrace)?(\.gz)?$"

@@ -109,7 +109,7 @@ class Stamp:
         return at_rest_ns < (time.time_ns() if now_ns is None else now_ns)
 
     def numbers(self) -> list[int]:
-        """As JSON has it."""
+        """The numbers as JSON has them."""
         return list(astuple(self))
 
 

@@ -276,7 +276,7 @@ _BY_NAME_FIRST = (KernelClass.COMMUNICATION, KernelClass.MIXTURE_OF_EXPERTS)
 def decide(
     kind: str, name: str, operator: Classified | None, layer: Classified | None, *, in_optimizer: bool
 ) -> Classified:
-    """As `classify`, of what operator and layer were found to be."""
+    """What `classify` answers, of what operator and layer were found to be."""
     if kind in _BY_KIND:
         is_of_collective = operator is not None and operator.kernel_class is KernelClass.COMMUNICATION
         return operator if operator and is_of_collective and _PEERS.search(name) else _BY_KIND[kind]

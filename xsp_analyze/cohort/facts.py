@@ -38,6 +38,7 @@ __all__ = [
     "facts_of",
     "facts_seen",
     "from_json",
+    "in_one_text",
     "operator_mix",
     "utilisation",
 ]
@@ -186,8 +187,6 @@ def _fp32(frames: StepView) -> tuple[float | None, float | None]:
     return total_of(counted["flop_count"]) / (float(peak[0]) * active / _NS_PER_S), coverage
 
 
-# What one trace says of its model and system, in plain values for JSON: rows of a cohort are made of these.
-
 """Layer types that are convolutions, in every framework's words: Conv2d, Convolution, depthwise_conv2d, ..."""
 _PEAK_COUNTERS = ("allocated_bytes", "memory_in_use_bytes", "bytes_in_use")
 
@@ -263,9 +262,9 @@ def facts_seen(frames: StepView, name: str) -> TraceFacts:
         return attempt(what, make, lambda _: otherwise)
 
     return TraceFacts(
-        model=_one(runs["model"]) or name,
+        model=in_one_text(runs["model"]) or name,
         system=_system(frames),
-        framework=_one(runs["framework"]),
+        framework=in_one_text(runs["framework"]),
         formats=sorted(set(runs["format"].drop_nulls())),
         levels=list(trace.levels),
         runs=runs.height,
@@ -298,7 +297,7 @@ def from_json(document: Mapping[str, Any]) -> TraceFacts:
     return TraceFacts(**values)
 
 
-def _one(values: pl.Series) -> str | None:
+def in_one_text(values: pl.Series) -> str | None:
     """The runs' word, where they have one; several are joined."""
     return ", ".join(dict.fromkeys(values.drop_nulls())) or None
 
@@ -311,7 +310,7 @@ def _profiled_batch_size(frames: StepView) -> int | None:
 def _system(frames: StepView) -> str | None:
     """The devices that the runs' descriptions name, else those that the files do: `2 x NVIDIA H100`."""
     trace = frames.trace
-    if described := _one(trace.frame("runs")["device_name"]):
+    if described := in_one_text(trace.frame("runs")["device_name"]):
         return described
     worked = pl.col("attribution").is_not_null()
     used = frames.of_trace.own_runs.scan("spans").filter(worked).select("run_id", "device_id").unique()

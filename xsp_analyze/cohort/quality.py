@@ -49,7 +49,7 @@ class Measure:
 
     @property
     def more_is_better(self) -> bool:
-        """As the run says; where it does not, by the metric's name: less of losses and errors, more of others."""
+        """By the run's word; else by the metric's name: less of losses and errors is better, more of others."""
         if self.higher_is_better is not None:
             return self.higher_is_better
         name = self.metric.casefold()
@@ -65,7 +65,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        """As the user gave it."""
+        """The target as the user gave it."""
         return f"{self.metric}={self.value:g}"
 
 

@@ -232,8 +232,6 @@ def leaf_order(joins: Sequence[Join], count: int) -> list[int]:
     return order
 
 
-# The tables of a cohort (B13) as results, so that every renderer takes them.
-
 TOP = 5
 """How many models `top` names for each measure."""
 MAX_COMPARED = 1_000

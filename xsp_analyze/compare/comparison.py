@@ -299,7 +299,6 @@ def _by_class(one: Side, memory: Bound, compute: Bound) -> tuple[float | None, f
     return after / float(time), float(time) / total
 
 
-# Compares two sides: whether they may be, how well they match, every row's ratio, and what explains the difference.
 _WORTH_TELLING = 0.01  # of device time
 MIN_MATCH = 0.5
 """Sides of which fewer layers match are taken for different work, unless layers are operators or not of one source."""

@@ -185,9 +185,6 @@ def _kind(before: tuple[str, ...], after: tuple[str, ...]) -> ChangeKind:
     return ChangeKind.RENAMED if same else ChangeKind.REPLACED
 
 
-# The rows of each level: which of one side is which of the other, and what is known of each.
-
-
 def model_rows(one: Side, two: Side, assumed: Assumed, *, on_device: bool) -> list[Row]:
     described = {"latency": (one.model, two.model)}
     if on_device:

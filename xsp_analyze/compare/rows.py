@@ -291,7 +291,7 @@ def _time_moved(pools: Sequence[ClassMoves], *, is_to: bool) -> tuple[dict[str, 
 
 
 def _largest(others: Counter[str]) -> list[str]:
-    """Those that took a good part of what moved, most first."""
+    """The rows that took a good part of what moved, most first."""
     min_ns = _GOOD_PART * max(others.values())
     return [name for name, ns in sorted(others.items(), key=lambda item: (-item[1], item[0])) if ns >= min_ns]
 

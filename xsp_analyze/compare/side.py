@@ -167,7 +167,7 @@ def _largest(column: pl.Series) -> int | None:
 
 
 def _device(frames: StepView, used: set[int]) -> str | None:
-    """As the run describes it, else as the profiler names those that did work; the CPU where there is no device work.
+    """The run's word for it, else the profiler's names of those that did work; the CPU where there is no device work.
 
     How many of a kind there are is a fact of its own.
     """

@@ -198,7 +198,7 @@ def rows(trace: Trace, *conditions: pl.Expr, run_id: int | None = None, **more: 
 def frames(
     trace: Trace, *conditions: pl.Expr, run_id: int | None = None, **more: pl.DataFrame
 ) -> Iterator[pl.DataFrame]:
-    """As `rows`, in frames."""
+    """What `rows` has, in frames."""
     tables: Mapping[str, pl.LazyFrame] = {name: trace.scan(name) for name in DETAILS} | {
         name: frame.lazy() for name, frame in more.items()
     }

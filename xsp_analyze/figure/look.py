@@ -16,7 +16,17 @@ from xsp_model.errors import install_advice
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["MARKERS", "SUFFIXES", "TONES", "Look", "drawing", "require_matplotlib", "settings", "width_inches"]
+__all__ = [
+    "MARKERS",
+    "PALETTE",
+    "SUFFIXES",
+    "TONES",
+    "Look",
+    "drawing",
+    "require_matplotlib",
+    "settings",
+    "width_inches",
+]
 
 SUFFIXES = ("pdf", "svg", "png")
 """What a figure can be written as."""

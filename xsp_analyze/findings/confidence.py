@@ -418,7 +418,7 @@ def _is_slower(model: _Steps, profiled: _Steps) -> bool:
 
 
 def _steps(facts: Facts, run: int) -> _Steps | None:
-    """As the run timed them itself, else by the spans of its steps; None of too few."""
+    """The steps as the run timed them itself, else by the spans of its steps; None of too few."""
     timed = facts.frames.of_trace.runs([run]).frame("step_times")
     rows = timed if timed.height else facts.frames.of_trace.all_steps.filter(pl.col("run_id") == run)
     durations = rows["duration_ns"].drop_nulls()

@@ -181,7 +181,7 @@ class HostTime:
 
     @cached_property
     def recompilations(self) -> pl.DataFrame:
-        """Those, without what is in each run's first step where steps are averaged."""
+        """The compilations, without what is in each run's first step where steps are averaged."""
         if not self.frames.is_mean:
             return self.compilations
         first = self.frames.of_trace.all_steps.group_by("run_id").agg(pl.col("step").min().alias("first"))

@@ -60,7 +60,7 @@ class Recording:
 
 
 def recordings(trace: Trace, captures: Sequence[str] = ()) -> list[Recording]:
-    """Those that concern this trace; `captures` are paths beside it that look like traces of graphs' capture."""
+    """What concerns this trace; `captures` are paths beside it that look like traces of graphs' capture."""
     names = _Names(trace)
     return [one for topic in _TOPICS for one in topic(names, captures)]
 

@@ -137,9 +137,9 @@ RULES: tuple[Rule, ...] = (
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most (by simulation, where the trace allows one) first, doubts last.
 
-    Where the host bounds the run, what makes kernels faster comes behind the rest, unless it was simulated. A finding of unknown gain stands
-    where all the time that it is about would be gained, but behind one that says what a good part of this time is lost
-    by. Doubts that are to be known before any number are first.
+    Where the host bounds the run, what makes kernels faster comes behind the rest, unless it was simulated. A finding
+    of unknown gain stands where all the time that it is about would be gained, but behind one that says what a good
+    part of this time is lost by. Doubts that are to be known before any number are first.
 
     Gains are upper bounds, each alone: they overlap, and do not add up. `captures` are paths beside the trace that look
     like traces of graphs' capture. A rule that fails is noted (`noting_faults`) and finds nothing.
@@ -200,7 +200,7 @@ def _advice(rule: Rule, observation: Observation, facts: Facts) -> Advice:
 
 
 def _without_explained(advice: Sequence[Advice]) -> list[Advice]:
-    """Those of which no other finding explains most; of two that explain each other the first stays."""
+    """The findings of which no other explains most; of two that explain each other the first stays."""
     kept: list[Advice] = list(advice)
     for one in advice:
         causes = [a for a in kept if one.rule.id in a.rule.explains and a is not one]

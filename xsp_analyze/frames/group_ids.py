@@ -23,6 +23,7 @@ __all__ = [
     "groups",
     "in_order",
     "numbers_by_appearance",
+    "numbers_in_order",
     "positions_in",
     "run_starts",
     "running_max",

@@ -105,7 +105,7 @@ def _is_named(view: TraceView, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Ex
 
 
 def names_like(names: pl.Series, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
-    """Those of the names of which this holds."""
+    """The names of which this holds."""
     return names.to_frame("name").filter(predicate(pl.col("name").cast(pl.String))).to_series()
 
 
@@ -197,7 +197,7 @@ class Blocks:
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> Blocks:
-        """Those of the rows (see `host_blocks`); where two of different threads overlap, the one that began first."""
+        """Blocks of the rows (see `host_blocks`); where two of different threads overlap, the one that began first."""
         ordered = rows.sort("start_ns", -pl.col("end_ns"))
         start, end, cause, call = (ordered[c].to_numpy() for c in ("start_ns", "end_ns", "cause", "call"))
         if not len(start):
@@ -243,7 +243,7 @@ class HostCalls:
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> HostCalls:
-        """Those of the rows, see `host_blocks`."""
+        """The blocks of the rows, see `host_blocks`."""
         thread, own, is_holding = _own_blocks(rows)
         threads = np.unique(thread)
         lane = np.searchsorted(threads, thread)

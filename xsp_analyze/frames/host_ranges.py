@@ -180,7 +180,7 @@ def library_spans(view: TraceView, whose: str) -> pl.LazyFrame:
 
 
 def _rows(view: TraceView, whose: str) -> pl.LazyFrame:
-    """Those among which they are."""
+    """The spans among which they are."""
     rows = view.kernel_runs.scan("spans").filter(pl.col("level") == str(Level.LIBRARY))
     if whose != _OS_RUNTIME:
         return rows
@@ -190,7 +190,7 @@ def _rows(view: TraceView, whose: str) -> pl.LazyFrame:
 
 
 def library_calls(view: TraceView, whose: str) -> pl.LazyFrame:
-    """Those with a duration that count once: ranges named as calls (MPI's in nsys 2022) where a run has no calls."""
+    """Calls with a duration that count once: ranges named as calls (MPI's in nsys 2022) where a run has no calls."""
     rows = library_spans(view, whose).filter(pl.col("duration_ns") > 0)
     is_call = pl.col("kind") == str(Kind.CALL)
     return rows.filter(is_call | ~is_call.any().over("run_id"))

@@ -103,7 +103,7 @@ def _place_spans(spans: Ints, index_of: Positions) -> Ints:
 
 
 def _new(spans: Ints, index_of: Positions) -> Ints:
-    """Those of the spans that have no place yet, each once, in order."""
+    """The spans that have no place yet, each once, in order."""
     is_new = np.zeros(len(index_of), dtype=np.bool_)
     is_new[spans[spans >= 0]] = True
     return np.flatnonzero(is_new & (index_of < 0))

@@ -218,7 +218,7 @@ def memory_at(frames: TraceView, moments: pl.DataFrame) -> pl.DataFrame:
 
 
 def of_series(rows: pl.DataFrame, run: object, device: object) -> pl.DataFrame:
-    """Those of one run and device."""
+    """The rows of one run and device."""
     return rows.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
 
 

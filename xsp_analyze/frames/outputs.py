@@ -73,7 +73,7 @@ class RecordedTensor:
 
     @property
     def values(self) -> list[float | None]:
-        """Those of its elements that were recorded."""
+        """The elements that were recorded."""
         return _numbers(self.sampled_values)
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from xsp_analyze.cohort.facts import facts_seen
+from xsp_analyze.cohort.facts import facts_seen, in_one_text
 from xsp_analyze.compare import levels
 from xsp_analyze.compare.side import Side
 from xsp_analyze.faults import attempt
@@ -31,6 +31,7 @@ __all__ = [
     "Described",
     "facts_of_run",
     "identity_of",
+    "labels_in",
     "runs_of",
     "upgrade",
 ]
@@ -125,8 +126,8 @@ def _texts(answers: Answers, side: Side, described: Described, versions: Mapping
         "phase": described.serving_phase,
         "precision": facts.precision,
         "framework": " ".join(filter(None, (facts.framework, facts.framework_version))) or None,
-        "profiler": _one(runs["profiler"]),
-        "source": _one(runs["source_path"]),
+        "profiler": in_one_text(runs["profiler"]),
+        "source": in_one_text(runs["source_path"]),
         "report": described.report,
         **versions,
     }
@@ -138,10 +139,6 @@ def _texts(answers: Answers, side: Side, described: Described, versions: Mapping
             yield {"section": "run", "name": name, "text": text}
     for name, text in labels.items():
         yield {"section": "label", "name": name, "text": text}
-
-
-def _one(values: pl.Series) -> str | None:
-    return ", ".join(dict.fromkeys(values.drop_nulls())) or None
 
 
 def _measures(answers: Answers, side: Side) -> Iterator[dict[str, Any]]:

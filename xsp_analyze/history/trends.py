@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Event",
     "Trend",
+    "cause_text",
     "document",
     "earlier_runs",
     "markdown",

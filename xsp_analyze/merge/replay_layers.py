@@ -211,7 +211,6 @@ def _with_identities(theirs: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame
     ).drop("layer_index", "layer_name", "path")
 
 
-# The tables of a replayed run with the layers, phases and launches of the same work in a run without graphs.
 _STEP = ("run_id", "process_id", "step")
 _RUN = ("run_id", "process_id")
 _LAUNCH = ("run_id", "parent_id")

@@ -67,8 +67,6 @@ def _groups(frames: StepView) -> pl.DataFrame:
     return pl.DataFrame([kernels]).hstack(facts).select("span_id", group_label()).drop_nulls()
 
 
-# What one rank leaves for the job: small tables of steps, kernels, collectives and experts, and a line on itself.
-
 RANK_TABLES = ("steps", "kernels", "collectives", "experts")
 """Each a file NAME.parquet, with the columns of `_steps`, `_kernels`, `_collectives` and `experts_of_rank`."""
 _MEAN = ("duration_ns", *MEASURES[1:])

@@ -41,6 +41,7 @@ __all__ = [
     "is_share",
     "number",
     "number_alike",
+    "or_dash",
     "plain_spaces",
     "quantity",
     "scale_of",
@@ -172,6 +173,11 @@ def _pick(unit: str, largest: float) -> Scale:
     """The scale in which so much reads with one to three digits before the point, once rounded."""
     ladder = _LADDERS.get(unit) or (Scale(unit),)
     return next((scale for scale, lower in pairwise(ladder) if largest >= 999.5 * lower.divisor), ladder[-1])
+
+
+def or_dash(value: object) -> object:
+    """The value, or how a null reads."""
+    return UNKNOWN if value is None else value
 
 
 def number(value: float | None, scale: Scale) -> str:

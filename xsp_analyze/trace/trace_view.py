@@ -83,32 +83,32 @@ class TraceView(Memo):
 
     @cached_property
     def model_runs(self) -> Runs:
-        """Those that model latency is taken from."""
+        """The runs that model latency is taken from."""
         return self.runs(self._roles.model)
 
     @cached_property
     def layer_runs(self) -> Runs:
-        """Those that layers and their latency are taken from."""
+        """The runs that layers and their latency are taken from."""
         return self.runs(self._roles.layers)
 
     @cached_property
     def kernel_runs(self) -> Runs:
-        """Those that device work and its launches are taken from."""
+        """The runs that device work and its launches are taken from."""
         return self.runs(self._roles.kernels)
 
     @cached_property
     def serialised_runs(self) -> Runs:
-        """Those of kernels in which the host waited for each layer's work, where such were made."""
+        """The runs of kernels in which the host waited for each layer's work, where such were made."""
         return self.runs(self._roles.serialised_kernels)
 
     @cached_property
     def profiled_layer_runs(self) -> Runs:
-        """Those whose steps show what it costs to profile layers."""
+        """The runs whose steps show what it costs to profile layers."""
         return self.runs(self._roles.profiled_layers)
 
     @cached_property
     def counter_runs(self) -> Runs:
-        """Those that counters alone are taken from, and no time."""
+        """The runs that counters alone are taken from, and no time."""
         return self.runs(self._roles.counters)
 
     @cached_property

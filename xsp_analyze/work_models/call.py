@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "ELEMENT_BITS",
     "NOTHING",
     "SCALAR_TYPES",
     "Arguments",
     "Call",
     "ModelledWork",
     "ServingLengths",
+    "Shape",
     "Tensor",
     "broadcast",
     "call_of",

@@ -28,6 +28,7 @@ __all__ = [
     "leaves",
     "limit_content",
     "sha256",
+    "size_of",
 ]
 
 
@@ -185,6 +186,11 @@ def check_unchanged(paths: Sequence[Path]) -> Iterator[None]:
 def _stamps(path: Path) -> list[tuple[int, int, int]]:
     statuses = [file.stat() for file in files_of(path)]
     return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in statuses]
+
+
+def size_of(path: Path) -> int:
+    """Bytes of the file, or of the files of a folder."""
+    return sum(file.stat().st_size for file in files_of(path))
 
 
 def files_of(path: Path) -> Sequence[Path]:

@@ -267,7 +267,7 @@ class Database:
         return rows
 
     def _row_bound(self, table: str) -> int:
-        """As many rows as the table has at most; of a small file told by its size, as to count them takes a while."""
+        """How many rows the table has at most; of a small file told by its size, as to count them takes a while."""
         bound = self.total_bytes // _MIN_ROW_BYTES
         return bound if self.total_bytes < _SMALL_BYTES else min(bound, self.count(table))
 

@@ -281,7 +281,7 @@ def _overlaps(stream: Ints, start: Ints, length: Ints) -> Ints:
 
 
 def _where_few(odd: Bools, group: Ints) -> Bools:
-    """Those of the groups in which few are, or one."""
+    """The groups in which few are, or one."""
     count = np.bincount(group, minlength=1)
     odd_count = np.bincount(group, weights=odd, minlength=1)
     return odd & ((odd_count <= 1) | (odd_count <= _FEW_SHARE * count))[group]

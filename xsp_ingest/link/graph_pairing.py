@@ -100,7 +100,7 @@ def _batches_around(forest: Forest, at: Positions, *, captures: bool) -> list[Ba
 
 
 def graphs_for_step(graphs: Sequence[int], captured: Sequence[int | None], step: Batch | None) -> list[int]:
-    """Those of the graphs that a step of this batch replays: of its padded size, else the smallest that holds it."""
+    """The graphs that a step of this batch replays: of its padded size, else the smallest that holds it."""
     if step is None:
         return list(graphs)
     sizes = {graph: captured[graph] for graph in graphs}
@@ -224,7 +224,7 @@ def surroundings(
     layerings: Sequence[Layering],
     names: Sequence[str],
 ) -> Surroundings:
-    """Those of the graphs, which stand in order of their runs, and of replays of a run by their launches."""
+    """The surroundings of the graphs, which stand in order of their runs, and of replays of a run by their launches."""
     batches: list[int | None] = []
     layers: list[str] = []
     for each, alike in groupby(graphs, key=lambda graph: graph.run):
@@ -254,7 +254,7 @@ def _steps(forest: Forest, launches: Positions) -> Ints:
 
 
 def of_layer(graphs: Sequence[int], captured: Sequence[str], layer: str) -> list[int]:
-    """Those of the graphs that were captured in a call of this layer; where none was, all but those of its siblings.
+    """The graphs that were captured in a call of this layer; where none was, all but those of its siblings.
 
     A graph that was captured in one instance of a module is not replayed in another one.
     """

@@ -47,7 +47,7 @@ def nest_with_ranges(
     moments: Moments,
     ties: Sequence[NDArray[Any]] = (),
 ) -> Nesting:
-    """As `nest`, but a range lies in the innermost span around it, and holds all that begins in it, of any level.
+    """Like `nest`, but a range lies in the innermost span around it, and holds all that begins in it, of any level.
 
     A library's own range holds deeper levels only. What lies in what, ranges aside, is as it would be without them: a
     range holds nothing in a span that it began in and outlasts, only what begins after that span.
@@ -209,7 +209,7 @@ class Threads:
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> Threads:
-        """Those of rows with `process_id` and `thread_id`."""
+        """The threads of rows with `process_id` and `thread_id`."""
         return cls(*(_numbers(rows[name].unique()) for name in ("process_id", "thread_id")))
 
     @property

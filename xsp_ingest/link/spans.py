@@ -45,12 +45,12 @@ _CYCLE = "the span tree has a cycle"
 
 
 def innermost(parent: Positions, mask: Bools) -> Positions:
-    """As `tree.innermost`."""
+    """What `tree.innermost` answers."""
     return _climb_all(parent, mask, farthest=0) if _is_worth_it(parent) else tree.innermost(parent, mask)
 
 
 def outermost(parent: Positions, mask: Bools) -> Positions:
-    """As `tree.outermost`."""
+    """What `tree.outermost` answers."""
     return _climb_all(parent, mask, farthest=1) if _is_worth_it(parent) else tree.outermost(parent, mask)
 
 

@@ -106,7 +106,7 @@ def _with_ranges_around(spans: pl.DataFrame, engine: Bools) -> pl.DataFrame:
 
 
 def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Those that no other of them is around on their thread, in order of start."""
+    """The steps that no other of them is around on their thread, in order of start."""
     ordered = ranges.sort("start_ns", -pl.col("duration_ns"), maintain_order=True)
     reach = _END.cum_max().shift(1).over(_THREAD)
     return ordered.filter(reach.is_null() | (pl.col("start_ns") >= reach))

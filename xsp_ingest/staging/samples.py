@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.staging.raw import RawTrace
 
-__all__ = ["SampleFile", "add_samples", "overlapping", "read_lines"]
+__all__ = ["SampleFile", "add_samples", "overlapping", "read_lines", "whole_number"]
 
 
 # Files of samples that our runners write: a line that says the format, a line a sample, a line that says the end.
@@ -110,7 +110,7 @@ def overlapping(runs: Sequence[RawTrace], rows: pl.DataFrame, path: Path) -> dic
         raise XspError(
             "the samples cannot be placed: no file given with them says at which Unix time it was taken", path=path
         )
-    first, last = _number(rows["time_ns"].min()), _number(rows["time_ns"].max())
+    first, last = whole_number(rows["time_ns"].min()), whole_number(rows["time_ns"].max())
     windows = {n: _window(runs[n], epoch) for n, epoch in timed.items()}
     overlaps = {n: (start, end) for n, (start, end) in windows.items() if start <= last and end >= first}
     if not overlaps:
@@ -125,7 +125,7 @@ def overlapping(runs: Sequence[RawTrace], rows: pl.DataFrame, path: Path) -> dic
 def _window(run: RawTrace, epoch: int) -> tuple[int, int]:
     spans = run.tables["spans"]
     ends = spans.select((pl.col("start_ns") + pl.col("duration_ns").fill_null(0)).max()).item()
-    return _number(spans["start_ns"].min()) + epoch, _number(ends) + epoch
+    return whole_number(spans["start_ns"].min()) + epoch, whole_number(ends) + epoch
 
 
 def add_samples(run: RawTrace, rows: pl.DataFrame, window: tuple[int, int], kind: LedgerKind) -> RawTrace:
@@ -143,5 +143,6 @@ def add_samples(run: RawTrace, rows: pl.DataFrame, window: tuple[int, int], kind
     return replace(run, tables=tables, findings=(*run.findings, Finding(kind, count=moments)))
 
 
-def _number(value: object) -> int:
+def whole_number(value: object) -> int:
+    """The number; 0 where it is none, as the least of no rows."""
     return value if isinstance(value, int) else 0

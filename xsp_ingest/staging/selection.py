@@ -53,7 +53,7 @@ class Selection:
 
     @property
     def in_words(self) -> str:
-        """As the user said it."""
+        """The selection as the user wrote it."""
         ends = [f"{at / 1e9:.9f}".rstrip("0").rstrip(".") + "s" if at is not None else "" for at in self._ends]
         parts = [f"--range {ends[0]}..{ends[1]}"] if any(ends) else []
         parts += [f"--pid {each}" for each in self.process_ids]

@@ -248,7 +248,7 @@ def _row_numbers(count: int) -> Positions:
 
 
 def _has_equal_neighbour_in(values: Ints, order: Positions) -> Bools:
-    """As `has_equal_neighbour` of `values[order]`, a part of them at a time."""
+    """What `has_equal_neighbour` answers of `values[order]`, a part of them at a time."""
     out = np.zeros(len(order), dtype=np.bool_)
     for piece in pieces(len(order)):
         last = min(piece.stop + 1, len(order))  # one more, to be compared with

@@ -143,7 +143,7 @@ def test_stages_of_mlmodelscope_stand_around_its_call_of_the_model(tmp_path: Pat
     trace.predict(300, 1_000, "FRAMEWORK_TRACE", "")
     trace.span("postprocess", 1_350, 100, level="APPLICATION_TRACE")
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"data": [trace.written()]}))
+    path.write_text(json.dumps({"data": [trace.document()]}))
     rows = _rows(convert([path], Options()), "stage", "range_names", "exclusive_ns")
     assert rows == [
         ("pre-process", "preprocess", 300 * _US),

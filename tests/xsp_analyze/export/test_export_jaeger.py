@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.make.jaeger import leveled
+from fixtures.make.jaeger import leveled_traces
 from tests.helpers.examples import examples
 from tests.helpers.exported import small, with_texts, written
 from tests.helpers.fixture_cases import SOUND, FixtureCase, every, trace_of
@@ -109,7 +109,7 @@ def test_any_trace_comes_back_however_its_spans_overlap(events: Sequence[tuple[s
 
 def test_an_old_trace_of_mlmodelscope_comes_back_with_its_counters(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
-    path.write_bytes(leveled())
+    path.write_bytes(leveled_traces())
     trace = convert([path], Options())
     assert trace.frame("metrics").height > 0
     _assert_same(trace, _back(trace, tmp_path))
@@ -166,7 +166,7 @@ def test_spans_carry_the_tags_that_mlmodelscope_looks_for(tmp_path: Path) -> Non
 
 def test_counters_stand_in_the_log_of_the_launch(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
-    path.write_bytes(leveled())
+    path.write_bytes(leveled_traces())
     document = json.loads(written(convert([path], Options()), "jaeger", tmp_path).read_bytes())
     logs = {
         field["key"]: field["value"]

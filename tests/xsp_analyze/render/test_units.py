@@ -131,7 +131,7 @@ def test_pages_and_python_write_every_number_alike(browser: Browser) -> None:
         quantity: units.map((unit) => values.map((value) => quantity(value, unit))),
         apart: units.map((unit) => pairs.map((pair) => apart(pair, unit))),
         count: values.map((value) => count(value)),
-        shown: scales.map(([unit, divisor, decimals]) => values.map((value) => shown(value, {{ divisor, decimals }}))),
+        shown: scales.map(([, divisor, decimals]) => values.map((value) => numberText(value, {{ divisor, decimals }}))),
         exact: values.map((value) => exact(value, "ns")),
         short: values.map((value) => `${{time(value)}} ${{percent(value)}}`),
       }};

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.make.jaeger import LAYERS, MlModelScope, leveled
+from fixtures.make.jaeger import LAYERS, MlModelScope, leveled_traces
 from tests.helpers.linked import ledger_counts, named
 from xsp_ingest.convert import convert, relayer
 from xsp_ingest.files.content import Probe
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def _converted(folder: Path, *traces: MlModelScope, **options: Any) -> Trace:  # noqa: ANN401
     path = folder / "jaeger.json"
-    path.write_text(json.dumps({"data": [trace.written() for trace in traces]}))
+    path.write_text(json.dumps({"data": [trace.document() for trace in traces]}))
     return convert([path], Options(**options))
 
 
@@ -42,7 +42,7 @@ def _as_texts(frame: pl.DataFrame) -> pl.DataFrame:
 @pytest.fixture
 def whole_file(tmp_path: Path) -> Trace:
     path = tmp_path / "traces.json"
-    path.write_bytes(leveled())
+    path.write_bytes(leveled_traces())
     return convert([path], Options())
 
 
@@ -301,7 +301,7 @@ def test_a_single_trace_without_the_envelope_is_read_too(tmp_path: Path) -> None
     trace = MlModelScope(0)
     trace.predict(0, 1_000, "MODEL_TRACE", "")
     path = tmp_path / "one.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(trace.written()).encode()))
+    path.write_bytes(gzip.compress(json.dumps(trace.document()).encode()))
     assert JAEGER.sniff(Probe(path))
     assert convert([path], Options()).row_count == 1
 
@@ -328,7 +328,7 @@ def test_only_jaeger_files_are_claimed(content: str, claims: bool, tmp_path: Pat
 @pytest.mark.parametrize("kept", [40, 400, 4_000, 40_000])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_that_is_cut_off_says_so(kept: int, packed: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    content = leveled()
+    content = leveled_traces()
     path = tmp_path / "cut.json"
     path.write_bytes(gzip.compress(content)[: kept // 20] if packed else content[:kept])
     with pytest.raises(XspError, match="cut off"):
@@ -337,7 +337,7 @@ def test_a_file_that_is_cut_off_says_so(kept: int, packed: bool, tmp_path: Path)
 
 def test_one_run_is_refused_where_there_are_several(tmp_path: Path) -> None:
     path = tmp_path / "traces.json"
-    path.write_bytes(leveled())
+    path.write_bytes(leveled_traces())
     with pytest.raises(XspError, match="holds 4 runs"):
         JAEGER.read(path, Options())
 

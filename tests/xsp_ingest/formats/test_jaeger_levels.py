@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fixtures.make.jaeger import MlModelScope, leveled
+from fixtures.make.jaeger import MlModelScope, leveled_traces
 from tests.helpers.linked import ledger_counts
 from xsp_ingest.convert import LeveledRuns, convert, convert_levels
 from xsp_ingest.ingester import Options
@@ -50,7 +50,7 @@ def _file(folder: Path, *traces: _Trace) -> Path:
 
 
 def _written(folder: Path, *traces: MlModelScope) -> Path:
-    return _file(folder, *(trace.written() for trace in traces))
+    return _file(folder, *(trace.document() for trace in traces))
 
 
 def _in_one(traces: Sequence[MlModelScope]) -> _Trace:
@@ -63,7 +63,7 @@ def _in_one(traces: Sequence[MlModelScope]) -> _Trace:
             outer = [{"refType": "CHILD_OF", "spanID": spans[0]["spanID"]}]
             inner = [{"refType": "CHILD_OF", "spanID": f"{trace.trace_id}{r['spanID']}"} for r in _references(span)]
             spans.append({**span, "spanID": f"{trace.trace_id}{span['spanID']}", "references": inner or outer})
-    return {**root.written(), "spans": spans}
+    return {**root.document(), "spans": spans}
 
 
 def _references(span: Mapping[str, object]) -> list[dict[str, str]]:
@@ -192,7 +192,7 @@ def test_repeated_runs_of_one_level_stay_one_trace(tmp_path: Path) -> None:
 def test_beside_another_file_levels_are_not_merged_and_the_ledger_warns(tmp_path: Path) -> None:
     path = _written(tmp_path, *_set())
     other = tmp_path / "other.json"
-    other.write_bytes(leveled())
+    other.write_bytes(leveled_traces())
     trace = convert_levels([path, other], Options())
     assert isinstance(trace, Trace)
     assert ledger_counts(trace)["levels_mixed"] == 8

@@ -10,7 +10,7 @@ import pytest
 from xsp_ingest.convert import convert
 from xsp_ingest.files.content import Probe
 from xsp_ingest.formats.loadgen import LOADGEN
-from xsp_ingest.formats.loadgen.run import TestResult, percentiles, read_queries
+from xsp_ingest.formats.loadgen.run import LoggedTest, percentiles, read_queries
 from xsp_ingest.formats.loadgen.statements import read_detail, read_summary
 from xsp_ingest.ingester import Options, claimants_of
 from xsp_ingest.registry import all_ingesters
@@ -119,8 +119,8 @@ def test_a_query_lasts_until_its_last_sample_is_done(tmp_path: Path) -> None:
 def test_percentiles_are_of_samples_or_in_multistream_of_queries(tmp_path: Path) -> None:
     samples = [_sample(n, n // 2, f"{10 + n // 2}.000", 10 * (n + 1)) for n in range(20)]
     queries = read_queries(_written(tmp_path, "t", _trace(samples)))
-    of_samples = percentiles(queries, TestResult(scenario="Server"))
-    of_queries = percentiles(queries, TestResult(scenario="MultiStream"))
+    of_samples = percentiles(queries, LoggedTest(scenario="Server"))
+    of_queries = percentiles(queries, LoggedTest(scenario="MultiStream"))
     assert (of_samples["latency_p50_00_ns"], of_samples["latency_p95_00_ns"]) == (110, 200)
     assert (of_queries["latency_p50_00_ns"], of_queries["latency_mean_ns"]) == (120, 110)
 

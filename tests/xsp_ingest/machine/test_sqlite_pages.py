@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.guarded import guarded_memory
-from fuzz.sqlite_pages import stacked, varint
+from fuzz.sqlite_pages import stacked_cells, varint
 from tests.helpers import checked_machine
 from tests.helpers.examples import examples
 from xsp_ingest.files.sqlite import BYTES, INTEGER, NUMBER, Database, read_pages, select_list, table_names
@@ -387,7 +387,7 @@ def _with_leaves(path: Path, cells: int) -> Path:
     for start in range(4096, len(content), 4096):
         for rowid, *_ in rows:
             if content[start] == 13 and varint(rowid) + b"\5\0\0" in content[start : start + 4096]:
-                content[start : start + 4096] = stacked(4096, cells, rowid, 2)
+                content[start : start + 4096] = stacked_cells(4096, cells, rowid, 2)
     path.write_bytes(content)
     return path
 

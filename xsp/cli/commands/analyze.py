@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_model import XspError
 
-__all__ = ["analyze"]
+__all__ = ["Formats", "analyze"]
 
 _ROWS_ON_SCREEN = 30
 _TEXT_IN_PIPE = 120

@@ -107,6 +107,7 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     from xsp_analyze.text.table import clean  # noqa: PLC0415
+    from xsp_analyze.text.units import or_dash  # noqa: PLC0415
 
     for run in summary.runs:
         yield f"run {run['run_id']}", _run(run)
@@ -122,7 +123,7 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "spans" if not number else "", f"{level:<12}{thousands(count):>12}"
     yield "steps", _steps(summary)
     for device in summary.devices:
-        yield f"device {_or_dash(device['device_id'])}", _device(device)
+        yield f"device {or_dash(device['device_id'])}", _device(device)
     yield "window", f"{_or_unknown(summary.window_ns)}; device work within {_or_unknown(summary.device_window_ns)}"
     yield from _attribution(summary)
     yield from _ledger(summary)
@@ -130,10 +131,10 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _run(run: Mapping[str, object]) -> str:
     from xsp_analyze.text.table import clean  # noqa: PLC0415
-    from xsp_analyze.text.units import size  # noqa: PLC0415
+    from xsp_analyze.text.units import or_dash, size  # noqa: PLC0415
 
     count = run["source_bytes"]
-    rank = f"rank {run['rank']} of {_or_dash(run['world_size'])}" if run["rank"] is not None else None
+    rank = f"rank {run['rank']} of {or_dash(run['world_size'])}" if run["rank"] is not None else None
     parts = (
         run["source_path"],
         size(count) if isinstance(count, int) else None,
@@ -195,7 +196,3 @@ def _or_unknown(time_ns: int | None) -> str:
     from xsp_analyze.text.units import duration  # noqa: PLC0415
 
     return "unknown" if time_ns is None else duration(time_ns)
-
-
-def _or_dash(value: object) -> object:
-    return "-" if value is None else value

@@ -160,7 +160,7 @@ def counter_columns(rows: pl.DataFrame) -> list[str]:
 
 
 def summed_columns(rows: pl.DataFrame) -> list[str]:
-    """Those of `counter_columns` that add up over kernels: all but occupancy and other shares."""
+    """The `counter_columns` that add up over kernels: all but occupancy and other shares."""
     return [c for c in counter_columns(rows) if c not in _SHARES]
 
 
@@ -181,7 +181,7 @@ class Moved(NamedTuple):
 
     @classmethod
     def of(cls, flop_column: str) -> Moved:
-        """Those that stand beside the flop count."""
+        """The counters that stand beside the flop count."""
         return cls(*(f"{flop_column}_{name}" for name in ("with_traffic", "traffic_bytes", "traffic_ns")))
 
     @property

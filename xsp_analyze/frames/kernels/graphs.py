@@ -202,7 +202,7 @@ def compiled_kernels(frames: TraceView) -> pl.DataFrame:
 
 
 def _outermost(parent: Positions, kernels: Bools) -> Ints:
-    """Those that are not launched by another one: a generated function's call may hold the kernel of its name."""
+    """The calls that are not launched by another one: a generated function's call may hold the kernel of its name."""
     at = np.flatnonzero(kernels)
     up = parent[at]
     above = np.where(up >= 0, innermost(parent, kernels)[up], -1)
@@ -312,7 +312,7 @@ class CompiledRegions:
 
 
 def compiled_regions(trace: Trace, runs: Sequence[int], names: pl.Series) -> CompiledRegions:
-    """Those of the runs; `names` are all names of spans, each once."""
+    """The compiled regions of the runs; `names` are all names of spans, each once."""
     marks = _marks(trace, runs, names)
     pieces = [
         pl.DataFrame(_breaks(rows.select(_SWEPT).iter_rows()), schema=_BREAK_COLUMNS, orient="row").select(

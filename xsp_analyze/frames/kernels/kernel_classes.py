@@ -128,12 +128,12 @@ def _by_distinct(rows: pl.DataFrame, function: Callable[[str, str], str]) -> pl.
 
 
 def communication_names(names: pl.Series) -> pl.Series:
-    """Those of the names that are of communication kernels, whoever launches them."""
+    """The names of communication kernels, whoever launches them."""
     return _names(names, lambda _, c: c.kernel_class == KernelClass.COMMUNICATION)
 
 
 def product_names(names: pl.Series, precision: str, *, transforms: bool = False) -> pl.Series:
-    """Those of kernels that do products of tiles (of matrices, or as a convolution) in this precision.
+    """The names of kernels that do products of tiles (of matrices, or as a convolution) in this precision.
 
     With `transforms` also those that only transform tiles, as Winograd's convolution by products of matrices needs.
     """
@@ -146,7 +146,7 @@ def product_names(names: pl.Series, precision: str, *, transforms: bool = False)
 
 
 def _names(names: pl.Series, holds: Callable[[str, Classified], bool]) -> pl.Series:
-    """Those of the names, each once, of whose class this holds."""
+    """The names, each once, of whose class this holds."""
     distinct = names.unique().cast(pl.String).drop_nulls()
     learn(names=distinct)
     classified = [(name, by_name(name)) for name in distinct]

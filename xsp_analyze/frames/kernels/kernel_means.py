@@ -93,11 +93,12 @@ def step_work(view: StepView) -> pl.DataFrame:
 
 
 def kernel_executions(view: StepView) -> pl.DataFrame:
-    """One row a kernel execution (of a mean step, where averaged): what every kernel table is summed from.
+    """One row an execution of a kernel, copy or memset (of a mean step, where averaged): what tables are summed from.
 
-    Labels, layer, `count`, `duration_ns`, counters, `order_ns`, `span_id` of the first. Of whole steps every activity,
-    count 1, exact ns. Of a mean step duration_ns is the trimmed mean over the steps that hold it, times the share of
-    steps that do (`count`). Without device work each counted launch stands for its kernel.
+    `kind` tells them apart, and `layer_executions` has those of layers. Labels, layer, `count`, times, counters,
+    `order_ns`, `span_id` of the first. Of whole steps every activity, count 1, exact ns. Of a mean step duration_ns is
+    the trimmed mean over the steps that hold it, times the share of steps that do (`count`). Without device work each
+    counted launch stands for its kernel.
     """
     launches = view.of_trace.once(launches_alone)
     rows = view.once(chosen_activities) if launches.is_empty() else _of_steps(view, launches)

@@ -91,7 +91,7 @@ def every_layer_call(view: TraceView) -> pl.DataFrame:
 
 
 def layer_calls(view: TraceView) -> pl.DataFrame:
-    """Those of the runs that layers are taken from."""
+    """The calls in the runs that layers are taken from."""
     return view.layer_runs.of(view.once(every_layer_call))
 
 
@@ -275,7 +275,7 @@ def _with_host_time(calls: pl.DataFrame, hosted: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_calls(calls: pl.DataFrame, activities: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
-    """As `_layer_steps`, of layers by their calls."""
+    """What `_layer_steps` answers, of layers by their calls."""
     hosted = bases.filter(pl.col("basis") == "host")["run_id"].implode()
     host = _sums_by_layer(
         calls,

@@ -427,7 +427,7 @@ def _names_within_block(
 
 
 def _with_counts(texts: Sequence[str]) -> list[str]:
-    """Those that occur several times with their number."""
+    """The texts, each that occurs several times with its number."""
     totals, seen = Counter(texts), Counter[str]()
     numbered = []
     for text in texts:

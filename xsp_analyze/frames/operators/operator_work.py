@@ -371,7 +371,7 @@ def _moving_ns() -> pl.Expr:
 
 
 def _uncached_ns() -> pl.Expr:
-    """As `memory`, but for what caches can have held: of what is read and of what is written as much as they hold."""
+    """For `memory`, without what caches can have held: of what is read and of what is written as much as they hold."""
     amounts = [pl.col(c).fill_null(0) for c in ("read_bytes", "written_bytes")]
     missed = [(amount - pl.col("cache_bytes")).clip(lower_bound=0) for amount in amounts]
     is_copy = pl.col("host_bytes") > 0

@@ -45,7 +45,7 @@ function drawBars(block) {
     });
     return makeSvg("svg", { width, height: count * BAR_ROW, role: "img", "aria-label": `${block.title ?? "Bars"}: ${block.labels.slice(0, 3).map((l, i) => `${l} ${texts(i)[0]}`).join(", ")}` }, rows);
   };
-  const frame = framed(block.title ?? "Bars", draw, "");
+  const frame = frameOf(block.title ?? "Bars", draw, "");
   const more = block.labels.length > count
     ? make("p", { class: "text" }, make("button", { type: "button", onclick: (event) => { count = block.labels.length; event.target.remove(); frame.lookAt(0, 1); } }, `Show the other ${block.labels.length - count}`))
     : null;
@@ -86,7 +86,7 @@ function drawStack(block) {
     const read = rows.slice(0, 3).map(({ label, parts }) => `${label}: ${parts.map(text).join("; ")}`).join(". ");
     return makeSvg("svg", { width, height: rows.length * STACK_ROW, role: block.links?.some(Boolean) ? "group" : "img", "aria-label": `${title}. ${read}` }, drawn);
   };
-  return make("div", { class: "text" }, heading3(block.title), legend(block.series), framed(title, draw, ""));
+  return make("div", { class: "text" }, heading3(block.title), legend(block.series), frameOf(title, draw, ""));
 }
 
 // Round steps for an axis: 1, 2 or 5 times a power of ten.
@@ -105,7 +105,7 @@ function drawColumns(block) {
   const has = (i) => block.series.filter((s) => block.series.length === 1 || (s.values[i] ?? null) !== null); // a column may be of one series alone
   const tell = (i) => { caption.textContent = `${block.labels[i]}: ${has(i).map((s) => `${s.name} ${s.divisor ? withUnit(s.values[i], s) : time(s.values[i])}`).join(", ")}${spreadText(block.series[0], i)}`; };
   const title = block.title ?? "Columns, one a layer";
-  const frame = framed(title, (width, view) => columnsSvg(block, { totals, scale, width, view, tell, title }), "x");
+  const frame = frameOf(title, (width, view) => columnsSvg(block, { totals, scale, width, view, tell, title }), "x");
   return make("div", null, heading3(block.title), block.series.length > 1 ? legend(block.series) : null, frame, caption);
 }
 
@@ -180,5 +180,5 @@ function drawLine(block) {
       ]),
       makeSvg("text", { x: left + room / 2, y: CHART_HEIGHT - 6, "text-anchor": "middle" }, block.x));
   };
-  return make("div", null, heading3(`${block.title} over ${block.x}`), framed(`${block.title} over ${block.x}`, draw, ""));
+  return make("div", null, heading3(`${block.title} over ${block.x}`), frameOf(`${block.title} over ${block.x}`, draw, ""));
 }

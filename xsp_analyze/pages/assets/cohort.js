@@ -29,7 +29,7 @@ function drawDendrogram(block) {
       makeSvg("title", null, `Distance ${at.toFixed(3)}`)));
     return makeSvg("svg", { width, height: height + 22, role: "img", "aria-label": block.read }, ticks, names, joins);
   };
-  return framed(block.title, draw, "");
+  return frameOf(block.title, draw, "");
 }
 
 // Small multiples: a chart a model, all alike; the measure is chosen for all at once.
@@ -65,13 +65,13 @@ function smallChart(block, item, chosen) {
   const marks = batches.length > 1 || batches[0] ? batches.map((batch) => makeSvg("text", { x: x(batch), y: SMALL_CHART.height - 5, "text-anchor": batch === batches[0] && batches.length > 1 ? "start" : batch === batches.at(-1) && batches.length > 1 ? "end" : "middle" }, batch ? (batch === batches[0] ? `batch ${batch}` : `${batch}`) : "-")) : [];
   const told = lines.map((line) => line.points[chosen].map(([batch, value]) => multipleText(block, line, measure, batch, value)).join("; ")).join(". ");
   const base = makeSvg("line", { class: "axis", x1: SMALL_CHART.left, x2: SMALL_CHART.width - SMALL_CHART.right, y1: y(0), y2: y(0) });
-  const top = makeSvg("text", { x: SMALL_CHART.left, y: 13 }, `${shown(most, measure)} ${measure.unit}`);
+  const top = makeSvg("text", { x: SMALL_CHART.left, y: 13 }, `${numberText(most, measure)} ${measure.unit}`);
   return make("figure", { class: "multiple" }, make("figcaption", { title: item.title }, cutText(item.title, SMALL_CHART.width)),
     makeSvg("svg", { viewBox: `0 0 ${SMALL_CHART.width} ${SMALL_CHART.height}`, role: lines.some((line) => line.link) ? "group" : "img", "aria-label": `${item.title}, ${measure.label.toLowerCase()}: ${told}` }, base, top, drawn, marks));
 }
 
 function multipleText(block, line, measure, batch, value) {
-  return `${block.systems[line.system]}${batch ? `, batch size ${batch}` : ""}: ${shown(value, measure)} ${measure.unit}`;
+  return `${block.systems[line.system]}${batch ? `, batch size ${batch}` : ""}: ${numberText(value, measure)} ${measure.unit}`;
 }
 
 const TARGET = 24; // pixels that a finger hits

@@ -79,7 +79,7 @@ const UNSEEN_WIDTH = 640; // pixels of a drawing that is saved before it was eve
 
 // `draw(width, view)` gives an SVG for the part of the whole in view, [from, to] of 0..1 across and up.
 // `axes`: "x", "xy" or "" (nothing to zoom).
-function framed(title, draw, axes) {
+function frameOf(title, draw, axes) {
   const view = { x: [0, 1], y: [0, 1] };
   const field = make("div", { class: "field", tabindex: axes ? "0" : null, role: axes ? "group" : null, "aria-label": axes ? `${title}. Plus and minus zoom in and out, arrows move, 0 shows all.` : null });
   const node = make("figure", { class: "framed" });
@@ -92,7 +92,7 @@ function framed(title, draw, axes) {
     back.disabled = whole;
   }
 
-  function bounded([from, to]) {
+  function clamp([from, to]) {
     const span = Math.min(Math.max(to - from, CLOSEST), 1);
     const start = Math.min(Math.max(from, 0), 1 - span);
     return [start, start + span];
@@ -105,7 +105,7 @@ function framed(title, draw, axes) {
       const [from, to] = view[axis];
       const span = (to - from) / factor;
       const middle = from + (to - from) * at;
-      view[axis] = bounded([middle - span * at, middle + span * (1 - at)]);
+      view[axis] = clamp([middle - span * at, middle + span * (1 - at)]);
     }
     paint();
   }
@@ -142,7 +142,7 @@ function framed(title, draw, axes) {
     follow(field, zoom, move, reset);
   }
   node.append(tools, field);
-  node.lookAt = (from, to) => { view.x = bounded([from, to]); paint(); };
+  node.lookAt = (from, to) => { view.x = clamp([from, to]); paint(); };
   onWidth(field, (found) => { width = found; paint(); });
   return node;
 }

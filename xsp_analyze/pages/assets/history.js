@@ -9,7 +9,7 @@ function drawTrend(block) {
   const caption = make("p", { class: "caption", "aria-live": "polite" }, "Point at a run to read it; a click opens its report, where there is one.");
   let chosen = 0;
   const buttons = block.measures.map((measure, n) => make("button", { type: "button", class: "choice", "aria-pressed": String(n === 0), onclick: () => show(n) }, measure.label));
-  const frame = framed(block.title, (width, view) => trendSvg(block, block.measures[chosen], width, view, caption), "x");
+  const frame = frameOf(block.title, (width, view) => trendSvg(block, block.measures[chosen], width, view, caption), "x");
 
   function show(n) {
     chosen = n;

@@ -26,7 +26,7 @@ function drawHeatMap(block) {
   const caption = make("p", { class: "caption", "aria-live": "polite" }, "Point at a cell to read it; arrows move from cell to cell.");
   const scaleNote = make("p", { class: "heat-scale" });
   const switches = block.measures.map((measure, i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => show(i) }, measure.name));
-  const frame = framed(block.title, svg, "");
+  const frame = frameOf(block.title, svg, "");
   const field = make("div", { class: "heat", tabindex: "0", role: "group", "aria-label": `${block.title}: ${rows} ranks, ${columns === 1 ? block.steps[0] : `${columns} columns`}. Arrows move from cell to cell.` }, frame);
 
   const values = () => block.measures[state.measure].values;
@@ -42,7 +42,7 @@ function drawHeatMap(block) {
 
   const opacity = (v, [least, largest]) => (largest > least ? FAINTEST + (1 - FAINTEST) * ((v - least) / (largest - least)) : FAINTEST);
 
-  function told(row, column) {
+  function cellSentence(row, column) {
     const here = value(row, column);
     const median = medianOf(block.ranks.map((_, other) => value(other, column)));
     const share = here === null || !median ? "" : `, ${percent(Math.abs(here / median - 1))} ${here < median ? "under" : "over"} the median of ranks`;
@@ -67,14 +67,14 @@ function drawHeatMap(block) {
     const box = { x: HEAT.left + column * wide, y: row * tall, width: Math.max(wide - (wide > 4 ? 1 : 0), 0.5), height: Math.max(tall - (tall > 6 ? 1 : 0), 1) };
     const rect = v === null ? makeSvg("rect", { ...box, class: "heat-cell unknown" }) : makeSvg("rect", { ...box, class: `heat-cell heat-${colour}`, "fill-opacity": opacity(v, bounds).toFixed(3) });
     const label = v !== null && wide >= 70 && tall >= 18 ? makeSvg("text", { class: "heat-label", x: box.x + 6, y: box.y + tall / 2 + 4 }, time(v)) : null;
-    return makeSvg("g", { class: on ? "heat-at" : null, "data-row": row, "data-column": column, "data-value": v }, makeSvg("title", null, told(row, column)), rect, label);
+    return makeSvg("g", { class: on ? "heat-at" : null, "data-row": row, "data-column": column, "data-value": v }, makeSvg("title", null, cellSentence(row, column)), rect, label);
   }
 
   function mark() {
     field.querySelectorAll(".heat-at").forEach((other) => other.classList.remove("heat-at"));
     if (!state.at) return;
     field.querySelector(`[data-row="${state.at[0]}"][data-column="${state.at[1]}"]`)?.classList.add("heat-at");
-    caption.textContent = told(...state.at);
+    caption.textContent = cellSentence(...state.at);
   }
 
   function show(measure) {
@@ -89,12 +89,12 @@ function drawHeatMap(block) {
   }
 
   const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -Infinity], End: [0, Infinity] };
-  const bounded = (at, count) => Math.min(Math.max(at, 0), count - 1);
+  const clamp = (at, count) => Math.min(Math.max(at, 0), count - 1);
   field.addEventListener("keydown", (event) => {
     const by = event.target === field ? moves[event.key] : null;
     if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    state.at = state.at ? [bounded(state.at[0] + by[0], rows), bounded(state.at[1] + by[1], columns)] : [0, 0];
+    state.at = state.at ? [clamp(state.at[0] + by[0], rows), clamp(state.at[1] + by[1], columns)] : [0, 0];
     mark();
   });
   field.addEventListener("pointerover", (event) => {
@@ -137,7 +137,7 @@ function drawBandwidth(block) {
   };
   const legendOf = make("div", { class: "legend" }, block.series.map((s, i) => make("span", null, make("i", { class: `r-${i}` }), s.name)));
   const hollow = block.series.some((s) => s.points.some((p) => !p.matched)) ? make("p", { class: "means" }, "Hollow: not matched between ranks, so that waiting is in its time.") : null;
-  return make("div", { class: "bandwidth" }, heading3(block.title), legendOf, framed(block.title, draw, ""), caption, hollow, block.note ? make("p", { class: "means" }, block.note) : null);
+  return make("div", { class: "bandwidth" }, heading3(block.title), legendOf, frameOf(block.title, draw, ""), caption, hollow, block.note ? make("p", { class: "means" }, block.note) : null);
 }
 
 Object.assign(DRAW, { folded_away: drawFoldedAway, beside: drawBeside, heat_map: drawHeatMap, bandwidth: drawBandwidth });

@@ -9,7 +9,7 @@ function unfold(block) {
 }
 
 // Without the columns in which none of these rows has anything.
-function known(block, rows) {
+function withKnownColumns(block, rows) {
   if (!rows) return block;
   const kept = block.columns.map((_, i) => i).filter((i) => rows.some((row) => block.values[i][row] !== null));
   return { ...block, columns: kept.map((i) => block.columns[i]), values: kept.map((i) => block.values[i]) };
@@ -17,7 +17,7 @@ function known(block, rows) {
 
 // `onRow(row)` makes rows open something: their first name becomes a button. `rows` limits the table to these.
 function drawTable(whole, { onRow = null, rows = null, keep = null } = {}) {
-  const block = known(unfold(whole), rows);
+  const block = withKnownColumns(unfold(whole), rows);
   const every = rows ?? Array.from({ length: block.values.length ? block.values[0].length : 0 }, (_, row) => row);
   const rowCount = every.length;
   const state = { order: null, column: -1, descending: false, query: "", page: 0, chosen: null };
@@ -162,7 +162,7 @@ function drawCell(column, value, largest, link) {
     const label = column.key === "kernel_name" ? bare(text) : text; // what most names begin with says little
     return make("td", { class: "name", title: text }, link ? make("a", { class: "middle", href: link }, middle(label)) : cutMiddle(label, text));
   }
-  const cell = make("td", { class: "n", title: exact(value, column.exact) }, shown(value, column));
+  const cell = make("td", { class: "n", title: exact(value, column.exact) }, numberText(value, column));
   if (largest > 0) {
     cell.classList.add("barred");
     cell.style.backgroundSize = `${(100 * Math.max(value, 0)) / largest}% 72%`;

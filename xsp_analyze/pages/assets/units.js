@@ -3,7 +3,7 @@
 const UNKNOWN = "-";
 const THIN = "\u202f"; // narrow, and no line is broken at it
 
-const { apart, axisMark, count, counted, exact, percent, quantity, scaleFor, shown, time, timeScale, withUnit } = (() => {
+const { apart, axisMark, count, countOf, exact, percent, quantity, scaleFor, numberText, time, timeScale, withUnit } = (() => {
   const MOST_DECIMALS = 4;
   const MOST_APART = 9;
   const thousands = (prefixes, unit) => [...prefixes].map((prefix, place) => [`${prefix.trim()}${unit}`, 10 ** (3 * (prefixes.length - 1 - place))]);
@@ -25,8 +25,8 @@ const { apart, axisMark, count, counted, exact, percent, quantity, scaleFor, sho
     return { unit: ladder[found][0], divisor: ladder[found][1], decimals: null };
   }
 
-  const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
-  const grouped = (text) => text.replace(/^(-?)(\d+)/, (_, sign, digits) => sign + digits.replace(/\B(?=(?:\d{3})+$)/g, THIN));
+  const isKnown = (value) => value !== null && value !== undefined && Number.isFinite(value);
+  const groupDigits = (text) => text.replace(/^(-?)(\d+)/, (_, sign, digits) => sign + digits.replace(/\B(?=(?:\d{3})+$)/g, THIN));
   const power = (value, digits) => Number(Math.abs(value).toExponential(digits).split("e")[1]);
   const threeDigits = (value) => Math.min(Math.max(2 - power(value, 2), 0), MOST_DECIMALS);
 
@@ -37,23 +37,23 @@ const { apart, axisMark, count, counted, exact, percent, quantity, scaleFor, sho
     const least = Number(`1e-${fraction}`);
     if (Math.abs(value) < least / 2) return (value > 0 ? "<" : ">-") + least.toFixed(fraction);
     const text = value.toFixed(fraction);
-    return apart ? grouped(text) : text;
+    return apart ? groupDigits(text) : text;
   }
 
-  function shown(value, scale) {
-    return known(value) ? figures(value / scale.divisor, scale.decimals ?? null, scale.grouped ?? true) : UNKNOWN;
+  function numberText(value, scale) {
+    return isKnown(value) ? figures(value / scale.divisor, scale.decimals ?? null, scale.grouped ?? true) : UNKNOWN;
   }
 
-  const withUnit = (value, scale) => (known(value) && scale.unit ? `${shown(value, scale)}${THIN}${scale.unit}` : shown(value, scale));
+  const withUnit = (value, scale) => (isKnown(value) && scale.unit ? `${numberText(value, scale)}${THIN}${scale.unit}` : numberText(value, scale));
 
   // Without decimals where the numbers are shown as they are and none of them has any.
   function whole(scale, values) {
-    return scale.divisor === 1 && scale.unit !== "%" && values.every((value) => !known(value) || Number.isInteger(value)) ? { ...scale, decimals: 0 } : scale;
+    return scale.divisor === 1 && scale.unit !== "%" && values.every((value) => !isKnown(value) || Number.isInteger(value)) ? { ...scale, decimals: 0 } : scale;
   }
 
   // A single quantity whose unit at rest is given: ns, byte, flop, flop/s, byte/s, Hz, %, share; others stay as they are.
   function quantity(value, unit) {
-    if (!known(value)) return UNKNOWN;
+    if (!isKnown(value)) return UNKNOWN;
     const scale = scaleFor(unit, value);
     return withUnit(value, unit in LADDERS ? whole(scale, [value]) : scale);
   }
@@ -63,36 +63,36 @@ const { apart, axisMark, count, counted, exact, percent, quantity, scaleFor, sho
 
   // A number of things; of a mean step perhaps a broken one.
   function count(value) {
-    if (!known(value)) return UNKNOWN;
+    if (!isKnown(value)) return UNKNOWN;
     if (Number.isInteger(value)) return figures(value, 0);
     const text = figures(value, null);
     return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
   }
 
   // `1 copy`, `2 copies`.
-  const counted = (value, one, many) => `${count(value)} ${value === 1 ? one : many}`;
+  const countOf = (value, one, many) => `${count(value)} ${value === 1 ? one : many}`;
 
   // Values that are compared, in one unit: with as many digits as the least difference among them needs.
   function apart(values, unit) {
-    const scale = whole(scaleFor(unit, Math.max(0, ...values.filter(known).map(Math.abs))), values);
-    const sorted = [...new Set(values.filter(known).map((value) => value / scale.divisor))].sort((a, b) => a - b);
+    const scale = whole(scaleFor(unit, Math.max(0, ...values.filter(isKnown).map(Math.abs))), values);
+    const sorted = [...new Set(values.filter(isKnown).map((value) => value / scale.divisor))].sort((a, b) => a - b);
     const steps = sorted.slice(1).map((value, place) => value - sorted[place]);
     if (scale.decimals === 0 || !steps.length) return values.map((value) => withUnit(value, scale));
     const needed = Math.min(1 - power(Math.min(...steps), 1), MOST_APART);
-    return values.map((value) => withUnit(value, known(value) && value ? { ...scale, decimals: Math.max(threeDigits(value / scale.divisor), needed) } : scale));
+    return values.map((value) => withUnit(value, isKnown(value) && value ? { ...scale, decimals: Math.max(threeDigits(value / scale.divisor), needed) } : scale));
   }
 
   // The value as it is stored, in its unit at rest.
   function exact(value, unit) {
     if (value === null || value === undefined) return "unknown";
-    return `${grouped(String(value))}${unit ? THIN + unit : ""}`;
+    return `${groupDigits(String(value))}${unit ? THIN + unit : ""}`;
   }
 
   // One scale for marks on an axis and charts: kept small enough that short entries do not vanish.
   const timeScale = (largest) => whole(scaleFor("ns", largest / 10), [largest]);
 
   // A mark on an axis: a round number, with no more digits than it has.
-  const axisMark = (value, scale) => `${grouped(String(+(value / scale.divisor).toPrecision(6)))}${scale.unit ? THIN + scale.unit : ""}`;
+  const axisMark = (value, scale) => `${groupDigits(String(+(value / scale.divisor).toPrecision(6)))}${scale.unit ? THIN + scale.unit : ""}`;
 
-  return { apart, axisMark, count, counted, exact, percent, quantity, scaleFor, shown, time, timeScale, withUnit };
+  return { apart, axisMark, count, countOf, exact, percent, quantity, scaleFor, numberText, time, timeScale, withUnit };
 })();

@@ -18,7 +18,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import figure_data
 from xsp_analyze.pages.report.roofline import figure_of
 from xsp_analyze.text.table import clean, heading, short_name
-from xsp_analyze.text.units import count, count_of, scale_of, share, tell_apart
+from xsp_analyze.text.units import count, count_of, or_dash, scale_of, share, tell_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,11 +124,11 @@ def _labels(result: Result, spec: FigureSpec) -> list[str]:
     values = result.table[spec.x].to_list()
     name = spec.x.removesuffix("_index") + "_name"
     if spec.x == "layer_index" and name in result.table.columns:
-        return [f"{_or_dash(i)}  {n}" for i, n in zip(values, result.table[name].to_list(), strict=True)]
+        return [f"{or_dash(i)}  {n}" for i, n in zip(values, result.table[name].to_list(), strict=True)]
     if spec.x == "device_id":
         runs = result.table["run_id"].to_list() if "run_id" in result.table.columns else [None] * len(values)
-        return [f"run {_or_dash(r)}, device {_or_dash(d)}" for r, d in zip(runs, values, strict=True)]
-    labels = _kernels(result) if spec.x == "kernel_name" else [str(_or_dash(v)) for v in values]
+        return [f"run {or_dash(r)}, device {or_dash(d)}" for r, d in zip(runs, values, strict=True)]
+    labels = _kernels(result) if spec.x == "kernel_name" else [str(or_dash(v)) for v in values]
     return labels if spec.x in _TIMES else tell_apart(labels, _details(result, spec))
 
 
@@ -138,7 +138,7 @@ def _details(result: Result, spec: FigureSpec) -> list[list[str]]:
     chosen = [c for c in result.columns if c.name == spec.color] + keys
     columns = [
         [
-            f"{_OF_ID.sub('', heading(c))} {value}" if _is_id(c, value) else clean(str(_or_dash(value)))
+            f"{_OF_ID.sub('', heading(c))} {value}" if _is_id(c, value) else clean(str(or_dash(value)))
             for value in result.table[c.name].to_list()
         ]
         for c in chosen
@@ -157,10 +157,6 @@ def _kernels(result: Result) -> list[str]:
         return [short_name(name, _MAX_NAME) for name in names]
     labels = [str(label) for label in result.table["kernel_label"].to_list()]
     return [clean(label) for label in distinct_labels(labels, [short_name(name, _MAX_NAME) for name in names])]
-
-
-def _or_dash(value: object) -> object:
-    return "-" if value is None else value
 
 
 def _bars(result: Result, spec: FigureSpec) -> Iterator[Block]:

@@ -64,7 +64,7 @@ def curve(answers: Answers, name: str, rows: pl.DataFrame, peak: Mapping[str, An
 
 
 def _kinds(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Those that anything was ever used for, from below; less than nothing is drawn as nothing. Or none is known."""
+    """Kinds that anything was ever used for, from below; less than nothing is drawn as nothing. Or none is known."""
     columns = [(str(kind), KIND_COLUMNS[str(kind)]) for kind in _STACKED if KIND_COLUMNS[str(kind)] in rows.columns]
     drawn = [
         {"name": kind, "tone": tone_of(kind), "values": rows[column].clip(0).to_list()}

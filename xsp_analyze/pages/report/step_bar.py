@@ -155,7 +155,7 @@ def _work(parts: pl.DataFrame, answers: Answers) -> Iterator[dict[str, Any]]:
 
 
 def _rows_of(result: Result | str, device: Mapping[str, Any]) -> pl.DataFrame:
-    """Those of one device; none where there is no answer."""
+    """The rows of one device; none where there is no answer."""
     if isinstance(result, str):
         return pl.DataFrame()
     rows = result.table

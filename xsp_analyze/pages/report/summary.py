@@ -16,7 +16,7 @@ from xsp_analyze.pages.report.step_bar import phases_on_host
 from xsp_analyze.service import roof_summary
 from xsp_analyze.text.doubts import first_doubts
 from xsp_analyze.text.table import clean, short_name
-from xsp_analyze.text.units import apart, count, count_of, duration, quantity, share, size
+from xsp_analyze.text.units import apart, count, count_of, duration, or_dash, quantity, share, size
 from xsp_model import Attribution, Phase
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def facts_measured(answers: Answers) -> list[dict[str, Any]]:
     """Label and text of what the trace is, for the page's head."""
     summary, provenance = answers.summary, coverage.provenance(answers.per_step)
     rows = _first("runs", _run_rows(summary))
-    rows += _first("devices", [(f"Device {_or_dash(d['device_id'])}", _device(d)) for d in summary.devices])
+    rows += _first("devices", [(f"Device {or_dash(d['device_id'])}", _device(d)) for d in summary.devices])
     rows += [
         ("Levels", ", ".join(f"{level} {count(number)}" for level, number in summary.counts.items()) or "none"),
         ("Layers are", "; ".join(_SOURCES.get(s, s) for s in summary.layer_sources) or _SOURCES["none"]),
@@ -351,7 +351,7 @@ def _source(run: Mapping[str, Any]) -> str:
         run["source_bytes"] and size(run["source_bytes"]),
         run["profiler"],
         run["framework"],
-        run["rank"] is not None and f"rank {run['rank']} of {_or_dash(run['world_size'])}",
+        run["rank"] is not None and f"rank {run['rank']} of {or_dash(run['world_size'])}",
         run["level_captured"] and f"captured {_CAPTURED.get(run['level_captured'], run['level_captured'])}",
         run["source_sha256"] and f"SHA-256 {run['source_sha256'][:12]}",
     )
@@ -385,7 +385,3 @@ def _layer_basis(provenance: Mapping[str, object]) -> str:
     }
     basis = provenance.get("layer_latency_basis")
     return texts.get(str(basis), str(basis)) if basis else "no layers"
-
-
-def _or_dash(value: object) -> object:
-    return "-" if value is None else value

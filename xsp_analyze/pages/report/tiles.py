@@ -152,7 +152,7 @@ _Tile = dict[str, Any]
 
 
 def tiles(answers: Answers) -> list[_Tile]:
-    """Those whose number is known: step, throughput, busy, peak, memory, coverage."""
+    """The tiles whose number is known: step, throughput, busy, peak, memory, coverage."""
     makers = (_load_test, _step, _throughput, _busy, _peak, _memory, _coverage)
     return [tile for make in makers for tile in make(answers)]
 

@@ -209,14 +209,14 @@ def viewer(viewed_trace: Viewed, title: str) -> Block:
 
 
 def _nearest_launches(viewed_trace: Viewed, exact: Level) -> Launches:
-    """Those of work that is drawn exactly; of too many the ones nearest to where the viewer opens."""
+    """The launches of work that is drawn exactly; of too many the ones nearest to where the viewer opens."""
     time = viewed_trace.launches.to_time
     inside = viewed_trace.launches.take((time >= exact.begin) & (time < exact.end))
     return inside.nearest(*viewed_trace.opening_window, MAX_LAUNCHES)
 
 
 def _kept_gaps(viewed_trace: Viewed, exact: Level) -> Gaps:
-    """Those where spans are drawn exactly, as far as there is room, and the longest of all others."""
+    """The gaps where spans are drawn exactly, as far as there is room, and the longest of all others."""
     gaps = viewed_trace.gaps
     return gaps.longest(MAX_GAPS, (gaps.start < exact.end) & (gaps.start + gaps.duration > exact.begin))
 

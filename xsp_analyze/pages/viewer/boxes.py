@@ -124,11 +124,11 @@ class Boxes:
         return np.concatenate(([0], np.flatnonzero(changes) + 1)) if len(self) else np.empty(0, dtype=np.int64)
 
     def overlapping(self, begin: int, until: int) -> Boxes:
-        """Those that lie in the window [begin, until) with some of their time, or as a point."""
+        """The boxes that lie in the window [begin, until) with some of their time, or as a point."""
         return self.take((self.start < until) & ((self.end > begin) | (self.start >= begin)))
 
     def encode(self) -> dict[str, Any]:
-        """As the viewer reads them: `busy` is 0 for what is one span, whose duration it is."""
+        """The boxes as the viewer reads them: `busy` is 0 for what is one span, whose duration it is."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return encoded_columns(columns | {"busy": np.where(self.merged > 0, self.busy, 0)})
 
@@ -257,7 +257,7 @@ class Level:
     boxes: Boxes
 
     def encode(self) -> dict[str, Any]:
-        """As the viewer reads it."""
+        """The level as the viewer reads it."""
         return {"resolution": self.resolution, "from": self.begin, "to": self.end, "boxes": self.boxes.encode()}
 
 

@@ -40,7 +40,7 @@ class Gaps:
         return Gaps(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def overlapping(self, begin: int, until: int) -> Gaps:
-        """Those with some of their time in the window."""
+        """The gaps with some of their time in the window."""
         return self.take((self.start < until) & (self.start + self.duration > begin))
 
     def longest(self, limit: int, before: Bools | None = None) -> Gaps:
@@ -53,7 +53,7 @@ class Gaps:
         return self.take(np.sort(np.argpartition(-length, limit)[:limit]))
 
     def encode(self) -> dict[str, Any]:
-        """As the viewer reads them."""
+        """The columns as the viewer reads them."""
         return encoded_columns({field.name: getattr(self, field.name) for field in fields(self)})
 
 

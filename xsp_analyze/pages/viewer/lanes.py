@@ -42,7 +42,7 @@ class Lane:
     device: int | None
 
     def encode(self) -> dict[str, Any]:
-        """As the viewer reads it."""
+        """The lane as the viewer reads it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -166,7 +166,7 @@ class CounterLane:
         return CounterLane(self.lane, self.unit, self.times[rows], self.values[rows])
 
     def encode(self, lane: int) -> dict[str, Any]:
-        """As the viewer reads it, standing on the lane of that number."""
+        """The counter as the viewer reads it, standing on the lane of that number."""
         is_integer = bool((self.values == np.trunc(self.values)).all()) and bool((np.abs(self.values) < 2**53).all())
         values = (self.values.astype(np.int64) if is_integer else self.values).tolist()
         return {

@@ -39,7 +39,7 @@ class Launches:
         return Launches(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def overlapping(self, begin: int, until: int) -> Launches:
-        """Those that are under way at some time of the window."""
+        """The launches under way at some time of the window."""
         earlier, later = np.minimum(self.from_time, self.to_time), np.maximum(self.from_time, self.to_time)
         return self.take((earlier < until) & (later >= begin))
 
@@ -51,7 +51,7 @@ class Launches:
         return self.take(np.sort(np.argsort(distance, kind="stable")[:limit]))
 
     def encode(self) -> dict[str, Any]:
-        """As the viewer reads them."""
+        """The columns as the viewer reads them."""
         return encoded_columns({field.name: getattr(self, field.name) for field in fields(self)})
 
 

@@ -254,7 +254,7 @@ def flex_attention(arguments: Arguments) -> ModelledWork | None:
 
 
 def flex_attention_backward(arguments: Arguments) -> ModelledWork | None:
-    """As `flex_attention`."""
+    """The backward pass of `flex_attention`."""
     return None if _has_blocks(arguments) else attention_backward(arguments)
 
 

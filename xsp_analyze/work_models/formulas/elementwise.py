@@ -147,7 +147,7 @@ def arange(arguments: Arguments) -> ModelledWork | None:
 
 
 def creation(arguments: Arguments) -> ModelledWork | None:
-    """As many elements as numbers among the inputs say, written.
+    """What is written: the elements that numbers among the inputs count.
 
     `settings.layouts`: for each number of inputs that its overloads have, which are the `sizes`, `out` and `dtype`.
     `settings.type`: the type where neither of these was recorded.

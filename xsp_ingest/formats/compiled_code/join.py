@@ -57,7 +57,7 @@ def events_in(regions: pl.DataFrame, spans: pl.DataFrame, names: Sequence[str]) 
 
 
 def _inside(some: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
-    """Those that ran in a region, on its thread; of regions that hold one another the innermost."""
+    """The calls that ran in a region, on its thread; of regions that hold one another the innermost."""
     columns = ("row", "start_ns", "duration_ns", "correlation_id", *WHERE)
     name = pl.col("name").cast(pl.String).str.replace(_GRAPH_NUMBER, "$1")
     rows = some.select(*columns, name).drop_nulls(["start_ns", "duration_ns", "thread_id"]).sort("start_ns")
@@ -98,7 +98,7 @@ def _innermost(regions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
-    """Those that no other one of the same region holds."""
+    """The calls that no other one of the same region holds."""
     ordered = calls.sort(["region_row", "start_ns", "duration_ns", "row"], descending=[False, False, True, False])
     end = pl.col("start_ns") + pl.col("duration_ns")
     before = end.cum_max().shift(1).over("region_row")
@@ -221,8 +221,6 @@ def _unpaired_count(regions: pl.DataFrame, expected: pl.DataFrame, events: pl.Da
     change = pl.max_horizontal("calls", "generated") - pl.col("pairs") - pl.col("generated")
     return int(if_none_is_called or 0) + int(names.select(change.sum()).item() or 0)
 
-
-# Adds to a run what is said of its compiled kernels: layers of their own, and whose work each call is.
 
 _LAYER = ("holder_row", "module")
 _MAX_NAMES = 8

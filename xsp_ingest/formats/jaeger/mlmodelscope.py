@@ -261,8 +261,6 @@ def _missing(field: str, lost: Sequence[JaegerSpan]) -> list[Finding]:
     ]
 
 
-# From a trace that MLModelScope wrote to staging rows.
-
 _NS_PER_US = 1000
 _PROCESS = 0  # the files name no operating system's process; the services of a trace are on one machine
 _CUT_LENGTHS = frozenset({256, 1024})  # where Jaeger's clients cut texts

@@ -69,7 +69,7 @@ class _LoadGen(Ingester):
         return [self._read_together(paths, options)]
 
     def _read_together(self, paths: Sequence[Path], options: Options) -> RawTrace:
-        from xsp_ingest.formats.loadgen.run import TestResult, combine, read_queries, run_of
+        from xsp_ingest.formats.loadgen.run import LoggedTest, combine, read_queries, run_of
         from xsp_ingest.formats.loadgen.statements import read_detail, read_summary
 
         del options  # nothing to choose
@@ -77,7 +77,7 @@ class _LoadGen(Ingester):
         readers = {_Log.DETAIL: read_detail, _Log.SUMMARY: read_summary}  # the detail log rounds less
         statements = [read(logs[kind]) for kind, read in readers.items() if kind in logs]
         queries = read_queries(logs[_Log.TRACE]) if _Log.TRACE in logs else None
-        return run_of(reduce(combine, statements, TestResult()), queries)
+        return run_of(reduce(combine, statements, LoggedTest()), queries)
 
 
 def _kind_of(probe: Probe) -> _Log | None:

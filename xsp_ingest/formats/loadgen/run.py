@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Queries", "TestResult", "combine", "counts", "percentiles", "read_queries", "run_of", "sentences"]
+__all__ = ["LoggedTest", "Queries", "combine", "counts", "percentiles", "read_queries", "run_of", "sentences"]
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
+class LoggedTest:
     """What one log says; None and empty: it does not say.
 
     `figures` are keyed by metric: `latency_min_ns`, `latency_p99_90_ns`, `completed_sample_per_s`, ...
@@ -45,9 +45,9 @@ class TestResult:
     epoch_ns: int | None = None  # Unix time when the first query was due
 
 
-def combine(first: TestResult, second: TestResult) -> TestResult:
+def combine(first: LoggedTest, second: LoggedTest) -> LoggedTest:
     """What both logs say together; where they differ the first one counts."""
-    return TestResult(
+    return LoggedTest(
         version=first.version or second.version,
         scenario=first.scenario or second.scenario,
         mode=first.mode or second.mode,
@@ -168,7 +168,7 @@ def _ns(microseconds: bytes) -> int | None:
 _QUEUED = ("Server", "Offline")
 
 
-def _findings(outcome: TestResult, queries: Queries | None, worked_out: Mapping[str, float]) -> Iterator[Finding]:
+def _findings(outcome: LoggedTest, queries: Queries | None, worked_out: Mapping[str, float]) -> Iterator[Finding]:
     """The entries; those that count nothing are left out of the ledger."""
     yield from _validity(outcome)
     yield Finding(LedgerKind.LOADGEN_ERROR, count=outcome.errors)
@@ -186,7 +186,7 @@ def _findings(outcome: TestResult, queries: Queries | None, worked_out: Mapping[
     )
 
 
-def _validity(outcome: TestResult) -> Iterator[Finding]:
+def _validity(outcome: LoggedTest) -> Iterator[Finding]:
     violated = sorted(rule for rule, kept in outcome.rules.items() if not kept)
     advice = outcome.reason.strip() or "LoadGen's own summary says what to change"
     if outcome.valid is False or violated:
@@ -211,7 +211,7 @@ _QUERY_NAME = "query"
 _MEASURED, _WORKED_OUT = "measured by LoadGen", "derived from the trace"
 
 
-def run_of(outcome: TestResult, queries: Queries | None) -> RawTrace:
+def run_of(outcome: LoggedTest, queries: Queries | None) -> RawTrace:
     """The run: a span for the test, one a query (a step) where there is a trace; figures as metrics of the test."""
     worked_out = {} if queries is None else percentiles(queries, outcome) | counts(queries, outcome)
     tables = {name: frame_of(name) for name in RAW_TABLES}
@@ -223,7 +223,7 @@ def run_of(outcome: TestResult, queries: Queries | None) -> RawTrace:
     return RawTrace(tables, facts, tuple(_findings(outcome, queries, worked_out)))
 
 
-def percentiles(queries: Queries, outcome: TestResult) -> dict[str, float]:
+def percentiles(queries: Queries, outcome: LoggedTest) -> dict[str, float]:
     """Latencies by LoadGen's rule (results.cc): the one at index count * share, rounded down, of the sorted ones.
 
     Of queries in the scenario MultiStream, of samples in all others.
@@ -239,7 +239,7 @@ def percentiles(queries: Queries, outcome: TestResult) -> dict[str, float]:
     }
 
 
-def counts(queries: Queries, outcome: TestResult) -> dict[str, float]:
+def counts(queries: Queries, outcome: LoggedTest) -> dict[str, float]:
     """How many queries there were, and how many latencies were over the target, where there was one."""
     target = outcome.figures.get("target_latency_ns")
     over = (
@@ -248,18 +248,18 @@ def counts(queries: Queries, outcome: TestResult) -> dict[str, float]:
     return {"query_count": float(queries.table.height), **over}
 
 
-def _latencies_ns(queries: Queries, outcome: TestResult) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _latencies_ns(queries: Queries, outcome: LoggedTest) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Sorted, of what the scenario's latencies are of."""
     of_queries = outcome.scenario == "MultiStream"
     return queries.table["duration_ns"].sort().to_numpy() if of_queries else queries.sample_latencies_ns
 
 
-def _batch_size(outcome: TestResult) -> int | None:
+def _batch_size(outcome: LoggedTest) -> int | None:
     """Only where a query is the model's batch: what a server or offline system batches is its own affair."""
     return outcome.samples_per_query if outcome.scenario in {"SingleStream", "MultiStream"} else None
 
 
-def _spans(outcome: TestResult, queries: Queries | None) -> pl.DataFrame:
+def _spans(outcome: LoggedTest, queries: Queries | None) -> pl.DataFrame:
     """The test first; its duration is null without a trace, since no log tells it to the nanosecond."""
     name = " ".join(part for part in ("LoadGen", outcome.scenario, outcome.mode) if part)
     test = {"row": [0], "level": [str(Level.APPLICATION)], "kind": [str(Kind.RANGE)], "name": [name]}
@@ -294,7 +294,7 @@ def _lanes(intervals: Iterable[tuple[int, int]]) -> list[int]:
     return lanes
 
 
-def _metrics(outcome: TestResult, worked_out: Mapping[str, float]) -> pl.DataFrame:
+def _metrics(outcome: LoggedTest, worked_out: Mapping[str, float]) -> pl.DataFrame:
     """What LoadGen states, and what it does not state or states otherwise than its trace."""
     measured = dict(outcome.figures)
     if outcome.valid is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import msgspec
 
 from xsp_ingest.files.content import cut_off, lines, read_all
-from xsp_ingest.files.values import natural
-from xsp_ingest.formats.loadgen.run import TestResult, sentences
+from xsp_ingest.files.values import natural, text
+from xsp_ingest.formats.loadgen.run import LoggedTest, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ class _Entry(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
-def read_detail(path: Path) -> TestResult:
+def read_detail(path: Path) -> LoggedTest:
     """What the file says; XspError where its last line is cut off."""
     values: dict[str, Any] = {}
     warnings = errors = 0
@@ -92,11 +92,11 @@ def read_detail(path: Path) -> TestResult:
     return _outcome(values, warnings, errors)
 
 
-def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> TestResult:
-    return TestResult(
-        version=_text_or_none(values.get("loadgen_version")),
-        scenario=_text_or_none(values.get("effective_scenario")),
-        mode=_text_or_none(values.get("effective_test_mode")),
+def _outcome(values: Mapping[str, Any], warnings: int, errors: int) -> LoggedTest:
+    return LoggedTest(
+        version=text(values.get("loadgen_version")),
+        scenario=text(values.get("effective_scenario")),
+        mode=text(values.get("effective_test_mode")),
         valid={"VALID": True, "INVALID": False}.get(str(values.get("result_validity"))),
         rules={name: values[key] for key, name in _RULES.items() if isinstance(values.get(key), bool)},
         figures=_figures_of_detail(values, of_queries=values.get("effective_scenario") == "MultiStream"),
@@ -146,10 +146,6 @@ def _epoch_ns(value: object) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
 
 
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MAX_SAMPLES else None
 
@@ -179,14 +175,14 @@ _COUNT = re.compile(r"^(?:(\d{1,18})|(No)) (warning|error)s?\b", re.MULTILINE | 
 _END = "samples_per_query"  # among the last section, which every version writes
 
 
-def read_summary(path: Path) -> TestResult:
+def read_summary(path: Path) -> LoggedTest:
     """What the file says; XspError where the file ends before its parameters and counts do."""
     text = read_all(path, _MAX_BYTES).decode("utf-8", errors="replace")
     values = {key.lower(): value for key, value in reversed(_LINE.findall(text))}
     counts = {what.lower(): int(number or 0) for number, _, what in _COUNT.findall(text)}
     if _END not in values or "error" not in counts:
         raise cut_off(path, "a LoadGen summary ends with its parameters and its count of errors")
-    return TestResult(
+    return LoggedTest(
         scenario=values.get("scenario"),
         mode=values.get("mode"),
         valid={"VALID": True, "INVALID": False}.get(values.get("result is", "")),
@@ -207,11 +203,11 @@ def _rules(values: Mapping[str, str]) -> dict[str, bool]:
 def _figures_of_summary(values: Mapping[str, str]) -> dict[str, float]:
     targets = {name: _number(values.get(key, "")) for key, name in _SUMMARY_TARGETS.items()}
     figures = {name: value for name, value in targets.items() if value}
-    for key, text in values.items():
+    for key, value in values.items():
         name = _SUMMARY_FIGURES.get(key)
         if match := _SUMMARY_PERCENTILE.fullmatch(key):
             name = f"{_SUMMARY_PREFIXES[match[2]]}_p{match[1].replace('.', '_')}_ns"
-        if name and (number := _number(text)) is not None:
+        if name and (number := _number(value)) is not None:
             figures[name] = number
     return figures
 

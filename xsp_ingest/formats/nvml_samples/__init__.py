@@ -12,7 +12,7 @@ import polars as pl
 
 from xsp_ingest.ingester import Ingester, Match
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
-from xsp_ingest.staging.samples import read_lines
+from xsp_ingest.staging.samples import read_lines, whole_number
 from xsp_model import Finding, LedgerKind, XspError
 from xsp_model.columns.intervals import LATEST_NS
 
@@ -43,7 +43,7 @@ class _NvmlSamples(Ingester):
         """The samples alone, as a run without spans."""
         del options
         samples = read_samples(path)
-        first = _number(samples.rows["time_ns"].min())
+        first = whole_number(samples.rows["time_ns"].min())
         counters = samples.rows.with_columns(pl.col("time_ns") - first)
         tables = {name: frame_of(name) for name in RAW_TABLES} | {"counters": counters, "devices": samples.devices}
         return RawTrace(tables, RunFacts(profiler=f"NVML ({samples.source})", epoch_ns=first), samples.findings)
@@ -75,10 +75,6 @@ class _NvmlSamples(Ingester):
 
 def _devices(run: RawTrace) -> set[int]:
     return set(run.tables["spans"]["device_id"].drop_nulls().to_list())
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 NVML_SAMPLES = _NvmlSamples()

@@ -244,8 +244,6 @@ def _add_statistics(row: Mapping[str, str], row_id: int, work: LineRows) -> None
             work.rows.add("metrics", row=row_id, metric=metric, value=float(value), unit=unit, source=_SOURCE)
 
 
-# Reads the traces and summaries that nvprof prints.
-
 _AGAIN = "Copy or print it again: nvprof --print-gpu-trace --csv --log-file FILE PROGRAM"
 
 

@@ -145,7 +145,7 @@ def _times(one: Slice) -> dict[str, object]:
 
 
 def _stream(one: Slice) -> int | None:
-    """As annotated, or in earlier versions as the name of the track has it."""
+    """The stream that annotations name, or in earlier versions the name of the track."""
     if "stream_ID" in one.annotations:
         return int64(one.annotations["stream_ID"])
     match = _STREAM.search(one.track or "")

@@ -13,7 +13,7 @@ from xsp_ingest.files.perfetto import as_chrome_json, json_head
 from xsp_ingest.formats.torch_profiler import scan_plain
 from xsp_ingest.formats.torch_profiler.compiled import scanner
 from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan
-from xsp_ingest.ingester import Ingester, Match
+from xsp_ingest.ingester import IngesterOfRuns, Match
 from xsp_model import XspError
 from xsp_model.limits import limits
 
@@ -39,7 +39,7 @@ _CATEGORY = re.compile(  # as in `categories`, which this need not wait for
 )
 
 
-class _TorchProfiler(Ingester):
+class _TorchProfiler(IngesterOfRuns):
     name: str = "torch_profiler"
     title: str = (
         "PyTorch profiler (Kineto) JSON, plain or gzip, object or list form; seen: torch 1.8 to 2.13, CUDA and ROCm;"
@@ -54,13 +54,6 @@ class _TorchProfiler(Ingester):
         if text is probe.text and _OBJECT.match(text) and any(key in own for key in outer_keys(text)):
             return Match.EXACT
         return Match.GENERIC if _TRACE_EVENTS.match(text) and not is_of_others else Match.NONE
-
-    def read(self, path: Path, options: Options) -> RawTrace:
-        """The file's only run; XspError where it was merged of those of several ranks."""
-        runs = self.read_runs([path], options)
-        if len(runs) > 1:
-            raise XspError(f"the file holds {len(runs)} runs where one is wanted", path=path)
-        return runs[0]
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run, or one for each rank whose traces were merged to the file."""

@@ -78,7 +78,7 @@ JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "element_type": ("dtype",),
     "group_name": ("Process Group Name",),
     "group_ranks": ("Process Group Ranks",),
-    "annotation": ("module_fqn", "str", "annotation"),  # of a replayed graph's node, see `graph_annotations`
+    "annotation": ("module_fqn", "str", "annotation"),  # of a replayed graph's node, see `annotations.py`
 }
 """Arguments of any type, kept as `json.dumps` would write them; null where absent."""
 _OF_EVERY_EVENT = ("correlation", "external_id", "record_function_id", "sequence_number", "forward_thread_id")

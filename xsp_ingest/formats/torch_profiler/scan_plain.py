@@ -30,7 +30,17 @@ from xsp_model import XspError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CannotScan", "cut_off", "integer", "microseconds_to_ns", "no_events", "not_json", "scan", "too_deep"]
+__all__ = [
+    "CannotScan",
+    "cut_off",
+    "integer",
+    "microseconds_to_ns",
+    "no_events",
+    "not_json",
+    "parse_json",
+    "scan",
+    "too_deep",
+]
 
 # What scanners say of a file that they cannot use, or that a slower one should read.
 
@@ -85,7 +95,7 @@ class _Fraction(str):
 
 def scan(path: Path, *, frames: bool = True) -> Document:
     """The file's events, and `frames` or none; XspError where it is no JSON, is cut off, or has no list of events."""
-    document = _parse(_content(path), path)
+    document = parse_json(_content(path), path)
     if isinstance(document, list):
         return _columns(document, {}, frames=frames)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
@@ -102,7 +112,7 @@ def _content(path: Path) -> bytes:
         raise BrokenJsonError(error.what, path=path, advice=error.advice) from error
 
 
-def _parse(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
+def parse_json(data: bytes, path: Path) -> Any:  # noqa: ANN401 (JSON of any shape)
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")  # some editors put it there
     try:
         try:

@@ -128,8 +128,6 @@ def in_blocks(kernels: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     return kernels.with_columns(pl.when(is_one).then(grid // block).otherwise(grid) for grid, block in _SIZES)
 
 
-# Turns scanned events into the staging tables that the linker takes.
-
 _COMMON = ("row", "name", "start_ns", "duration_ns", "process_id", "thread_id", "correlation_id")
 _NOTHING, _NOTHING_DETAILED = "", "\0"  # keys of empty frames among those of categories
 _KERNELS = tuple(category for category, kind in DEVICE.items() if kind is Kind.KERNEL)

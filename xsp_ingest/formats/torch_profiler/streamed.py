@@ -30,7 +30,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     UNREAD_FLOWS,
     Document,
 )
-from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan, _parse, cut_off, integer, microseconds_to_ns
+from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan, cut_off, integer, microseconds_to_ns, parse_json
 from xsp_model import XspError
 from xsp_model.columns.arrays import series
 from xsp_model.limits import limits
@@ -62,7 +62,7 @@ class Categories(dict[Any, int]):
     def __missing__(self, text: str | bytes | None) -> int:
         if text is None:
             return -1
-        category = json.dumps(_parse(text, Path())) if isinstance(text, bytes) else text
+        category = json.dumps(parse_json(text, Path())) if isinstance(text, bytes) else text
         self[text] = number = self._texts.setdefault(category, len(self._texts))
         return number
 
@@ -80,7 +80,7 @@ class Sizes(dict[bytes, tuple[int, int, int]]):
     """The first three numbers of a list by its text; few texts differ."""
 
     def __missing__(self, text: bytes) -> tuple[int, int, int]:
-        value = _parse(text, Path()) if text else None
+        value = parse_json(text, Path()) if text else None
         sizes = [integer(each) for each in value[:3]] if isinstance(value, list) else []
         x, y, z = (NULL if each is None else each for each in (*sizes, *[None] * (3 - len(sizes))))
         self[text] = x, y, z
@@ -143,7 +143,7 @@ def _plain(lines: bytes, count: int) -> Ints | None:
 
 
 def _moment(line: bytes) -> int | None:
-    return microseconds_to_ns(_parse(line, Path())) if line else None
+    return microseconds_to_ns(parse_json(line, Path())) if line else None
 
 
 def numbers(name: str, values: Ints) -> pl.Series:
@@ -513,7 +513,7 @@ def _head(before: bytes, window: ContentWindow, path: Path) -> dict[str, Any]:
             raise CannotScan
         return {}
     try:
-        head = _parse(before + json.dumps(_LIST).encode() + behind, path)
+        head = parse_json(before + json.dumps(_LIST).encode() + behind, path)
     except XspError as error:
         raise CannotScan from error
     if head.pop("traceEvents", None) != _LIST:  # another one came later

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from google.protobuf.message import DecodeError
 
-from xsp_ingest.formats.xplane.plane import message
-from xsp_ingest.formats.xplane.program_graph import DAMAGE, Program, text_in
+from xsp_ingest.formats.xplane.plane import message, text_of
+from xsp_ingest.formats.xplane.program_graph import DAMAGE, Program
 from xsp_ingest.formats.xplane.program_work import InstructionWork, precision_of, work_of
 from xsp_model import Finding, LedgerKind
 
@@ -56,7 +56,7 @@ class SourceLines:
         frame = metadata.stack_frame_id
         if frame not in self._texts:
             self._texts[frame] = "; ".join(self._lines(frame)) or None
-        file = without_home(text_in(metadata.source_file))
+        file = without_home(text_of(metadata.source_file))
         return self._texts[frame] or (f"{file}:{metadata.source_line}" if file and metadata.source_line > 0 else None)
 
     def _lines(self, number: int) -> list[str]:
@@ -79,7 +79,7 @@ class SourceLines:
                 return
             location = index.locations[frame.location - 1]
             file, function = (
-                text_in(names[at - 1]) if 0 < at <= len(names) else ""
+                text_of(names[at - 1]) if 0 < at <= len(names) else ""
                 for names, at in ((index.file_names, location.file), (index.function_names, location.function))
             )
             if file:
@@ -128,10 +128,10 @@ def program_instructions(protos: Mapping[str, bytes], ran: Collection[str]) -> t
             if one.name in names:
                 described = _work_and_operands(program, computation, one)
                 lost_instructions += described is None
-                op_name = text_in(one.metadata.op_name) or None
+                op_name = text_of(one.metadata.op_name) or None
                 rows.append(
                     (
-                        *(program.name, program_number(name), text_in(one.name), text_in(one.opcode), op_name),
+                        *(program.name, program_number(name), text_of(one.name), text_of(one.opcode), op_name),
                         *(described or (None,) * (len(WORK) + len(_TEXTS) - 1)),
                         lines.of(one.metadata),
                     )

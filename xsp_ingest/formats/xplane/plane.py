@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from xsp_model.columns.arrays import Ints
 
-__all__ = ["AMOUNTS", "NUMBERS", "READ", "TEXTS", "Plane", "empty_plane", "message", "read_plane"]
+__all__ = ["AMOUNTS", "NUMBERS", "READ", "TEXTS", "Plane", "empty_plane", "message", "read_plane", "text_of"]
 
 _PACKAGE = "xsp.xplane"
 # message: field: number, type; `*` marks a repeated field, `?` one of the alternatives of a value
@@ -243,8 +243,6 @@ def _number(field: int, value: int, end: int, names: Mapping[int, str], data: me
     text = names.get(value, "") if field == _REFERENCE else text_of(bytes(data[value:end]))
     return natural(text.lstrip("$"))
 
-
-# A plane of a profile as columns: its lines, its events with the statistics XSP uses, its metadata.
 
 _LINES = 3
 _PS_PER_NS = 1000

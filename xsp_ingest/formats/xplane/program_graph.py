@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
-from xsp_ingest.formats.xplane.plane import message
+from xsp_ingest.formats.xplane.plane import message, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["DAMAGE", "Array", "Computation", "Instruction", "Program", "element_count", "text_in", "total_bytes"]
+__all__ = ["DAMAGE", "Array", "Computation", "Instruction", "Program", "element_count", "total_bytes"]
 
 _TYPES = {  # of xla_data.proto's PrimitiveType: name, bits of an element
     1: ("pred", 8),
@@ -108,10 +108,6 @@ DAMAGE = (DecodeError, ValueError, LookupError, RecursionError)
 """What reading a damaged program raises."""
 
 
-def text_in(raw: bytes) -> str:
-    return raw.decode(errors="replace")
-
-
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction. `result`: the array that it makes, or the several; `message`: all that the program says."""
@@ -130,7 +126,7 @@ class Instruction:
     @property
     def target(self) -> str:
         """The library's function that a custom call calls."""
-        return text_in(self.message.custom_call_target)
+        return text_of(self.message.custom_call_target)
 
 
 class Computation:
@@ -189,7 +185,7 @@ class Computation:
 def _instruction(raw: Any) -> Instruction:  # noqa: ANN401
     called = tuple(raw.called_computation_ids)
     return Instruction(
-        text_in(raw.name), text_in(raw.opcode), arrays_of(raw.shape), tuple(raw.operand_ids), called, raw
+        text_of(raw.name), text_of(raw.opcode), arrays_of(raw.shape), tuple(raw.operand_ids), called, raw
     )
 
 
@@ -202,7 +198,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        return text_in(self.module.name)
+        return text_of(self.module.name)
 
     def instructions(self) -> Iterator[tuple[Computation, Any]]:
         """Each instruction's message with the computation that it is in."""

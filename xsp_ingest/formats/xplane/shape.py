@@ -168,8 +168,6 @@ def lines_not_read(plane: Plane) -> list[Finding]:
     ]
 
 
-# Turns the planes of one profile into the staging tables that the linker takes.
-
 _THREAD = ("process_id", "thread_id")
 _TIMES = ("start_ns", "duration_ns")
 _NO_LAUNCH_THREADS = 1 << 40  # pseudo-threads of operators that only their device work tells of: -(this), downwards

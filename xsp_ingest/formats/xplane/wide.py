@@ -90,8 +90,6 @@ def _number(text: pl.Expr, key: str) -> pl.Expr:
     return text.str.extract(_NUMBER.format(key)).cast(pl.Int64, strict=False)
 
 
-# One wide row a span while planes are read, and how the rows are split into the staging tables in the end.
-
 _I, _S, _W = pl.Int64(), pl.String(), pl.Categorical()
 WIDE: Mapping[str, pl.DataType] = {
     **{name: kind for name, kind in RAW_TABLES["spans"].items() if name not in {"row", "issued_by_row"}},

@@ -432,7 +432,7 @@ def _is_worth_it(table_bytes: int) -> bool:
 
 
 def _parts(room: Room, leaf_pages: Leaves, pages: Layout) -> list[tuple[RowRange, Ints]]:
-    """As many parts as there are threads, each with its pages."""
+    """A part a thread, each with its pages."""
     before = np.concatenate([[0], np.cumsum(leaf_pages.max_rows)])
     threads = min(_THREADS, pl.thread_pool_size(), len(leaf_pages.pages))
     cuts = np.linspace(0, len(leaf_pages.pages), threads + 1).astype(np.int64).tolist()

@@ -14,6 +14,7 @@ __all__ = [
     "MAX_DEFERRED",
     "MAX_ROWS",
     "MISSING",
+    "NULLS",
     "NUMBER",
     "OVERLAPPING",
     "PAD",

@@ -63,7 +63,7 @@ function drawTimelines(block) {
   }
 
   // The part of a layer's box that profiling the level below added, at its end; shared out among the layer's calls.
-  function added(line, i, calls) {
+  function overheadStyle(line, i, calls) {
     const layer = line.layer[i] === null || !line.kernels ? null : block.layers[line.layer[i]];
     const share = layer && line.duration[i] ? layer.overhead / calls.get(line.layer[i]) / line.duration[i] : 0;
     return share > 0 ? { backgroundImage: `linear-gradient(to left, var(--overhead) ${share * 100}%, transparent 0)` } : null;
@@ -78,7 +78,7 @@ function drawTimelines(block) {
       if (!at) return [];
       const label = isLayer(line, i) ? nameOf(line, i) : bare(nameOf(line, i));
       const cell = box(line.kind[i], at, line.row[i] + 1, label, { "data-box": `${number}/${i}`, "data-layer": line.layer[i], "aria-label": nameOf(line, i) });
-      if (isLayer(line, i)) Object.assign(cell.style, added(line, i, calls));
+      if (isLayer(line, i)) Object.assign(cell.style, overheadStyle(line, i, calls));
       if (at.width < 3 && i % 2) cell.classList.add("odd");
       return [cell];
     });
@@ -172,7 +172,7 @@ function drawRoofline(block) {
     make("div", { class: "muted" }, underRoof(point)));
   const rest = () => told.replaceChildren(make("div", { class: "muted" }, "Point at a point to read it."));
   rest();
-  const field = framed(block.title, (width, view) => rooflineSvg(block, width, view, tell, rest), "xy");
+  const field = frameOf(block.title, (width, view) => rooflineSvg(block, width, view, tell, rest), "xy");
   const legend = block.precisions.map((name, i) => make("span", null, make("i", { class: `r-${i % 6}` }), name));
   return make("div", { class: "roofline" }, make("h3", null, block.title), make("div", { class: "legend" }, legend), field, told);
 }
@@ -182,7 +182,7 @@ const basisOf = (point) => ({ modelled: " (work modelled from shapes)", mixed: "
 // Which roof is over a point and how much of it is reached; of an operator what its calls would gain there.
 function underRoof(point) {
   const roof = point.bound ? `${point.bound} bound: ${percent(point.share)} of the ${point.roof}` : `Its roof is ${point.roof}.`;
-  const calls = point.count === undefined ? "" : `; ${counted(point.count, "call", "calls")}`;
+  const calls = point.count === undefined ? "" : `; ${countOf(point.count, "call", "calls")}`;
   return point.gain === undefined || point.gain === null ? roof : `${roof}${calls}, ${time(point.gain)} to gain`;
 }
 
@@ -358,7 +358,7 @@ function drawMemory(block) {
     marks(moment);
     return drawn.svg;
   };
-  const figure = framed(block.title, draw, "x");
+  const figure = frameOf(block.title, draw, "x");
   look(moment);
   const lines = block.reserved ? [make("span", null, make("i", { class: "t-memory-reserved" }), "reserved")] : [];
   const keys = make("div", { class: "legend" }, series.map((s) => make("span", null, make("i", { class: `t-${s.tone}` }), s.name)), lines);

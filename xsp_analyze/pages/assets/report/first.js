@@ -167,7 +167,7 @@ function drawAnalyses(block) {
       body.append(make("p", { class: "means definition" }, make("b", null, "Definition. "), item.doc));
     };
     const summary = make("summary", null, make("b", null, item.id), ` ${item.title}`,
-      make("span", { class: "muted" }, ` ${counted(item.rows, "row", "rows")}`));
+      make("span", { class: "muted" }, ` ${countOf(item.rows, "row", "rows")}`));
     const details = make("details", { id: item.id, class: "analysis-entry", ontoggle: () => { if (details.open) fillIn(); } }, summary, body);
     route(item.id, (params) => { details.open = true; fillIn(); table?.table.follow(params); });
     return details;

@@ -138,7 +138,7 @@ function drawTree(block) {
   const barColumn = block.columns.findIndex((c) => c.key === block.bar);
   const largest = barColumn < 0 ? 0 : block.values[barColumn].reduce((most, v) => Math.max(most, v ?? 0), 0);
   const hasBelow = depths.map((depth, row) => row + 1 < depths.length && depths[row + 1] > depth);
-  let closed = closedBelow(firstDepth());
+  let closed = rowsClosedBelow(firstDepth());
   const body = make("tbody");
   let most = MOST_ROWS;
   const more = make("button", { type: "button", onclick: () => { most += MOST_ROWS; paint(); } });
@@ -150,7 +150,7 @@ function drawTree(block) {
     return depth;
   }
 
-  function closedBelow(depth) {
+  function rowsClosedBelow(depth) {
     return new Set(depths.flatMap((d, row) => (hasBelow[row] && d >= depth ? [row] : [])));
   }
 
@@ -193,7 +193,7 @@ function drawTree(block) {
   }
 
   function reset(depth) {
-    closed = closedBelow(depth);
+    closed = rowsClosedBelow(depth);
     paint();
   }
 
@@ -207,7 +207,7 @@ function drawTree(block) {
     make("div", { class: "tools" },
       make("button", { type: "button", onclick: () => reset(Infinity) }, "Open all"),
       make("button", { type: "button", onclick: () => reset(firstDepth()) }, "Close"),
-      make("span", null, counted(depths.length, "row", "rows"))),
+      make("span", null, countOf(depths.length, "row", "rows"))),
     make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table: modules" }, make("table", null, make("thead", null, make("tr", null, head)), body)),
     make("p", { class: "text" }, more),
     block.left_out ? make("p", { class: "means" }, block.left_out) : null,

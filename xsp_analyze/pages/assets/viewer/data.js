@@ -11,7 +11,7 @@ function bytesOf(text) {
   return bytes;
 }
 
-async function inflated(text) {
+async function inflate(text) {
   const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -36,7 +36,7 @@ function readVarints(bytes, values, summed) {
 
 async function decodedColumn(key, text, count) {
   const values = VIEWER_TIMES.has(key) ? new Float64Array(count) : new Int32Array(count);
-  return readVarints(await inflated(text), values, VIEWER_SUMMED.has(key));
+  return readVarints(await inflate(text), values, VIEWER_SUMMED.has(key));
 }
 
 async function decodedColumns({ count, columns }) {
@@ -50,10 +50,10 @@ async function decodedColumns({ count, columns }) {
 async function decodedBoxes(packed) {
   const boxes = await decodedColumns(packed);
   boxes.row ??= new Int32Array(boxes.count);
-  return indexed(boxes);
+  return addIndex(boxes);
 }
 
-function indexed(boxes) {
+function addIndex(boxes) {
   boxes.rows = new Map();
   boxes.reach = new Float64Array(boxes.count);
   let key = -1;
@@ -98,7 +98,7 @@ function boxAt(boxes, i) {
 
 // Boxes that are shorter than a cell and begin in the same one, merged: what is below a pixel need not be gone through anew
 // for every frame. Counts and busy time stay exact.
-function coarsened(boxes, cell, toneCount) {
+function coarsen(boxes, cell, toneCount) {
   const kept = { lane: [], row: [], start: [], duration: [], name: [], tone: [], merged: [], busy: [], span: [], layer: [] };
   const weight = new Float64Array(toneCount);
   const push = (box) => { for (const key of Object.keys(kept)) kept[key].push(box[key]); };
@@ -128,7 +128,7 @@ function coarsened(boxes, cell, toneCount) {
     flush();
   }
   const typed = Object.fromEntries(Object.entries(kept).map(([key, values]) => [key, VIEWER_TIMES.has(key) ? Float64Array.from(values) : Int32Array.from(values)]));
-  return Object.assign(indexed({ count: kept.lane.length, ...typed }), { resolution: cell, from: boxes.from, to: boxes.to });
+  return Object.assign(addIndex({ count: kept.lane.length, ...typed }), { resolution: cell, from: boxes.from, to: boxes.to });
 }
 
 // Where the viewer's boxes come from: levels of detail within the page, or `xsp view`, asked for what is in view.
@@ -184,7 +184,7 @@ function embeddedSource(about) {
     const cell = COARSER ** Math.floor(Math.log(Math.max(resolution, 1)) / Math.log(COARSER));
     if (decoded.count < MANY_BOXES || cell <= Math.max(decoded.resolution, 1)) return decoded;
     decoded.coarser ??= new Map();
-    if (!decoded.coarser.has(cell)) decoded.coarser.set(cell, coarsened(decoded, cell, about.tones.length));
+    if (!decoded.coarser.has(cell)) decoded.coarser.set(cell, coarsen(decoded, cell, about.tones.length));
     return decoded.coarser.get(cell);
   }
 
@@ -209,7 +209,7 @@ function fetchedSource(about) {
     return answer.json();
   };
 
-  async function windowed(path, from, to, resolution, decode) {
+  async function fetchWindow(path, from, to, resolution, decode) {
     const last = kept.get(path);
     const near = [Math.max(from, about.begin), Math.min(to, about.end)];
     if (last && last.from <= near[0] && last.to >= near[1] && last.resolution === resolution) return last.answer;
@@ -222,7 +222,7 @@ function fetchedSource(about) {
     return answer;
   }
 
-  const quantised = (resolution) => (resolution < 1 ? 0 : 2 ** Math.floor(Math.log2(resolution)));
+  const gridResolution = (resolution) => (resolution < 1 ? 0 : 2 ** Math.floor(Math.log2(resolution)));
 
   async function search(text) {
     const answer = await get("search", { text });
@@ -232,10 +232,10 @@ function fetchedSource(about) {
   return {
     about,
     span: async () => null, // what links to spans are tables, which only a report has
-    boxes: (from, to, resolution) => windowed("boxes", from, to, quantised(resolution), decodedBoxes),
+    boxes: (from, to, resolution) => fetchWindow("boxes", from, to, gridResolution(resolution), decodedBoxes),
     overview: async () => decodedBoxes(await get("boxes", { from: about.begin, to: about.end, resolution: Math.ceil((about.end - about.begin) / 1000) })),
-    flows: (from, to) => windowed("flows", from, to, null, decodedColumns),
-    gaps: (from, to) => windowed("gaps", from, to, null, decodedBoxes),
+    flows: (from, to) => fetchWindow("flows", from, to, null, decodedColumns),
+    gaps: (from, to) => fetchWindow("gaps", from, to, null, decodedBoxes),
     counters: () => decodedCounters(about),
     search,
     statistics: (from, to) => get("statistics", { from: Math.floor(from), to: Math.ceil(to) }),
@@ -284,7 +284,7 @@ function rangeStatistics(about, boxes, gaps, from, to) {
   return {
     exact: exactly, by_name: byTime(names), by_class: byTime(classes), host: byTime(calls),
     devices: devicesOf(about).map(({ key, title, lanes }) => {
-      const busy = exactly ? covered(devices.get(key) ?? []) : null;
+      const busy = exactly ? coveredTime(devices.get(key) ?? []) : null;
       return { title, busy, idle: busy === null ? null : to - from - busy, gaps: causesBetween(about, gaps, lanes, from, to) };
     }),
   };
@@ -314,7 +314,7 @@ function addTo(sums, name, count, duration, tone) {
 const byTime = (sums) => [...sums.values()].sort((a, b) => b.duration - a.duration || (a.name < b.name ? -1 : 1));
 
 // Time that at least one of these stretches covers.
-function covered(stretches) {
+function coveredTime(stretches) {
   stretches.sort((a, b) => a[0] - b[0]);
   let [sum, reach] = [0, -Infinity];
   for (const [start, end] of stretches) {

@@ -84,12 +84,12 @@ const pixelsOf = (event) => event.deltaY * (event.deltaMode === 1 ? 16 : 1);
 
 // On the axis a drag selects a range; on the strip it moves the window, and a click brings it there.
 function followAxis(viewer) {
-  dragged(viewer.axis.canvas, (x, anchor) => viewer.selectRange(viewer.timeAt(anchor), viewer.timeAt(x), false), () => viewer.range && viewer.selectRange(...viewer.range, true));
+  onDrag(viewer.axis.canvas, (x, anchor) => viewer.selectRange(viewer.timeAt(anchor), viewer.timeAt(x), false), () => viewer.range && viewer.selectRange(...viewer.range, true));
   const { begin, end } = viewer.about;
-  dragged(viewer.overview.canvas, (x) => viewer.centre(begin + ((end - begin) * x) / viewer.overview.width), () => {}, true);
+  onDrag(viewer.overview.canvas, (x) => viewer.centre(begin + ((end - begin) * x) / viewer.overview.width), () => {}, true);
 }
 
-function dragged(canvas, move, done, atOnce = false) {
+function onDrag(canvas, move, done, atOnce = false) {
   let anchor = null;
   const place = (event) => event.clientX - canvas.getBoundingClientRect().left;
   canvas.addEventListener("pointerdown", (event) => {

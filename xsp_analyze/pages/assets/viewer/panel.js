@@ -51,7 +51,7 @@ function boxSentence(viewer, box) {
   return `${about.names[box.name]}, ${time(box.duration)}`;
 }
 
-const plural = (number, noun) => counted(number, noun, `${noun}s`);
+const plural = (number, noun) => countOf(number, noun, `${noun}s`);
 const callsOf = (viewer, box) => (viewer.about.lanes[box.lane].side === "device" ? `${count(box.merged)} kernels or copies` : `${count(box.merged)} calls`);
 
 function boxDetails(viewer, box) {

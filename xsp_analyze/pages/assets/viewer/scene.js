@@ -17,7 +17,7 @@ function laneGroups(about) {
 }
 
 // Of several ranks, the host's threads are folded but for the first; so are more lanes than a window shows.
-function foldedAtFirst(about) {
+function groupsFoldedAtFirst(about) {
   const groups = [...laneGroups(about)].filter(([, lanes]) => about.lanes[lanes[0]].side === "host");
   return new Set(groups.slice(1).map(([group]) => group));
 }
@@ -101,9 +101,9 @@ function viewerColours(node, tones, causes) {
     probe.style.color = value;
     return getComputedStyle(probe).color;
   };
-  const toned = (tone) => colour(`var(--c-${tone}, var(--${tone}, var(--others)))`);
+  const toneColour = (tone) => colour(`var(--c-${tone}, var(--${tone}, var(--others)))`);
   const colours = {
-    tones: tones.map(toned), causes: causes.map(({ tone }) => toned(tone)), device: toned("idle-unknown"), other: toned("other"),
+    tones: tones.map(toneColour), causes: causes.map(({ tone }) => toneColour(tone)), device: toneColour("idle-unknown"), other: toneColour("other"),
     ...Object.fromEntries(["paper", "raised", "ink", "muted", "rule", "accent", "tint", "error"].map((name) => [name, colour(`var(--${name})`)])),
   };
   probe.remove();
@@ -273,10 +273,10 @@ function boxAtPixel(boxes, lane, row, x, { from, scale }, slack = 2) {
   if (!candidates.length) return null;
   const nearest = candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
   const same = nearest.narrow ? candidates.filter((c) => c.narrow && c.pixel === nearest.pixel) : [nearest];
-  return same.length === 1 ? boxAt(boxes, nearest.i) : mergedOf(same.map((c) => boxAt(boxes, c.i)));
+  return same.length === 1 ? boxAt(boxes, nearest.i) : mergeOf(same.map((c) => boxAt(boxes, c.i)));
 }
 
-function mergedOf(parts) {
+function mergeOf(parts) {
   const tones = new Map();
   for (const part of parts) tones.set(part.tone, (tones.get(part.tone) ?? 0) + part.busy);
   const [tone] = [...tones].reduce((a, b) => (b[1] > a[1] ? b : a));

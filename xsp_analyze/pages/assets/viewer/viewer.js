@@ -4,7 +4,7 @@ const VIEW_MARGIN = 0.02; // of the run, that the view may leave free beside it
 const REVEALED = 0.02; // of the view, that a found box takes at least
 
 class ViewerWindow {
-  bounded(from, to) {
+  clamp(from, to) {
     const { begin, end } = this.about;
     const margin = Math.max((end - begin) * VIEW_MARGIN, 1);
     const span = Math.min(Math.max(to - from, MIN_VIEW), end - begin + 2 * margin);
@@ -13,7 +13,7 @@ class ViewerWindow {
   }
 
   show(from, to) {
-    this.view = this.bounded(from, to);
+    this.view = this.clamp(from, to);
     this.change();
     this.load();
   }
@@ -225,10 +225,10 @@ class Viewer extends ViewerChoice {
     Object.assign(this, {
       node, source, about, steps: about.steps.filter((step) => step.run === about.steps[0].run), painter: boxPainter(about),
       boxes: null, gaps: null, counters: null, overviewBoxes: null, overviewImage: null, colours: null, cut: null, matches: null, hits: [], arrows: [],
-      selected: null, hover: null, range: null, ranging: false, narrow: false, pins: [], folds: new Set(), foldedGroups: foldedAtFirst(about),
+      selected: null, hover: null, range: null, ranging: false, narrow: false, pins: [], folds: new Set(), foldedGroups: groupsFoldedAtFirst(about),
       pointerX: null, scheduled: false, awaited: 0, loading: null, again: false, view: null,
     });
-    this.view = this.bounded(...(about.open ?? [about.begin, about.end]));
+    this.view = this.clamp(...(about.open ?? [about.begin, about.end]));
     this.gapLanes = gapLanes(about);
     this.parts = viewerParts(this);
   }

@@ -80,8 +80,6 @@ def nodes_with_work(text: str) -> dict[str, str]:
     return {node: operator for node, operator in operators if operator not in _VIEWS}
 
 
-# Reads the log that PyTorch writes of its compiler under TORCH_TRACE: graphs, generated code and provenance.
-
 _RECORD = re.compile(rb"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+:\d+\] (\{.*\})\s*$")
 _MAX_PAYLOAD_BYTES = 1 << 26
 _TRACED, _LOWERED, _CODE = "dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code"
@@ -194,7 +192,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def _lists(content: object) -> dict[str, list[str]]:
-    """Those entries that are lists of texts."""
+    """The entries that are lists of texts."""
     entries = content.items() if isinstance(content, dict) else ()
     return {key: [each for each in value if isinstance(each, str)] for key, value in entries if isinstance(value, list)}
 

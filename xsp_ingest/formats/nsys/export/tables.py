@@ -227,7 +227,7 @@ class Frames:
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
-    """As polars, column by column under names of our own, as names and metadata are the file's."""
+    """The table in polars, column by column under names of our own, as names and metadata are the file's."""
     return pl.DataFrame([_series(name, table.column(index)) for index, name in enumerate(table.column_names)])
 
 
@@ -243,7 +243,7 @@ def _with_row_ids(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _integers(values: pl.Series) -> pl.Series:
-    """As SQLite would hold them: unsigned numbers beyond 2^63 as negative ones, what is no number as null."""
+    """Integers as SQLite would hold them: unsigned numbers beyond 2^63 as negative ones, what is no number as null."""
     if values.dtype == pl.UInt64:
         return values.reinterpret(signed=True)
     if values.dtype.is_numeric() or values.dtype == pl.Boolean:
@@ -390,7 +390,7 @@ def _column(cells: list[int | str | None]) -> pa.Array:
 
 
 def _as_int64(cell: int | str | None) -> int | None:
-    """As SQLite has it: unsigned numbers beyond 2^63 are negative, and what 64 bits cannot hold is unknown."""
+    """A number as SQLite has it: unsigned numbers beyond 2^63 are negative, and what 64 bits cannot hold is unknown."""
     if not isinstance(cell, int) or not -(1 << _MAX_BITS) <= cell < 1 << (_MAX_BITS + 1):
         return None
     return cell - (1 << (_MAX_BITS + 1)) if cell >> _MAX_BITS > 0 else cell

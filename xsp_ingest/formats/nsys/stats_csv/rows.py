@@ -39,8 +39,6 @@ def texts(section: Section, heading: str) -> pl.Series:
     return pl.Series(heading, section.columns.get(heading) or [""] * section.height, dtype=pl.String)
 
 
-# Each report of single events as rows of a trace.
-
 _AXES = "xyz"
 _COPY = "[CUDA memcpy "
 _FILL = "[CUDA memset"

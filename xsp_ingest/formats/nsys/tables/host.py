@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xsp_ingest.ingester import Options
 
 __all__ = [
+    "MESSAGES",
     "OS_RUNTIME",
     "closed_duration",
     "directive_tables",
@@ -199,7 +200,7 @@ _DIRECTIVE_COLUMNS = ("start", "end", "globalTid", "nameId", "srcFile", "lineNo"
 
 
 def directive_tables(tables: Collection[str]) -> Sequence[str]:
-    """Those of a file that hold such events: one for each kind of event, newer versions have more."""
+    """The tables of a file that hold such events: one for each kind of event, newer versions have more."""
     return sorted(table for table in tables if table.startswith(tuple(_PREFIXES)))
 
 

@@ -146,8 +146,6 @@ def _layout(database: Tables) -> _Layout:
     return out
 
 
-# NVTX ranges: every push/pop and start/end range as a span, with the text, domain and number it was recorded under.
-
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
 _MARK = 34
 _DOMAIN_CREATE = 75

@@ -19,7 +19,7 @@ from xsp_ingest.formats.torch_profiler.events import (
     JSON_ARGS,
     MODULE_PREFIX,
 )
-from xsp_ingest.formats.torch_profiler.scan_plain import _parse
+from xsp_ingest.formats.torch_profiler.scan_plain import parse_json
 from xsp_ingest.machine.functions import NUMBER, CompiledFunction
 from xsp_ingest.machine.native import can_compile, is_at_hand, is_ready, native
 from xsp_model.columns.arrays import series
@@ -286,10 +286,10 @@ class Tables:
 def _decode_text(raw: bytes, column: str, path: Path) -> str:
     """The text as the plain scanner gives it."""
     if column in JSON_ARGS:
-        return json.dumps(_parse(raw, path))
+        return json.dumps(parse_json(raw, path))
     if raw.startswith(b'"') and b"\\" not in raw:
         return raw[1:-1].decode(errors="replace")
-    value = _parse(raw, path)
+    value = parse_json(raw, path)
     label = str(value) if isinstance(value, str) else json.dumps(value)
     label.encode()  # a lone surrogate: UnicodeEncodeError, a ValueError
     return label

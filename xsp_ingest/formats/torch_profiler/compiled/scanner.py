@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xsp_ingest.files.content import ContentWindow, Refusals, Source, open_source
 from xsp_ingest.formats.torch_profiler.compiled.scan_state import DONE, FULL, PAD, UNSURE
 from xsp_ingest.formats.torch_profiler.events import UNREAD_FLOWS, Document
-from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan, _parse, cut_off, no_events
+from xsp_ingest.formats.torch_profiler.scan_plain import CannotScan, cut_off, no_events, parse_json
 from xsp_model import XspError
 from xsp_model.limits import limits
 
@@ -79,7 +79,7 @@ class _Scanner:
 
     def _head(self) -> dict[str, Any]:
         try:
-            head = _parse(b"".join(self._rest), self._path)
+            head = parse_json(b"".join(self._rest), self._path)
         except XspError as error:
             raise CannotScan from error
         if "traceEvents" not in head:
