@@ -79,6 +79,7 @@ _MODULES: Mapping[str, str] = {
     "B43": "layers",
     "B44": "samples",
     "B45": "layers",
+    "B46": "ranks",
     "cuda_gpu_kern_sum": "nsys.cuda",
     "cuda_gpu_kern_gb_sum": "nsys.cuda",
     "cuda_api_sum": "nsys.cuda",

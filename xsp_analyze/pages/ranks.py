@@ -45,6 +45,8 @@ MEASURES: Mapping[str, tuple[str, str]] = {
     "compute_ns": ("Compute", "compute"),
     "exposed_communication_ns": ("Exposed communication", "communication"),
     "wait_ns": ("Waiting", "waiting"),
+    "sent_bytes": ("Sent", "communication"),
+    "received_bytes": ("Received", "communication"),
 }
 """What a heat map shows, by column: its name, and the colour that `ranks.css` gives it."""
 _MAX_CELLS = 6_000

@@ -135,19 +135,21 @@ def _kernels(frames: StepView) -> pl.DataFrame:
 
 
 def _collectives(frames: StepView) -> pl.DataFrame:
-    """One row a collective's kernel, in order: step, operation, process_group, nth (of these), duration_ns.
+    """One row a collective's kernel, in order: step, operation, process_group, meeting, nth (of these), duration_ns.
 
-    `start_ns` is Unix time where the trace knows it, else null.
+    See `operations`. `start_ns` is Unix time where the trace knows it, else null.
     """
     epoch = frames.trace.frame("runs").select("run_id", "epoch_ns")
-    call = ("step", "operation", "process_group")
+    call = ("step", "operation", "process_group", "meeting")
     return (
-        operations(frames)
+        operations(frames.of_trace)
         .join(epoch, on="run_id", how="left", maintain_order="left")
         .select(
             *call,
             pl.int_range(pl.len(), dtype=pl.Int64).over(call).alias("nth"),
             (pl.col("epoch_ns") + pl.col("start_ns")).alias("start_ns"),
             "duration_ns",
+            "sent_bytes",
+            "received_bytes",
         )
     )

@@ -62,7 +62,7 @@ class Job:
     @cached_property
     def waits(self) -> pl.DataFrame:
         """One row a rank and collective, with what `with_waits` tells of it."""
-        rows = self.scan("collectives").rename({"nth": "number"}).select(*CALL, "rank", "duration_ns")
+        rows = self.scan("collectives").rename({"nth": "number"}).select(*CALL, "operation", "rank", "duration_ns")
         return with_waits(rows).sort(*CALL, "rank").collect(engine="streaming")
 
     def by_rank(self) -> pl.DataFrame:
@@ -111,7 +111,7 @@ class Job:
         )
 
     def by_rank_and_step(self) -> pl.DataFrame:
-        """One row a rank and step, in order: step_ns, compute_ns, exposed_communication_ns and wait_ns.
+        """One row a rank and step, in order: step_ns, compute_ns, exposed_communication_ns, wait_ns and SENT.
 
         Waiting is 0 in a step without matched collectives, and null of a rank that ran none.
         """
@@ -159,7 +159,7 @@ class Job:
             )
             .collect(engine="streaming")
         )
-        once = pl.col("rank") == pl.col("rank").min().over(CALL)
+        once = pl.col("rank") == pl.col("rank").min().over(*CALL, "operation")
         matched = (
             self.waits.filter("matched")
             .with_columns(once.alias("once"))
