@@ -19,6 +19,7 @@ from xsp_analyze.text.units import count, count_of, duration, quantity, share, s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from xsp_analyze.frames.pipelines import Unit
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.ranks.job import Job
 
@@ -34,9 +35,11 @@ __all__ = [
     "last_to_come",
     "mean_steps",
     "median",
+    "rank_grid",
     "rank_name",
     "render",
     "slowest",
+    "stages",
 ]
 
 # What pages draw of ranks: a heat map of rank by step, the mean step of each, rates of collectives by size.
@@ -52,6 +55,8 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 _MAX_CELLS = 6_000
 _MAX_RANKS = 128
 _MAX_COLUMNS = 300
+_WIDTHS = (8, 16, 32, 64, 128)  # ranks a row, as many as nodes and racks hold
+_MAX_ROWS_OF_GRID = 40
 _MAX_GROUPS = 6
 
 
@@ -76,6 +81,7 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
     Of many ranks those are kept whose longest step is furthest from the median's, of many steps several are one column.
     None where there is nothing to compare.
     """
+    measures = [key for key in MEASURES if key in cells.columns]
     ranks, left_out = _kept_ranks(cells)
     if len(ranks) < 2:  # noqa: PLR2004 (a pair)
         return None
@@ -87,7 +93,7 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
         cells.filter(pl.col("rank").is_in(ranks))
         .join(numbers.cast({"step": cells.schema["step"]}), on="step", nulls_equal=True)
         .group_by("rank", "column")
-        .agg(pl.col(list(MEASURES)).max())
+        .agg(pl.col(measures).max())
     )
     grid = pl.DataFrame({"rank": ranks}).join(numbers.select("column").unique(), how="cross")
     values = grid.join(longest, on=["rank", "column"], how="left").sort("rank", "column")
@@ -97,13 +103,58 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
         "title": "Ranks by steps" if len(steps) > 1 else "Rank by rank",
         "ranks": [rank_name(rank) for rank in ranks],
         "steps": [_steps_name(column) for column in columns],
-        "measures": [
-            {"name": name, "colour": colour, "values": [None if v is None else round(v) for v in values[key]]}
-            for key, (name, colour) in MEASURES.items()
-            if values[key].is_not_null().any()
-        ],
+        "measures": [_measure(key, values[key]) for key in measures if values[key].is_not_null().any()],
         "note": " ".join(filter(None, notes)),
     }
+
+
+def _measure(key: str, values: pl.Series) -> dict[str, Any]:
+    name, colour = MEASURES[key]
+    unit = "byte" if key.endswith("bytes") else "ns"
+    return {"name": name, "colour": colour, "unit": unit, "values": [None if v is None else round(v) for v in values]}
+
+
+def rank_grid(cells: pl.DataFrame) -> Block | None:
+    """Of more ranks than a heat map over steps can show: a cell each, their mean step, in rows of some."""
+    mean = cells.group_by("rank").agg(pl.col(c).mean() for c in MEASURES if c in cells.columns).sort("rank")
+    if mean.height <= _MAX_RANKS:
+        return None
+    per_row = next((wide for wide in _WIDTHS if mean.height / wide <= _MAX_ROWS_OF_GRID), _WIDTHS[-1])
+    first, last = int(mean["rank"][0]) // per_row, int(mean["rank"][-1]) // per_row
+    every = pl.DataFrame({"rank": range(first * per_row, (last + 1) * per_row)}, schema={"rank": pl.Int64})
+    values = every.join(mean, on="rank", how="left", maintain_order="left")
+    known = [c for c in values.columns[1:] if values[c].is_not_null().any()]
+    return {
+        "type": "heat_map",
+        "title": "The mean step of every rank",
+        "ranks": [str(row * per_row) for row in range(first, last + 1)],
+        "steps": [f"+{column}" for column in range(per_row)],
+        "names": [rank_name(rank) for rank in values["rank"]],
+        "measures": [_measure(key, values[key]) for key in known],
+        "note": f"A row is {per_row} ranks, beginning with the one beside it.",
+    }
+
+
+def stages(units: Sequence[Sequence[Unit]], note: str, step: int | None) -> Block:
+    """What each rank of a pipeline does over one step."""
+    begin, end = min(u.start_ns for own in units for u in own), max(u.end_ns for own in units for u in own)
+    rows = [
+        {
+            "name": f"{place}: {rank_name(own[0].rank)}",
+            "units": [[u.start_ns - begin, u.end_ns - u.start_ns, u.kind, u.batch, _unit_text(u, begin)] for u in own],
+        }
+        for place, own in enumerate(units)
+    ]
+    title = "Stages of the pipeline" if step is None else f"Stages of the pipeline in step {step}"
+    return {"type": "stages", "title": title, "window_ns": end - begin, "rows": rows, "note": note}
+
+
+def _unit_text(unit: Unit, begin_ns: int) -> str:
+    stage = "" if unit.stage is None else f" of stage {unit.stage}"
+    return (
+        f"{rank_name(unit.rank)}, {unit.kind}{stage}, micro-batch {unit.batch}: from {duration(unit.start_ns - begin_ns)}"
+        f" to {duration(unit.end_ns - begin_ns)}, computes {duration(unit.busy_ns)}"
+    )
 
 
 def _kept_ranks(cells: pl.DataFrame) -> tuple[list[int], str]:
@@ -279,7 +330,8 @@ def _section_of(job: Job, each: Result) -> Section:
 
 
 def _figure(job: Job) -> Block:
-    return beside(heat_map(job.by_rank_and_step()), mean_steps(job.by_rank()))
+    cells = job.by_rank_and_step()
+    return beside(rank_grid(cells), heat_map(cells), mean_steps(job.by_rank()))
 
 
 def _table(result: Result) -> Block:

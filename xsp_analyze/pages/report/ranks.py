@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.catalog import result
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.pipelines import pipeline_units
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
     bandwidth,
@@ -18,8 +19,10 @@ from xsp_analyze.pages.ranks import (
     last_to_come,
     mean_steps,
     median,
+    rank_grid,
     rank_name,
     slowest,
+    stages,
 )
 from xsp_analyze.pages.report.figures import cut_rows
 from xsp_analyze.text.units import count, count_of, duration, share
@@ -40,6 +43,7 @@ _MEANS = (
     " longer, they waited. Calls are matched within their process group; where none is recorded, all ranks that run an"
     " operation are taken for one."
 )
+_MAX_STAGES = 64
 _OPEN_ROWS = 16  # that a screen holds; more are folded away
 
 
@@ -53,7 +57,8 @@ def ranks(answers: Answers) -> Section | None:
         f"{_MEANS} Times are {answers.basis}.",
         [
             blocks.text(" ".join(_sentences(answers, table.table))),
-            beside(heat_map(_each_step(answers)), mean_steps(table.table)),
+            beside(rank_grid(cells := _each_step(answers)), heat_map(cells), mean_steps(table.table)),
+            *_pipeline(answers),
             _table(table, "every rank in numbers"),
             *_stragglers(answers),
             *_rates(answers),
@@ -131,6 +136,49 @@ def _rates(answers: Answers) -> Iterator[Block]:
     yield folded_away(
         "Bus bandwidth in numbers, by collective, process group and size",
         [blocks.table(cut_rows(result)[0], name="B31", left_out=cut_rows(result)[1])],
+    )
+
+
+def _pipeline(answers: Answers) -> Iterator[Block]:
+    """The stages over a step of usual length, and B46."""
+    result = answers.of("B46")
+    if isinstance(result, str) or result.table.is_empty():
+        return
+    rows = result.table
+    name = rows.sort("bubble_ns", descending=True, nulls_last=True, maintain_order=True)["pipeline"][0]
+    own = rows.filter(pl.col("pipeline") == name)
+    yield blocks.text(_bubble_words(own))
+    steps = {step: units for (ranks, step), units in answers.per_step.once(pipeline_units).items()
+             if ", ".join(map(str, ranks)) == name}  # fmt: skip
+    lengths = {step: max(u.end_ns for o in units for u in o) - min(u.start_ns for o in units for u in o)
+               for step, units in steps.items()}  # fmt: skip
+    step = sorted(lengths, key=lambda one: lengths[one])[len(lengths) // 2]
+    order = dict(own.select("rank", "stage").iter_rows())
+    units = sorted(steps[step], key=lambda each: order.get(each[0].rank, len(order)))[:_MAX_STAGES]
+    others = rows["pipeline"].n_unique() - 1
+    yield stages(
+        units, f"{count_of(others, 'other pipeline is', 'other pipelines are')} in B46." if others else "", step
+    )
+    yield _table(result, "every stage in numbers")
+
+
+def _bubble_words(rows: pl.DataFrame) -> str:
+    """How much of the pipeline is bubble, over its stages, and what most of that comes from."""
+    bubble, window = total_of(rows["bubble_ns"]), total_of(rows["window_ns"])
+    first = rows.row(0, named=True)
+    each = f", {count(first['stages_of_rank'])} stages a rank" if first["stages_of_rank"] > 1 else ""
+    text = (
+        f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}, {count(first['micro_batches'])} micro-batches"
+        f"{each}): {share(bubble / window)} of it is bubble"
+    )
+    if rows["schedule_share"].null_count():
+        return f"{text}."
+    slowest_stage = rows.sort("compute_ns", descending=True).row(0, named=True)
+    unequal = rows.filter(pl.col("imbalance_ns") > 0)["imbalance_ns"].mean()
+    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""  # type: ignore[operator]
+    return (
+        f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
+        f" {duration(first['transfer_ns'])} a step{slow}."
     )
 
 
