@@ -186,6 +186,8 @@ class DataParallel:
     late_ns: Sequence[Sequence[int]] = ()
     transfer_ns: int = 500_000
     world_size: int | None = None
+    kernels: Mapping[int, int] = field(default_factory=dict)  # by rank, of which a product is made
+    loading: bool = False  # whether the late ones fetch their input meanwhile
 
     def waits_ns(self) -> list[int]:
         """What each rank waits in all steps."""
@@ -208,8 +210,12 @@ class DataParallel:
                 end = at + 20_000 + slowest + self.transfer_ns
                 trace.step(number, at, end + 10_000 - at)
                 launch, start = at + 1_000 + idle, at + 20_000 + idle
+                if idle and self.loading:
+                    trace.operator("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 500, idle)
                 trace.operator("aten::mm", launch - 500, 9_000)
-                trace.launch("gemm", launch, start, own)
+                parts = self.kernels.get(rank, 1)
+                for part in range(parts):
+                    trace.launch("gemm", launch + 100 * part, start + own * part // parts, own // parts)
                 reduce = trace.runtime("cudaLaunchKernel", launch + 6_000, 1_000)
                 args = collective_args("allreduce", "dp", ranks, (1000, 1000))
                 trace.kernel(REDUCE, start + own, end - start - own, correlation=reduce, stream_id=20, args=args)

@@ -14,10 +14,11 @@ from xsp_analyze.frames.collectives import CALL
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.ranks.job import experts_by_rank, tables
+from xsp_analyze.text.late_ranks import FEW_CALLS, late_ranks, reason_of
 from xsp_analyze.text.units import count, count_of, duration, quantity, share, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xsp_analyze.frames.pipelines import Unit
     from xsp_analyze.pages.blocks import Block, Section
@@ -33,6 +34,7 @@ __all__ = [
     "folded_away",
     "heat_map",
     "last_to_come",
+    "late_sentences",
     "mean_steps",
     "median",
     "rank_grid",
@@ -152,8 +154,9 @@ def stages(units: Sequence[Sequence[Unit]], note: str, step: int | None) -> Bloc
 def _unit_text(unit: Unit, begin_ns: int) -> str:
     stage = "" if unit.stage is None else f" of stage {unit.stage}"
     return (
-        f"{rank_name(unit.rank)}, {unit.kind}{stage}, micro-batch {unit.batch}: from {duration(unit.start_ns - begin_ns)}"
-        f" to {duration(unit.end_ns - begin_ns)}, computes {duration(unit.busy_ns)}"
+        f"{rank_name(unit.rank)}, {unit.kind}{stage}, micro-batch {unit.batch}: from"
+        f" {duration(unit.start_ns - begin_ns)} on for {duration(unit.end_ns - unit.start_ns)},"
+        f" computes {duration(unit.busy_ns)}"
     )
 
 
@@ -246,6 +249,7 @@ def _powers(low: float, high: float, apart: int) -> range:
 
 
 # What stands out of ranks side by side, in sentences: of a trace that holds them all, and of a job.
+_MAX_LATE = 3
 WORTH = 0.02
 """The share of a step from which on something is worth a sentence."""
 
@@ -260,16 +264,31 @@ def slowest(ranks: pl.DataFrame) -> str | None:
     return f"Rank {row['rank']} is slowest, {share(row['over_median_share'])} over the median{waits}."
 
 
-def last_to_come(ranks: pl.DataFrame, calls: float) -> str | None:
-    """The rank that came last most often, where that is twice as often as were its turn; of so many calls."""
+def last_to_come(ranks: pl.DataFrame, calls: float, late: Sequence[int]) -> str | None:
+    """The rank that came last most often, where that is twice as often as were its turn; of so many calls.
+
+    Of many calls only where chance does not explain it; of two ranks none does twice as often, so `late` must say it.
+    """
     row = ranks.sort("last_count", descending=True, nulls_last=True).row(0, named=True)
-    if not row["last_count"] or not calls or row["last_count"] <= 2 * calls / ranks.height:
+    is_told = row["rank"] in late or (calls < FEW_CALLS and (row["last_count"] or 0) > 2 * calls / ranks.height)
+    if not row["last_count"] or not calls or not is_told:
         return None
     is_counted = row["last_count"] == int(row["last_count"]) and calls == int(calls)
     part = (
         f"{count(row['last_count'])} of {count(calls)}" if is_counted else f"{share(row['last_count'] / calls)} of all"
     )
     return f"Rank {row['rank']} came last to {part} collectives: the others wait for it."
+
+
+def late_sentences(late: pl.DataFrame, reason: Callable[[int], str]) -> Iterator[str]:
+    """For whom most of the waiting of a group is, and why; the first few."""
+    several = late["process_group"].n_unique() > 1
+    for row in late.head(_MAX_LATE).iter_rows(named=True):
+        group = f" of {row['process_group']}" if several and row["process_group"] else ""
+        words = f"Of all waiting in collectives{group} {share(row['waited_share'])} is for rank {row['rank']}."
+        yield " ".join(filter(None, [words, reason(row["rank"])]))
+    if late.height > _MAX_LATE:
+        yield f"So it is in {count(late.height - _MAX_LATE)} more groups."
 
 
 def exposed_sentence(ranks: pl.DataFrame) -> str | None:
@@ -371,8 +390,16 @@ def findings(job: Job) -> list[str]:
     sentences = [
         f"{count(len(job.folders))}{of} ranks; the median rank takes {duration(median(ranks['step_ns']))} a step."
     ]
+    world = max((f.get("world_size") or 0 for f in job.facts.values()), default=0)
+    if world > len(job.folders):
+        sentences.append("Whom they wait for may be none of these, so none is named.")
+        sentences += filter(None, [exposed_sentence(ranks)])
+        return [" ".join(sentences)]
     calls = job.waits.filter("matched").select(CALL).unique().height
-    sentences += filter(None, [slowest(ranks), last_to_come(ranks, calls), exposed_sentence(ranks)])
+    late = late_ranks(job.waits)
+    named = last_to_come(ranks, calls, late["rank"].to_list())
+    sentences += filter(None, [slowest(ranks), named, exposed_sentence(ranks)])
+    sentences += late_sentences(late, lambda rank: reason_of(rank, ranks, job.kernels_of_ranks()))
     worst = steps["imbalance_share"].max()
     if isinstance(worst, float) and worst >= WORTH:
         sentences.append(f"The most uneven step takes {share(worst)} longer than its ranks' mean.")

@@ -71,7 +71,7 @@ def _groups(frames: StepView) -> pl.DataFrame:
 
 RANK_TABLES = ("steps", "kernels", "collectives", "experts")
 """Each a file NAME.parquet, with the columns of `_steps`, `_kernels`, `_collectives` and `experts_of_rank`."""
-_MEAN = ("duration_ns", *MEASURES[1:])
+_MEAN = ("duration_ns", *MEASURES[1:], "idle_input_ns")
 
 
 def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _steps(frames: StepView) -> pl.DataFrame:
     parts = each.once(device_time).parts
     if "step" not in parts.columns:
         parts = parts.with_columns(pl.lit(None, pl.Int64).alias("step"))
-    times = parts.group_by("step").agg(pl.col(MEASURES).sum())
+    times = parts.group_by("step").agg(pl.col(*MEASURES, "idle_input_ns").sum())
     slowest = steps.group_by("step").agg(pl.col("duration_ns").max().cast(pl.Int64))
     return slowest.join(times, on="step", how="left", nulls_equal=True).sort("step", nulls_last=True)
 

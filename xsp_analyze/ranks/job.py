@@ -13,6 +13,7 @@ from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio, trimmed_mean
 from xsp_analyze.frames.collectives import CALL, GROUP, waiting_by_rank, with_waits
+from xsp_analyze.frames.kernels.kernel_classes import communication_names
 from xsp_analyze.ranks.facts import RANK_TABLES
 from xsp_model import XspError, bundle
 from xsp_model.schema import TABLES
@@ -70,7 +71,10 @@ class Job:
 
         `last_count`: collectives in which it ran shortest, so that the others waited for it; a tie counts for none.
         """
-        measures = ("duration_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns")
+        measures = (
+            "duration_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns",
+            "idle_input_ns",
+        )  # fmt: skip
         steps = (
             self.scan("steps")
             .group_by("rank")
@@ -79,6 +83,7 @@ class Job:
         ranks = steps.rename({"duration_ns": "step_ns"}).collect().join(self._waits_by_rank(), on="rank", how="left")
         median = pl.col("step_ns").median()
         return ranks.with_columns(
+            (pl.col("step_ns") - pl.col("busy_ns")).alias("idle_ns"),
             (ratio(pl.col("step_ns"), median) - 1).alias("over_median_share"),
             ratio(pl.col("exposed_communication_ns"), pl.col("step_ns")).alias("exposed_share"),
         ).sort("rank")
@@ -142,6 +147,12 @@ class Job:
             .sort(-duration, "kernel_name", "kind")
             .collect(engine="streaming")
         )
+
+    def kernels_of_ranks(self) -> pl.DataFrame:
+        """How often and how long each rank ran each kernel that computes: rank, kernel_name, count, duration_ns."""
+        kernels = self.scan("kernels").filter(pl.col("kind") == "kernel").collect(engine="streaming")
+        talks = communication_names(kernels["kernel_name"])
+        return kernels.filter(~pl.col("kernel_name").is_in(talks.implode()))
 
     def by_collective(self) -> pl.DataFrame:
         """One row a collective and process group, longest first: calls, transfer and wait, what could be matched.

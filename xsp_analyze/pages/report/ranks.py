@@ -8,6 +8,7 @@ import polars as pl
 
 from xsp_analyze.catalog import result
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.collectives import PAIRWISE
 from xsp_analyze.frames.pipelines import pipeline_units
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
@@ -17,6 +18,7 @@ from xsp_analyze.pages.ranks import (
     folded_away,
     heat_map,
     last_to_come,
+    late_sentences,
     mean_steps,
     median,
     rank_grid,
@@ -25,7 +27,9 @@ from xsp_analyze.pages.ranks import (
     stages,
 )
 from xsp_analyze.pages.report.figures import cut_rows
-from xsp_analyze.text.units import count, count_of, duration, share
+from xsp_analyze.text.doubts import missing_ranks
+from xsp_analyze.text.late_ranks import late_ranks_of, rank_reason
+from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ _MEANS = (
     " operation are taken for one."
 )
 _MAX_STAGES = 64
+_UNEQUAL = 0.05
 _OPEN_ROWS = 16  # that a screen holds; more are folded away
 
 
@@ -80,8 +85,16 @@ def _sentences(answers: Answers, rows: pl.DataFrame) -> Iterator[str]:
     middle = duration(median(rows["step_ns"]))
     yield f"{count(rows.height)} ranks, {kind}; the median one takes {middle} {answers.basis}."
     calls = _matched_calls(answers)
-    yield from filter(None, [slowest(rows), last_to_come(rows, calls), exposed_sentence(rows)])
+    frames = answers.per_step
+    if missing := frames.of_trace.once(missing_ranks):
+        yield from filter(None, [*missing, exposed_sentence(rows)])
+        return
+    late = frames.once(late_ranks_of)
+    named = last_to_come(rows, calls, late["rank"].to_list())
+    yield from filter(None, [slowest(rows), named, exposed_sentence(rows)])
+    yield from late_sentences(late, lambda rank: rank_reason(frames, rank))
     yield from _waiting(answers)
+    yield from _unequal_parts(answers)
 
 
 def _matched_calls(answers: Answers) -> float:
@@ -91,6 +104,20 @@ def _matched_calls(answers: Answers) -> float:
         return 0
     per_group = result.table.group_by("operation", "process_group").agg(pl.col("matched_count").max())
     return total_of(per_group["matched_count"])
+
+
+def _unequal_parts(answers: Answers) -> Iterator[str]:
+    """The rank that sends most where ranks send unequal parts."""
+    result = answers.of("B30")
+    known = None if isinstance(result, str) else result.table.drop_nulls("sent_over_mean_share")
+    if known is None or known.is_empty():
+        return
+    row = known.sort("sent_over_mean_share", descending=True, maintain_order=True).row(0, named=True)
+    if row["sent_over_mean_share"] >= _UNEQUAL:
+        yield (
+            f"Parts of {row['operation']} are unequal: rank {row['rank']} sends others {size(row['sent_bytes'])}"
+            f" {answers.basis}, {share(row['sent_over_mean_share'])} above the mean of its group."
+        )
 
 
 def _waiting(answers: Answers) -> Iterator[str]:
@@ -103,7 +130,8 @@ def _waiting(answers: Answers) -> Iterator[str]:
     if row["wait_ns"] and row["duration_ns"]:
         yield (
             f"Of {duration(row['duration_ns'])} that a rank spends in {row['operation']}, {duration(row['wait_ns'])}"
-            f" ({share(row['wait_ns'] / row['duration_ns'])}) is waiting for the last rank to come."
+            f" ({share(row['wait_ns'] / row['duration_ns'])}) is waiting for"
+            f" {'the other of the two' if row['operation'] in PAIRWISE else 'the last rank to come'}."
         )
 
 
