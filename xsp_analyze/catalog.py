@@ -80,6 +80,7 @@ _MODULES: Mapping[str, str] = {
     "B44": "samples",
     "B45": "layers",
     "B46": "ranks",
+    "B47": "model_parts",
     "cuda_gpu_kern_sum": "nsys.cuda",
     "cuda_gpu_kern_gb_sum": "nsys.cuda",
     "cuda_api_sum": "nsys.cuda",

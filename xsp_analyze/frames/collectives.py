@@ -193,11 +193,13 @@ def operations(frames: TraceView) -> pl.DataFrame:
     it. `operation` is what the framework calls it, or else what the kernel's name says. `process_group` is the group's
     name and ranks as recorded, null where nothing is recorded. `meeting` is the operation, of a send or receive its two
     ranks ("0>1"), where both are known. `number` counts them in their rank, step and group, in order of launch.
-    `exposed_ns` is the time in which nothing else computed; `input_bytes` and `output_bytes` are null where not
-    recorded, and so are `sent_bytes` and `received_bytes`, to and from other ranks by the recorded parts.
+    `call_id` is the kernel, or on the host the call. `exposed_ns` is the time in which nothing else computed.
+    `input_bytes` and `output_bytes` are null where not recorded, and so are `sent_bytes` and `received_bytes`, to and
+    from other ranks by the recorded parts.
     """
     kernels = _recorded_kernels(frames)
     on_device = kernels.hstack([_ranks(frames, kernels), _exposed_times(frames, kernels)])
+    on_device = on_device.with_columns(pl.col("span_id").alias("call_id"))
     rows = pl.concat([on_device, _host_operations(frames)], how="diagonal_relaxed")
     calls = ["run_id", "rank", "step", "process_group", "operation"]
     measures = ("duration_ns", "exposed_ns", "input_bytes", "output_bytes", "sent_bytes", "received_bytes")
@@ -205,7 +207,7 @@ def operations(frames: TraceView) -> pl.DataFrame:
         _with_partners(rows)
         .sort("launch_ns", "start_ns", "span_id")
         .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over([*calls, "meeting"]).alias("number"))
-        .select(*calls, "meeting", "group_size", "number", "device_id", "launch_ns", "start_ns", *measures)
+        .select("call_id", *calls, "meeting", "group_size", "number", "device_id", "launch_ns", "start_ns", *measures)
     )
 
 
@@ -298,7 +300,11 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     names = called.gather(call_ids.to_series())
     operations = [_operation_of_call(name, each) for name, each in zip(names, ranges["name"], strict=True)]
     facts = facts.with_columns(pl.coalesce(pl.Series("operation", operations, dtype=pl.String), "operation"))
-    rows = ranges.hstack(facts).join(units, on="run_id", how="left", maintain_order="left")
+    rows = (
+        ranges.hstack(facts)
+        .with_columns(call_ids.to_series().alias("call_id"))
+        .join(units, on="run_id", how="left", maintain_order="left")
+    )
     return rows.with_columns(group_label(), pl.col("start_ns").alias("launch_ns"), _exposed_on_host(frames, ranges))
 
 

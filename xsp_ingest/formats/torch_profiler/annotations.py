@@ -92,8 +92,8 @@ def collective_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFram
         pl.when(pl.col("group_size") > 0).then("group_size"),
         _bytes("input", each),
         _bytes("output", each),
-        _split_bytes("input", each),
-        _split_bytes("output", each),
+        _split_bytes("input", described, each),
+        _split_bytes("output", described, each),
         "peer_rank",
     )
     return pl.concat([frame_of("collectives", rows), _facts_from_shapes(events), _facts_from_values(events)])
@@ -124,11 +124,11 @@ def _bytes(side: str, element_bytes: pl.Expr) -> pl.Expr:
     return pl.when(elements >= 0).then(elements * element_bytes).alias(f"{side}_bytes")
 
 
-def _split_bytes(side: str, element_bytes: pl.Expr) -> pl.Expr:
-    parts = _argument(f"{side}_split")
-    each = pl.struct(parts.alias("parts"), element_bytes.alias("each"))
-    scaled = each.map_elements(lambda row: _scaled(row["parts"], row["each"]), return_dtype=pl.String)
-    return pl.when(parts.str.contains(r"\d"), element_bytes.is_not_null()).then(scaled).alias(f"{side}_split")
+def _split_bytes(side: str, rows: pl.DataFrame, element_bytes: pl.Expr) -> pl.Series:
+    """The parts in bytes; null where no number of them, or no size of an element is known."""
+    pairs = rows.select(_argument(f"{side}_split").alias("parts"), element_bytes.alias("each")).iter_rows()
+    texts = [_scaled(parts, each) if parts and each and re.search(r"\d", parts) else None for parts, each in pairs]
+    return pl.Series(f"{side}_split", texts, dtype=pl.String)
 
 
 @lru_cache(1 << 12)
