@@ -361,14 +361,17 @@ _USES = {"all_gather": "sharded weights", "reduce_scatter": "sharded gradients",
     ),
     columns=(
         STEP,
-        Column("module", pl.String(), "Path as FSDP's hook names it, else the layer; null: none.", role=Role.KEY),
+        Column(
+            "module", pl.String(), "Path as FSDP's hook names it, else the module or range; null: none.", role=Role.KEY
+        ),
         Column("phase", pl.String(), "forward, backward, ...", role=Role.KEY),
         Column("operation", pl.String(), "all_gather, reduce_scatter, ..., as in B08.", role=Role.KEY),
         Column(
             "use",
             pl.String(),
             "sharded weights or gradients: a hook of FSDP calls it; within a layer: its own work waits for it, as in"
-            " tensor parallel; gradients: backward, of no layer; experts; stages of a pipeline; other.",
+            " tensor parallel; gradients: backward, of no layer; exchange: of tokens or embeddings; stages of a"
+            " pipeline; other.",
             role=Role.KEY,
         ),
         Column("count", pl.Float64(), "Calls of a rank."),
@@ -413,7 +416,8 @@ def _used_collectives(frames: StepView) -> pl.DataFrame:
     calls = rows["call_id"].to_numpy()
     around = innermost(spans["parent_id"].fill_null(-1).to_numpy(), hooks)[calls]
     names = spans["name"].gather(nullable_index(around)).cast(pl.String)
-    layers = frames.trace.frame("layers").select(pl.col("span_id").alias("layer_id"), "path")
+    layers = frames.trace.frame("layers").filter(pl.col("source").cast(pl.String) != "operator")
+    layers = layers.select(pl.col("span_id").alias("layer_id"), "path")
     layer = spans[calls].select("layer_id").join(layers, on="layer_id", how="left", maintain_order="left")["path"]
     described = rows.with_columns(
         names.str.extract(_HOOK, 2).alias("hooked"), layer.cast(pl.String).alias("layer"),
@@ -423,7 +427,7 @@ def _used_collectives(frames: StepView) -> pl.DataFrame:
     use = (
         pl.when(hooked).then(operation.replace_strict(_USES, default="other", return_dtype=pl.String))
         .when(operation.is_in(["send", "recv", "send_recv"])).then(pl.lit("stages of a pipeline"))
-        .when(operation.is_in(["all_to_all", "dispatch", "combine"])).then(pl.lit("experts"))
+        .when(operation.is_in(["all_to_all", "dispatch", "combine"])).then(pl.lit("exchange"))
         .when(in_layer).then(pl.lit("within a layer"))
         .when(pl.col("phase") == "backward").then(pl.lit("gradients")).otherwise(pl.lit("other"))
     )  # fmt: skip
