@@ -250,6 +250,7 @@ def _powers(low: float, high: float, apart: int) -> range:
 
 # What stands out of ranks side by side, in sentences: of a trace that holds them all, and of a job.
 _MAX_LATE = 3
+_FEW_RANKS = 8
 WORTH = 0.02
 """The share of a step from which on something is worth a sentence."""
 
@@ -284,11 +285,17 @@ def late_sentences(late: pl.DataFrame, reason: Callable[[int], str]) -> Iterator
     """For whom most of the waiting of a group is, and why; the first few."""
     several = late["process_group"].n_unique() > 1
     for row in late.head(_MAX_LATE).iter_rows(named=True):
-        group = f" of {row['process_group']}" if several and row["process_group"] else ""
+        group = f" of {_short_group(row['process_group'])}" if several and row["process_group"] else ""
         words = f"Of all waiting in collectives{group} {share(row['waited_share'])} is for rank {row['rank']}."
         yield " ".join(filter(None, [words, reason(row["rank"])]))
     if late.height > _MAX_LATE:
-        yield f"So it is in {count(late.height - _MAX_LATE)} more groups."
+        yield f"{count_of(late.height - _MAX_LATE, 'more group waits', 'more groups wait')} for one rank."
+
+
+def _short_group(text: str) -> str:
+    """The name and the ranks of a group, of many the first and the last."""
+    parts = text.split(", ")
+    return text if len(parts) <= _FEW_RANKS else f"{', '.join(parts[:2])}, ..., {parts[-1]}"
 
 
 def exposed_sentence(ranks: pl.DataFrame) -> str | None:
@@ -318,6 +325,8 @@ _MEANS = {
     " took longer, they waited. Calls are held against those of the same process group; where none is recorded it is"
     " taken that all ranks take part in each call that all of them ran.",
     "R04": "A10 over all ranks: exact sums over the whole traces, and how unevenly ranks share them.",
+    "R06": "Groups of a kind divide the ranks alike: tensor parallel ones stand side by side, data parallel ones far"
+    " apart. A place that computes more than others is a stage or a shard with more to do.",
     "R05": "One row a block of experts. It is done when the rank with most tokens has done its products; the others"
     " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -148,6 +150,38 @@ class Job:
             .collect(engine="streaming")
         )
 
+    def by_coordinate(self) -> pl.DataFrame:
+        """One row a place in groups of one kind, in order: means over the ranks that have it there.
+
+        Groups are of one kind that have one name, or where names are numbers one distance between their ranks (1: the
+        ranks of a node, as tensor parallelism has them). A kind that holds all ranks, or one group alone, is none.
+        """
+        groups = self.scan("collectives").select("rank", "process_group").unique().drop_nulls().collect()
+        known = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
+        rows = [
+            (rank, kind, (rank - first) // distance, text)
+            for rank, text in groups.iter_rows()
+            for kind, first, distance in (known[text],)
+            if distance
+        ]
+        schema = {"rank": pl.Int64, "groups": pl.String, "place": pl.Int64, "process_group": pl.String}
+        places = pl.DataFrame(rows, schema=schema, orient="row")
+        several = places.group_by("groups").agg(pl.col("process_group", "place").n_unique())
+        kinds = several.filter(pl.col("process_group") > 1, pl.col("place") > 1)["groups"]
+        places = places.filter(pl.col("groups").is_in(kinds.implode())).unique(["rank", "groups"], keep="any")
+        measures = ("step_ns", "compute_ns", "exposed_communication_ns", "wait_ns")
+        return (
+            places.join(self.by_rank(), on="rank")
+            .group_by("groups", "place")
+            .agg(pl.len().cast(pl.Int64).alias("rank_count"), *(ordered_mean(pl.col(c)) for c in measures))
+            .with_columns(
+                (ratio(pl.col("compute_ns"), pl.col("compute_ns").median().over("groups")) - 1).alias(
+                    "over_median_share"
+                )
+            )
+            .sort("groups", "place")
+        )
+
     def kernels_of_ranks(self) -> pl.DataFrame:
         """How often and how long each rank ran each kernel that computes: rank, kernel_name, count, duration_ns."""
         kernels = self.scan("kernels").filter(pl.col("kind") == "kernel").collect(engine="streaming")
@@ -188,6 +222,17 @@ class Job:
             .drop("matched_ns")
             .sort(-pl.col("duration_ns"), *GROUP)
         )
+
+
+def _kind_of_group(text: str) -> tuple[str, int, int]:
+    """What kind of group it is, its first rank, and the distance between its ranks; 0 where that is not one."""
+    name, _, ranks = text.partition("[")
+    numbers = [int(part) for part in re.findall(r"\d+", ranks.partition("...")[0])]
+    apart = {later - earlier for earlier, later in pairwise(numbers)}
+    distance = apart.pop() if len(apart) == 1 else 0
+    name = name.strip()
+    kind = name if name and not name.isdecimal() else f"ranks {distance} apart"
+    return kind, numbers[0] if numbers else 0, max(distance, 0)
 
 
 def open_job(folder: Path, name: str | None = None, *, only: Sequence[str] | None = None) -> Job:
@@ -383,14 +428,27 @@ _BY_BLOCK = (
 )
 
 
+_BY_COORDINATE = (
+    Column("groups", pl.String(), "Kind of process groups: their name, or the distance between ranks.", role=Role.KEY),
+    Column("place", pl.Int64(), "Place in the group, from 0.", role=Role.KEY),
+    Column("rank_count", pl.Int64(), "Ranks that have that place in their group."),
+    _ns("step_ns", "Mean of their steps."),
+    _ns("compute_ns", "Mean of what they compute a step."),
+    Column("over_median_share", pl.Float64(), "How much more that is than the median over places."),
+    _ns("exposed_communication_ns", "Mean of communication while nothing computed."),
+    _ns("wait_ns", "Mean of their waiting for the last to come."),
+)
+
+
 def tables(job: Job) -> list[Result]:
-    """The tables that the job has rows for: by rank, by step, by collective, by kernel, of experts by block."""
+    """The tables that the job has rows for: by rank, step, collective, kernel, block of experts and place."""
     every = (
         ("R01", "ranks", _BY_RANK, job.by_rank),
         ("R02", "steps over ranks", _BY_STEP, job.by_step),
         ("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective),
         ("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel),
         ("R05", "experts over ranks", _BY_BLOCK, partial(experts_by_block, job)),
+        ("R06", "places in groups", _BY_COORDINATE, job.by_coordinate),
     )
     made = (attempt(f"{one[0]} ({one[1]})", partial(_result, *one), lambda _: None) for one in every)
     return [each for each in made if each is not None and each.table.height]

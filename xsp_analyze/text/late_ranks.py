@@ -23,7 +23,7 @@ FEW_CALLS = 10
 """Of fewer calls chance says little; they are told as they are."""
 _MOST = 0.5
 _MOST_WORK = 0.9
-_SLOWER = 0.02
+_SLOWER = 0.01
 
 
 def is_beyond_chance(part: float, calls: float, ranks: int) -> bool:
@@ -44,7 +44,7 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
     process_group, rank, last_count, calls, ranks, waited_for_ns, waited_share (of all waiting of the group) and
     effective_calls: so many calls of equal waiting would vary as much, so that one long call counts as one. `waits` as
     `with_waits` has them. Left out is what chance explains; of fewer than FEW_CALLS effective ones what is less than
-    half again of its turn, or in fewer than three.
+    half again of its turn, or in fewer than three; and ranks that are late since they waited themselves as long.
     """
     met = waits.filter("matched", ~pl.col("operation").is_in(PAIRWISE))
     group, wait = pl.col("process_group"), pl.col("wait_ns").sum().cast(pl.Float64).over(CALL)
@@ -65,7 +65,10 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
     )
     rows = rows.filter(pl.col("all_ns") > 0, pl.col("waited_share") >= _MOST).drop("all_ns", "squares")
     keep = [_is_late(*each) for each in rows.select("waited_share", "effective_calls", "ranks").iter_rows()]
-    kept = rows.filter(pl.Series(keep, dtype=pl.Boolean))
+    own = met.group_by("rank").agg(pl.col("wait_ns").sum().alias("own_ns"))
+    kept = rows.filter(pl.Series(keep, dtype=pl.Boolean)).join(own, on="rank")
+    is_first = pl.col("own_ns") < _MOST * pl.col("waited_for_ns") / (pl.col("ranks") - 1)
+    kept = kept.filter(is_first).drop("own_ns")
     return kept.sort("waited_for_ns", "rank", descending=[True, False])
 
 
@@ -86,7 +89,7 @@ def reason_of(rank: int, times: pl.DataFrame, kernels: pl.DataFrame) -> str:
     measures = ("compute_ns", "idle_ns", "idle_input_ns")
     more = {c: (own[c][0] or 0) - (others[c].median() or 0) for c in measures}  # type: ignore[operator]
     compute, idle = max(more["compute_ns"], 0), max(more["idle_ns"], 0)
-    if not compute + idle:
+    if compute + idle <= _SLOWER * (others["compute_ns"].median() or 0):  # type: ignore[operator]
         return ""
     if more["idle_input_ns"] >= _MOST * (compute + idle):
         return f"Its device waits for input {duration(more['idle_input_ns'])} a step longer than the median rank's."

@@ -118,3 +118,17 @@ def test_each_group_has_its_own() -> None:
     ]
     told = late_ranks(pl.DataFrame(rows, schema=list(columns), orient="row"))
     assert sorted(told.select("process_group", "rank", "last_count").rows()) == [("a", 1, 20), ("b", 2, 20)]
+
+
+def test_a_rank_that_is_late_as_it_waited_itself_is_not_named() -> None:
+    """Rank 1 is late to a; rank 0, which waited for it there, is so late to b, where 2 and 3 wait."""
+    columns = ("rank", "operation", "step", "meeting", "process_group", "number", "wait_ns", "matched", "last_share")
+    calls = (("a", (0, 1), 1), ("b", (0, 2, 3), 0))
+    rows = [
+        (rank, "all_reduce", 0, "all_reduce", group, number, 20 * (rank != late), True, 1.0 * (rank == late))
+        for group, ranks, late in calls
+        for rank in ranks
+        for number in range(20)
+    ]
+    told = late_ranks(pl.DataFrame(rows, schema=list(columns), orient="row"))
+    assert told.select("process_group", "rank").rows() == [("a", 1)]
