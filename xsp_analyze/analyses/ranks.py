@@ -204,6 +204,7 @@ _CLOCK_DOCS = (
     "How far its clock is ahead of the lowest rank's: median over the collectives that both ran; null: one clock.",
     "Between the first and the third quartile of these differences.",
     "Collectives that they are over.",
+    "How much further it gets ahead a second, where that explains most of the spread; else null.",
 )
 
 
@@ -236,7 +237,7 @@ _CLOCK_DOCS = (
         *_SENT_COLUMNS,
         *(
             Column(name, kind, doc, unit)
-            for (name, kind), doc, unit in zip(CLOCKS.items(), _CLOCK_DOCS, ("ns", "ns", ""), strict=True)
+            for (name, kind), doc, unit in zip(CLOCKS.items(), _CLOCK_DOCS, ("ns", "ns", "", "ns/s"), strict=True)
         ),
     ),
     figure=FigureSpec(

@@ -463,7 +463,10 @@ def waiting_by_rank(waits: pl.DataFrame, keys: tuple[str, ...] = ()) -> pl.DataF
 
 
 # What each rank did with its time, over the steps chosen, and how far its clock is off.
-CLOCKS = {"clock_offset_ns": pl.Int64(), "clock_spread_ns": pl.Int64(), "clock_count": pl.Int64()}
+CLOCKS = {
+    "clock_offset_ns": pl.Int64(), "clock_spread_ns": pl.Int64(), "clock_count": pl.Int64(),
+    "clock_drift_ns_per_s": pl.Float64(),
+}  # fmt: skip
 _TIMES = ("step_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")
 
 
@@ -596,5 +599,5 @@ def rank_clocks(frames: StepView) -> pl.DataFrame:
     )
     units = rank_units(frames.of_trace)
     skews = {} if units["run_id"].n_unique() < units.height else clock_skews(ends)
-    rows = [(rank, skew.offset_ns, skew.spread_ns, skew.count) for rank, skew in skews.items()]
+    rows = [(rank, s.offset_ns, s.spread_ns, s.count, s.drift_ns_per_s) for rank, s in skews.items()]
     return pl.DataFrame(rows, schema={"rank": pl.Int64(), **CLOCKS}, orient="row")

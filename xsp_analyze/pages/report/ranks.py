@@ -243,7 +243,9 @@ def _clock_sentence(row: dict[str, Any], reference: str, *, aligned: bool) -> st
         return f"Clocks were aligned: none differs from that of {reference}, judged {judged}."
     if not off:
         return f"Clocks of ranks agree with that of {reference}, judged {judged}."
-    apart = f"{rank_name(row['rank'])} is {duration(abs(off))} {way} {reference}, judged {judged}."
+    drift = row["clock_drift_ns_per_s"]
+    gains = f", and {'gains' if drift > 0 else 'loses'} {duration(abs(drift))} a second" if drift else ""
+    apart = f"{rank_name(row['rank'])} is {duration(abs(off))} {way} {reference}{gains}, judged {judged}."
     if aligned:
         return f"Clocks were aligned as far as collectives allow. What is left: at most {apart}"
     return f"Clocks of ranks differ: furthest off, {apart} Not corrected: --align-clocks does that as traces are read."
