@@ -26,8 +26,8 @@ def _ends(offset_ns: int, drift: float, count: int, noise_ns: int = 0) -> pl.Dat
 
 @pytest.mark.parametrize("drift", [2e-5, -1e-5])
 def test_a_clock_that_drifts_is_told_by_how_much(drift: float) -> None:
-    told = clock_skews(_ends(70_000, drift, 40, 20))[1].drift_ns_per_s
-    assert told == pytest.approx(drift * 1e9, rel=0.01)
+    drift_ns = clock_skews(_ends(70_000, drift, 40, 20))[1].drift_ns_per_s
+    assert drift_ns == pytest.approx(drift * 1e9, rel=0.01)
 
 
 def test_noise_alone_is_no_drift() -> None:

@@ -458,5 +458,5 @@ def _ahead(run: int, path: str, start_ns: int, turns: Mapping[int, tuple[Ints, l
     if first and paths[first - 1] == path:
         return 0.0
     later = (number for number, other in enumerate(paths[first:]) if other == path)
-    found = next(later, None)
-    return None if found is None else float(found + 1)
+    turn = next(later, None)
+    return None if turn is None else float(turn + 1)

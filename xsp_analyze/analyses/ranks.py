@@ -180,11 +180,11 @@ def _known_waits() -> list[pl.Expr]:
 def _rates() -> list[pl.Expr]:
     rates = (("byte_per_s", "message_bytes"), ("bus_byte_per_s", "bus_bytes"))
     is_timed = pl.col("message_ns") > 0
-    known = pl.when(
+    where_timed = pl.when(
         is_timed, bus_factor(pl.col("operation"), pl.col("ranks")).is_not_null() | (pl.col("bus_bytes") > 0)
     )
     return [
-        (known if bytes_ == "bus_bytes" else pl.when(is_timed))
+        (where_timed if bytes_ == "bus_bytes" else pl.when(is_timed))
         .then(quotient(pl.col(bytes_) * _NS_PER_S, pl.col("message_ns")))
         .alias(name)
         for name, bytes_ in rates

@@ -69,7 +69,7 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
     " data (long sequences, large tables), and whether its slot differs from the others'.",
     source="Our choice. All ranks leave a collective together, so the shortest kernel is that of the rank that came"
     " last.",
-    needs=("timeline", "several devices"),
+    needs=("communication", "ranks"),
     explains=("exposed-communication", "uneven-devices", "dominant-kernel", "dominant-layer", "gpu-idle"),
 )
 def straggler(facts: Facts) -> Iterator[Observation]:

@@ -145,9 +145,9 @@ def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> 
 def _operation_of_range(name: str) -> str | None:
     """`nccl:_all_gather_base` is an all_gather, `gloo:recv` a recv."""
     match = re.match(_RANGE, name)
-    known = by_operator(name)
-    is_known = known is not None and known.collective not in (None, "send_recv")
-    return known.collective if known and is_known else match and match[1]
+    operator = by_operator(name)
+    is_known = operator is not None and operator.collective not in (None, "send_recv")
+    return operator.collective if operator and is_known else match and match[1]
 
 
 def bus_factor(operation: pl.Expr, ranks: pl.Expr) -> pl.Expr:
@@ -218,9 +218,9 @@ def _with_partners(rows: pl.DataFrame) -> pl.DataFrame:
     distinct = described.unique(maintain_order=True)
     names = ("meeting", "sent_bytes", "received_bytes")
     schema = {"meeting": pl.String, "sent_bytes": pl.Int64, "received_bytes": pl.Int64}
-    known = pl.DataFrame([_partners(*row) for row in distinct.iter_rows()], schema=schema, orient="row")
+    partners = pl.DataFrame([_partners(*row) for row in distinct.iter_rows()], schema=schema, orient="row")
     joined = described.join(
-        distinct.hstack(known), on=described.columns, how="left", nulls_equal=True, maintain_order="left"
+        distinct.hstack(partners), on=described.columns, how="left", nulls_equal=True, maintain_order="left"
     )
     return rows.hstack(joined.select(names))
 
@@ -235,8 +235,8 @@ def _partners(
         peer = others[0] if peer is None and len(members) == 2 and len(others) == 1 else peer  # noqa: PLR2004 (a pair)
         ends = (rank, peer) if operation == "send" else (peer, rank)
         return operation if peer is None or peer == rank else f"{ends[0]}>{ends[1]}", None, None
-    place = members.index(rank) if rank in members else None if members else rank
-    return operation, *(_to_others(_numbers(parts), place, size) for parts in (sent, got))
+    index = members.index(rank) if rank in members else None if members else rank
+    return operation, *(_to_others(_numbers(parts), index, size) for parts in (sent, got))
 
 
 @cache
@@ -245,11 +245,11 @@ def _numbers(text: str | None) -> list[int | None]:
     return [None if part == "..." else int(part) for part in re.findall(r"\d+|\.\.\.", text or "")]
 
 
-def _to_others(parts: list[int | None], place: int | None, size: int | None) -> int | None:
-    """The sum of the parts but the rank's own; None where they are cut short, or its place is not known."""
-    if place is None or None in parts or place >= len(parts) or len(parts) != (size or len(parts)):
+def _to_others(parts: list[int | None], index: int | None, size: int | None) -> int | None:
+    """The sum of the parts but the rank's own; None where they are cut short, or its own is not known."""
+    if index is None or None in parts or index >= len(parts) or len(parts) != (size or len(parts)):
         return None
-    return sum(part for number, part in enumerate(parts) if part is not None and number != place)
+    return sum(part for number, part in enumerate(parts) if part is not None and number != index)
 
 
 # Collectives of a run without device work: on the host, where Gloo, UCC or MPI do them.
@@ -305,13 +305,13 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
         .with_columns(call_ids.to_series().alias("call_id"))
         .join(units, on="run_id", how="left", maintain_order="left")
     )
-    return rows.with_columns(group_label(), pl.col("start_ns").alias("launch_ns"), _exposed_on_host(frames, ranges))
+    return rows.with_columns(group_label(), pl.col("start_ns").alias("launch_ns"), _time_alone_on_host(frames, ranges))
 
 
 def _operation_of_call(call: str, name_of_range: str) -> str | None:
-    known = by_operator(call)
-    is_known = known is not None and known.collective not in (None, "send_recv")
-    return known.collective if known and is_known else _operation_of_range(name_of_range)
+    operator = by_operator(call)
+    is_known = operator is not None and operator.collective not in (None, "send_recv")
+    return operator.collective if operator and is_known else _operation_of_range(name_of_range)
 
 
 def computing_operators(frames: TraceView) -> pl.DataFrame:
@@ -328,7 +328,7 @@ def computing_operators(frames: TraceView) -> pl.DataFrame:
     return rows.select("run_id", "step", "phase", "start_ns", "duration_ns").collect()
 
 
-def _exposed_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:
+def _time_alone_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:
     """How long each ran while none of `computing_operators` did."""
     out = ranges["duration_ns"].to_numpy().copy()
     compute = frames.once(computing_operators)
@@ -344,12 +344,15 @@ def _exposed_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:
 def modelled_collectives(frames: TraceView) -> pl.DataFrame:
     """One row a communication kernel, in order of span_id: span_id and bus_bytes, what its rank sends to others.
 
-    By what is recorded of it and by `bus_factor`; 0 in a group of one, null where size or group are not known.
+    By the parts that are recorded of it, else by `bus_factor`; 0 in a group of one, null where size or group are not
+    known.
     """
-    rows = with_sizes(frames.trace, _recorded_kernels(frames))
+    kernels = _recorded_kernels(frames)
+    rows = with_sizes(frames.trace, _with_partners(kernels.hstack([_ranks(frames, kernels)])))
     alone = pl.when(pl.col("ranks") == 1, pl.col("message_bytes").is_not_null()).then(0.0)
     sent = pl.col("message_bytes") * bus_factor(pl.col("operation"), pl.col("ranks"))
-    return rows.select("span_id", pl.coalesce(alone, sent).alias("bus_bytes")).sort("span_id")
+    by_parts = pl.col("sent_bytes").cast(pl.Float64)
+    return rows.select("span_id", pl.coalesce(by_parts, alone, sent).alias("bus_bytes")).sort("span_id")
 
 
 def with_sizes(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
@@ -482,11 +485,11 @@ def waits_of(frames: StepView) -> pl.DataFrame:
     if alone.is_empty():
         return rows
     times = _transfer_times(frames.of_trace, alone)
-    known = rows.join(times, on=["meeting", "input_bytes"], how="left", nulls_equal=True, maintain_order="left")
+    timed = rows.join(times, on=["meeting", "input_bytes"], how="left", nulls_equal=True, maintain_order="left")
     is_one = (pl.col("operation") == "recv") & ~pl.col("matched") & pl.col("alone_ns").is_not_null()
     transfer = pl.when(is_one).then(pl.min_horizontal("duration_ns", "alone_ns")).otherwise("transfer_ns")
     return (
-        known.with_columns(transfer.alias("transfer_ns"), pl.col("matched") | is_one)
+        timed.with_columns(transfer.alias("transfer_ns"), pl.col("matched") | is_one)
         .with_columns((pl.col("duration_ns") - pl.col("transfer_ns")).alias("wait_ns"))
         .drop("alone_ns")
     )
@@ -521,8 +524,8 @@ def _transfer_times(frames: TraceView, receives: pl.DataFrame) -> pl.DataFrame:
     )
     sender = pl.col("meeting").str.extract(r"^(\d+)>").cast(pl.Int64).alias("sender")
     arrived = receives.with_columns(sender, (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")).sort("end_ns")
-    found = arrived.join_asof(ends, on="end_ns", by="sender", check_sortedness=False)
-    waited = found.filter(pl.col("done_ns") > pl.col("start_ns"), pl.col("done_ns") < pl.col("end_ns"))
+    matched = arrived.join_asof(ends, on="end_ns", by="sender", check_sortedness=False)
+    waited = matched.filter(pl.col("done_ns") > pl.col("start_ns"), pl.col("done_ns") < pl.col("end_ns"))
     one_way = waited.group_by("meeting", "input_bytes").agg((pl.col("end_ns") - pl.col("done_ns")).median())
     both = pl.col("meeting").str.split(">").list.sort().list.join("-")
     return one_way.with_columns(pl.col("end_ns").mean().over(both, "input_bytes").round().cast(pl.Int64)).rename(

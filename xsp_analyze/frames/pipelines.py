@@ -65,8 +65,8 @@ def _members(frames: TraceView) -> Mapping[int, tuple[int, ...]]:
     if rows.is_empty():
         return {}
     links = _links(frames)
-    known = set(rows["rank"].unique())
-    groups = _connected(links, known) if links else [known] if rows["marked"].any() else []
+    ranks = set(rows["rank"].unique())
+    groups = _groups_of_links(links, ranks) if links else [ranks] if rows["marked"].any() else []
     return {rank: tuple(sorted(group)) for group in groups if _is_pipeline(rows, group) for rank in group}
 
 
@@ -79,10 +79,10 @@ def _messages(frames: TraceView) -> pl.DataFrame:
     return frames.once(operations).filter(pl.col("operation").is_in([*PAIRWISE, "send_recv"]))
 
 
-def _connected(links: set[tuple[int, int]], known: set[int]) -> list[set[int]]:
+def _groups_of_links(links: set[tuple[int, int]], ranks: set[int]) -> list[set[int]]:
     groups: list[set[int]] = []
     for pair in sorted(links):
-        own = set(pair) & known
+        own = set(pair) & ranks
         if len(own) == len(pair):
             joined = [group for group in groups if group & own]
             groups = [group for group in groups if not group & own] + [own.union(*joined)]
@@ -121,7 +121,7 @@ def _all_work(frames: TraceView) -> pl.DataFrame:
     columns = ("run_id", "rank", "step", "launch_ns", "start_ns", "end_ns")
     end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
     sent = messages.with_columns(end).select(*columns, "operation", computes=pl.lit(value=False))
-    work = _computed(frames).with_columns(end).select(*columns, "phase", computes=pl.lit(value=True))
+    work = _work_that_computes(frames).with_columns(end).select(*columns, "phase", computes=pl.lit(value=True))
     rows = pl.concat([work.with_columns(pl.col("phase").cast(pl.String)), sent], how="diagonal_relaxed")
     rows = rows.sort("launch_ns", "start_ns")
     if not marks.is_empty():
@@ -136,7 +136,7 @@ def _all_work(frames: TraceView) -> pl.DataFrame:
     return rows.with_columns(pl.col("mark").is_not_null().alias("marked")).sort("rank", "launch_ns", "start_ns")
 
 
-def _computed(frames: TraceView) -> pl.DataFrame:
+def _work_that_computes(frames: TraceView) -> pl.DataFrame:
     """Kernels that compute; of runs without device work `computing_operators` of the host."""
     units = rank_units(frames).select("run_id", "device_id", "rank")
     is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
@@ -167,7 +167,7 @@ def _without_names(pattern: str) -> str:
 
 def _read_mark(mark: str | None) -> tuple[str | None, int | None, int | None]:
     """Direction, stage and micro-batch that it names."""
-    match = next((found for found in (re.match(p, mark or "") for p in _MARKS) if found), None)
+    match = next(filter(None, (re.match(p, mark or "") for p in _MARKS)), None)
     if match is None:
         return None, None, None
     parts = match.groupdict()
@@ -190,7 +190,7 @@ def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | Non
     if not frames.of_trace.all_steps.is_empty():
         rows = rows.drop_nulls("step")
     for (step, rank), own in rows.group_by("step", "rank", maintain_order=True):
-        units = _numbered_by_order(list(_units_of(int(rank), own)))  # type: ignore[call-overload]
+        units = _units_in_order(list(_units_of(int(rank), own)))  # type: ignore[call-overload]
         if units:
             out.setdefault((members[int(rank)], step), []).append(units)  # type: ignore[call-overload,arg-type]
     return out
@@ -216,12 +216,12 @@ def _units_of(rank: int, rows: pl.DataFrame) -> Iterator[Unit]:
         )
 
 
-def _numbered_by_order(units: Sequence[Unit]) -> Sequence[Unit]:
+def _units_in_order(units: Sequence[Unit]) -> Sequence[Unit]:
     """The units without what is too little to be one, those without a micro-batch by their order in each direction."""
     if all(unit.batch >= 0 for unit in units):
         return units
-    least = _SOME_WORK * sum(unit.busy_ns for unit in units) / len(units)
-    kept = [unit for unit in units if unit.busy_ns > least]
+    threshold = _SOME_WORK * sum(unit.busy_ns for unit in units) / len(units)
+    kept = [unit for unit in units if unit.busy_ns > threshold]
     numbers: dict[tuple[str, int | None], int] = {}
     out = []
     for unit in kept:
@@ -248,7 +248,7 @@ def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
     rows = [
         {"run_id": runs[row["rank"]], "step": step, **row}
         for (ranks, step), units in frames.once(pipeline_units).items()
-        for row in _bubbles(ranks, sorted(units, key=_place), transfers)
+        for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers)
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -264,7 +264,7 @@ _SCHEMA = {
 }  # fmt: skip
 
 
-def _place(units: Sequence[Unit]) -> tuple[int, int, int]:
+def _position_of_stage(units: Sequence[Unit]) -> tuple[int, int, int]:
     """By the stage that it says, or by when it begins."""
     return (units[0].stage if units[0].stage is not None else -1, units[0].start_ns, units[0].rank)
 
@@ -275,23 +275,23 @@ def _bubbles(
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
-    numbered = _numbered(units, chunks)
-    equal, actual, moved = (_replayed(each, moves) for each, moves in (
+    numbered = _with_stages(units, chunks)
+    equal, actual, moved = (_replay(each, moves) for each, moves in (
         (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
     ))  # fmt: skip
     compute = [sum(u.busy_ns for u in own) for own in units]
     mean = sum(compute) / len(compute)
-    for place, own in enumerate(units):
-        bubble = end - begin - compute[place]
+    for position, own in enumerate(units):
+        bubble = end - begin - compute[position]
         causes: dict[str, object] = {}
         if equal and actual and moved:
-            parts = (equal - mean, (actual - compute[place]) - (equal - mean), moved - actual)
+            parts = (equal - mean, (actual - compute[position]) - (equal - mean), moved - actual)
             names = ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns")
             causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
         yield {
-            "pipeline": ", ".join(map(str, ranks)), "stage": place, "rank": own[0].rank,
+            "pipeline": ", ".join(map(str, ranks)), "stage": position, "rank": own[0].rank,
             "schedule": _schedule(units, chunks), "micro_batches": batches, "stages_of_rank": chunks,
-            "window_ns": float(end - begin), "compute_ns": compute[place], "bubble_ns": bubble,
+            "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
             "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
         }  # fmt: skip
 
@@ -310,11 +310,11 @@ def _schedule(units: Sequence[Sequence[Unit]], chunks: int) -> str:
     return interleaved + ("GPipe" if all("bf" not in order for order in orders) else "1F1B")
 
 
-def _numbered(units: Sequence[Sequence[Unit]], chunks: int) -> Sequence[Sequence[Unit]]:
+def _with_stages(units: Sequence[Sequence[Unit]], chunks: int) -> Sequence[Sequence[Unit]]:
     """The units with the stage of each; where ranks have one each, by place."""
     if chunks > 1 or all(u.stage is not None for own in units for u in own):
         return units
-    return [[replace(u, stage=place) for u in own] for place, own in enumerate(units)]
+    return [[replace(u, stage=position) for u in own] for position, own in enumerate(units)]
 
 
 def _with_equal_times(units: Sequence[Sequence[Unit]]) -> Sequence[Sequence[Unit]]:
@@ -323,7 +323,7 @@ def _with_equal_times(units: Sequence[Sequence[Unit]]) -> Sequence[Sequence[Unit
     return [[replace(u, busy_ns=float(mean[u.kind])) for u in own] for own in units]
 
 
-def _replayed(units: Sequence[Sequence[Unit]], transfers: Mapping[str, float]) -> float | None:
+def _replay(units: Sequence[Sequence[Unit]], transfers: Mapping[str, float]) -> float | None:
     """How long the pipeline takes if each rank does its units in their order as soon as it can; None: it cannot be."""
     last = max((u.stage or 0) for own in units for u in own)
     made = {(u.kind, u.stage, u.batch): u.rank for own in units for u in own}
@@ -332,16 +332,16 @@ def _replayed(units: Sequence[Sequence[Unit]], transfers: Mapping[str, float]) -
     moved = True
     while moved:
         moved = False
-        for place, own in enumerate(units):
-            while at[place] < len(own):
-                unit = own[at[place]]
+        for position, own in enumerate(units):
+            while at[position] < len(own):
+                unit = own[at[position]]
                 needed = [key for key in _needs(unit, last) if key in made]
                 if any(key not in ends for key in needed):
                     break
                 arrived = (ends[key] + transfers.get(f"{made[key]}>{unit.rank}", 0.0) for key in needed)
-                free[place] = max([free[place], *arrived]) + unit.busy_ns
-                ends[unit.kind, unit.stage, unit.batch] = free[place]
-                at[place] += 1
+                free[position] = max([free[position], *arrived]) + unit.busy_ns
+                ends[unit.kind, unit.stage, unit.batch] = free[position]
+                at[position] += 1
                 moved = True
     return max(free) if all(n == len(own) for n, own in zip(at, units, strict=True)) else None
 

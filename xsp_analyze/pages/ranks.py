@@ -271,8 +271,8 @@ def last_to_come(ranks: pl.DataFrame, calls: float, late: Sequence[int]) -> str 
     Of many calls only where chance does not explain it; of two ranks none does twice as often, so `late` must say it.
     """
     row = ranks.sort("last_count", descending=True, nulls_last=True).row(0, named=True)
-    is_told = row["rank"] in late or (calls < FEW_CALLS and (row["last_count"] or 0) > 2 * calls / ranks.height)
-    if not row["last_count"] or not calls or not is_told:
+    is_late = row["rank"] in late or (calls < FEW_CALLS and (row["last_count"] or 0) > 2 * calls / ranks.height)
+    if not row["last_count"] or not calls or not is_late:
         return None
     is_counted = row["last_count"] == int(row["last_count"]) and calls == int(calls)
     part = (
@@ -282,14 +282,18 @@ def last_to_come(ranks: pl.DataFrame, calls: float, late: Sequence[int]) -> str 
 
 
 def late_sentences(late: pl.DataFrame, reason: Callable[[int], str]) -> Iterator[str]:
-    """For whom most of the waiting of a group is, and why; the first few."""
+    """For whom most of the waiting of a group is, and why; the first few ranks."""
     several = late["process_group"].n_unique() > 1
-    for row in late.head(_MAX_LATE).iter_rows(named=True):
-        group = f" of {_short_group(row['process_group'])}" if several and row["process_group"] else ""
-        words = f"Of all waiting in collectives{group} {share(row['waited_share'])} is for rank {row['rank']}."
-        yield " ".join(filter(None, [words, reason(row["rank"])]))
-    if late.height > _MAX_LATE:
-        yield f"{count_of(late.height - _MAX_LATE, 'more group waits', 'more groups wait')} for one rank."
+    ranks = late["rank"].unique(maintain_order=True)
+    for rank in ranks.head(_MAX_LATE):
+        rows = late.filter(pl.col("rank") == rank)
+        first = rows.row(0, named=True)
+        group = f" of {_short_group(first['process_group'])}" if several and first["process_group"] else ""
+        more = f", and most in {count_of(rows.height - 1, 'more group', 'more groups')}," if rows.height > 1 else ""
+        words = f"Of all waiting in collectives{group} {share(first['waited_share'])}{more} is for rank {rank}."
+        yield " ".join(filter(None, [words, reason(rank)]))
+    if len(ranks) > _MAX_LATE:
+        yield f"So it is for {count_of(len(ranks) - _MAX_LATE, 'more rank', 'more ranks')}."
 
 
 def _short_group(text: str) -> str:

@@ -157,21 +157,21 @@ class Job:
         ranks of a node, as tensor parallelism has them). A kind that holds all ranks, or one group alone, is none.
         """
         groups = self.scan("collectives").select("rank", "process_group").unique().drop_nulls().collect()
-        known = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
+        kinds_of = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
         rows = [
             (rank, kind, (rank - first) // distance, text)
             for rank, text in groups.iter_rows()
-            for kind, first, distance in (known[text],)
+            for kind, first, distance in (kinds_of[text],)
             if distance
         ]
         schema = {"rank": pl.Int64, "groups": pl.String, "place": pl.Int64, "process_group": pl.String}
-        places = pl.DataFrame(rows, schema=schema, orient="row")
-        several = places.group_by("groups").agg(pl.col("process_group", "place").n_unique())
+        members = pl.DataFrame(rows, schema=schema, orient="row")
+        several = members.group_by("groups").agg(pl.col("process_group", "place").n_unique())
         kinds = several.filter(pl.col("process_group") > 1, pl.col("place") > 1)["groups"]
-        places = places.filter(pl.col("groups").is_in(kinds.implode())).unique(["rank", "groups"], keep="any")
+        members = members.filter(pl.col("groups").is_in(kinds.implode())).unique(["rank", "groups"], keep="any")
         measures = ("step_ns", "compute_ns", "exposed_communication_ns", "wait_ns")
         return (
-            places.join(self.by_rank(), on="rank")
+            members.join(self.by_rank(), on="rank")
             .group_by("groups", "place")
             .agg(pl.len().cast(pl.Int64).alias("rank_count"), *(ordered_mean(pl.col(c)) for c in measures))
             .with_columns(

@@ -255,8 +255,8 @@ def _through_hooks(forest: Forest, held_in: Positions, layer: Positions) -> Posi
         pl.Series("at", at), names.str.extract(_HOOK, 2).alias("path"), names.str.extract(_HOOK, 1).alias("hook"),
         pl.Series("call", held_in[at]),
     )  # fmt: skip
-    known = ranges.filter(pl.col("hook") == "pre_forward", pl.col("call") >= 0).sort("start_ns")
-    calls = known.select("process_id", "path", "start_ns", pl.col("call").alias("of_path"))
+    before = ranges.filter(pl.col("hook") == "pre_forward", pl.col("call") >= 0).sort("start_ns")
+    calls = before.select("process_id", "path", "start_ns", pl.col("call").alias("of_path"))
     near = {"on": "start_ns", "by": ["process_id", "path"], "check_sortedness": False}
     ranges = ranges.sort("start_ns").join_asof(calls, **near)
     ranges = ranges.join_asof(calls.rename({"of_path": "next_of_path"}), strategy="forward", **near)

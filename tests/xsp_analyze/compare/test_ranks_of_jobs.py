@@ -30,8 +30,8 @@ def test_ranks_are_paired_by_number_and_spread_is_told(tmp_path: Path) -> None:
     one = _job(tmp_path / "a", [rank_trace(4, 3), rank_trace(4, 3), rank_trace(6, 1)])
     two = _job(tmp_path / "b", [rank_trace(4, 1, length_ms=15), rank_trace(4, 1, length_ms=15)])
     c = compare(one, two)
-    told = [(p.rank, p.before_ns, p.after_ns, p.wait_before_ns, p.wait_after_ns) for p in c.ranks]
-    assert told == [
+    pairs = [(p.rank, p.before_ns, p.after_ns, p.wait_before_ns, p.wait_after_ns) for p in c.ranks]
+    assert pairs == [
         (0, 20 * _MS, 15 * _MS, 2 * _MS, 0),
         (1, 20 * _MS, 15 * _MS, 2 * _MS, 0),
         (2, 20 * _MS, None, 0, None),

@@ -116,8 +116,8 @@ def test_each_group_has_its_own() -> None:
         for rank in ranks
         for number in range(20)
     ]
-    told = late_ranks(pl.DataFrame(rows, schema=list(columns), orient="row"))
-    assert sorted(told.select("process_group", "rank", "last_count").rows()) == [("a", 1, 20), ("b", 2, 20)]
+    late = late_ranks(pl.DataFrame(rows, schema=list(columns), orient="row"))
+    assert sorted(late.select("process_group", "rank", "last_count").rows()) == [("a", 1, 20), ("b", 2, 20)]
 
 
 def test_a_rank_that_is_late_as_it_waited_itself_is_not_named() -> None:
@@ -130,5 +130,5 @@ def test_a_rank_that_is_late_as_it_waited_itself_is_not_named() -> None:
         for rank in ranks
         for number in range(20)
     ]
-    told = late_ranks(pl.DataFrame(rows, schema=list(columns), orient="row"))
-    assert told.select("process_group", "rank").rows() == [("a", 1)]
+    late = late_ranks(pl.DataFrame(rows, schema=list(columns), orient="row"))
+    assert late.select("process_group", "rank").rows() == [("a", 1)]

@@ -101,8 +101,8 @@ def collective_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFram
 
 def without_unsure_peers(rows: pl.DataFrame, head: Mapping[str, object]) -> pl.DataFrame:
     """The staging table `collectives` without peers that calls number within a group, of several, that is not known."""
-    told = head.get("distributedInfo")
-    if isinstance(told, dict) and told.get("pg_count") == 1:
+    job = head.get("distributedInfo")
+    if isinstance(job, dict) and job.get("pg_count") == 1:
         return rows
     is_sure = pl.any_horizontal(pl.col("group_name", "group_ranks").is_not_null())
     return rows.with_columns(pl.when(is_sure).then("peer_rank").alias("peer_rank"))
@@ -127,15 +127,17 @@ def _bytes(side: str, element_bytes: pl.Expr) -> pl.Expr:
 def _split_bytes(side: str, rows: pl.DataFrame, element_bytes: pl.Expr) -> pl.Series:
     """The parts in bytes; null where no number of them, or no size of an element is known."""
     pairs = rows.select(_argument(f"{side}_split").alias("parts"), element_bytes.alias("each")).iter_rows()
-    texts = [_scaled(parts, each) if parts and each and re.search(r"\d", parts) else None for parts, each in pairs]
+    texts = [
+        _parts_in_bytes(parts, each) if parts and each and re.search(r"\d", parts) else None for parts, each in pairs
+    ]
     return pl.Series(f"{side}_split", texts, dtype=pl.String)
 
 
 @lru_cache(1 << 12)
-def _scaled(parts: str, element_bytes: int) -> str:
+def _parts_in_bytes(parts: str, element_bytes: int) -> str:
     """Numbers of elements, of which PyTorch cuts long lists short by an ellipsis, as bytes."""
-    found = re.findall(r"\d+|\.\.\.", parts)
-    return f"[{', '.join(part if part == '...' else str(int(part) * element_bytes) for part in found)}]"
+    pieces = re.findall(r"\d+|\.\.\.", parts)
+    return f"[{', '.join(part if part == '...' else str(int(part) * element_bytes) for part in pieces)}]"
 
 
 def _facts_from_values(events: pl.DataFrame) -> pl.DataFrame:
@@ -163,9 +165,12 @@ def _facts_of_call(name: str, values: str, dims: str | None, types: str | None) 
         sizes = [_size(shape, kind) for shape, kind in zip(shapes[:2], kinds[:2], strict=True)]
     except (ValueError, IndexError, TypeError):
         return {}
-    split = [_scaled(s, b) if b and re.search(r"\d", s) else None for s, b in zip(scalars[3:5], row_bytes, strict=True)]
-    given = dict(zip(("output_split", "input_split", "output_bytes", "input_bytes"), (*split, *sizes), strict=True))
-    return {"operation": "all_to_all", **given}
+    split = [
+        _parts_in_bytes(s, b) if b and re.search(r"\d", s) else None
+        for s, b in zip(scalars[3:5], row_bytes, strict=True)
+    ]
+    facts = dict(zip(("output_split", "input_split", "output_bytes", "input_bytes"), (*split, *sizes), strict=True))
+    return {"operation": "all_to_all", **facts}
 
 
 def _facts_from_shapes(events: pl.DataFrame) -> pl.DataFrame:
