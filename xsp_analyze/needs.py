@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.collectives import has_ranks
+from xsp_analyze.frames.collectives import has_ranks, host_calls_of_collectives
 from xsp_analyze.frames.host_ranges import has_library, has_stages
 from xsp_analyze.frames.kernels.expert_parts import has_experts
 from xsp_analyze.frames.kernels.graphs import has_compiled_kernels, replayed_share, replayed_work
@@ -18,6 +18,7 @@ from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.layers.layer_time import layer_calls
 from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.operators.operator_calls import MODELLED
+from xsp_analyze.frames.pipelines import has_pipeline
 from xsp_analyze.frames.samples import device_series, power_series, system_series
 from xsp_model import Level
 from xsp_model.schema import TABLES
@@ -108,7 +109,9 @@ def _works(view: TraceView) -> bool:
 
 def _communicates(view: TraceView) -> bool:
     by_name = not communication_names(view.device_work["name"]).is_empty()
-    return by_name or not view.all_activities.filter(IS_COMMUNICATION).is_empty()
+    if by_name or not view.all_activities.filter(IS_COMMUNICATION).is_empty():
+        return True
+    return not view.once(host_calls_of_collectives).is_empty()
 
 
 def _is_counted(view: TraceView) -> bool:
@@ -214,12 +217,19 @@ CONDITIONS: Mapping[str, Condition] = {
         holds=_has_work,
     ),
     "communication": Condition(
-        "communication kernels (NCCL, RCCL)", "Only work of several devices has them", holds=_communicates
+        "communication (kernels of NCCL or RCCL, ranges of Gloo)",
+        "Only work of several devices or processes has it",
+        holds=_communicates,
     ),
     "ranks": Condition(
         "several ranks",
         "Read the traces of all ranks together, such as a folder that holds them",
         holds=has_ranks,
+    ),
+    "pipeline": Condition(
+        "stages of a pipeline that pass work on to each other",
+        "Read the traces of all ranks together; name micro-batches, or record who sends to whom (PyTorch 2.5)",
+        holds=has_pipeline,
     ),
     "graph replay": Condition(
         "replays of device graphs (cudaGraphLaunch, hipGraphLaunch)",

@@ -332,11 +332,21 @@ def _with_more_of_5(tables: Tables) -> Tables:
     return {**added, **tables, "copies": copies}
 
 
+def _with_parts_of_6(tables: Tables) -> Tables:
+    """Version 6 keeps the parts of uneven collectives, and whom a send or receive is with; earlier ones did not."""
+    collectives = tables["collectives"]
+    for field in TABLES["collectives"].schema:
+        if field.name not in collectives.column_names:
+            collectives = collectives.append_column(field, pa.nulls(collectives.num_rows, field.type))
+    return {**tables, "collectives": collectives}
+
+
 UPGRADES: Mapping[int, Callable[[Tables], Tables]] = {
     1: _with_tables_of_2,
     2: _with_columns_of_3,
     3: _with_allocations_of_4,
     4: _with_more_of_5,
+    5: _with_parts_of_6,
 }
 """For each version but the present one, the function that turns its tables into the next version's."""
 

@@ -17,6 +17,7 @@ __all__ = ["ENOUGH", "ClockSkew", "clock_skews"]
 ENOUGH = 3
 """Collectives from which on a median stands against one that ended oddly."""
 
+_ENOUGH_FOR_DRIFT = 8
 _ALIKE = 0.9  # clocks are compared over ranks only where nearly all collectives have a counterpart
 
 
@@ -25,12 +26,14 @@ class ClockSkew:
     """How far ahead of the reference's a clock is: the median over `count` collectives, and how that spreads.
 
     Half of the differences lie in `spread_ns`, from their first to their third quartile. Of a rank that is compared
-    with another than the reference the spread is the sum of both, and the count the smaller.
+    with another than the reference the spread is the sum of both, and the count the smaller. `drift_ns_per_s`: how
+    much further it gets ahead a second, where a line through the differences leaves less than half of their spread.
     """
 
     offset_ns: int
     spread_ns: int
     count: int
+    drift_ns_per_s: float | None = None
 
 
 def clock_skews(ends: pl.DataFrame) -> dict[int, ClockSkew]:
@@ -66,8 +69,12 @@ def _skews_through_groups(groups: Mapping[str, Mapping[int, pl.DataFrame]], refe
 
 
 def _beyond(nearer: ClockSkew, apart: ClockSkew) -> ClockSkew:
+    drifts = [skew.drift_ns_per_s for skew in (nearer, apart) if skew.drift_ns_per_s is not None]
     return ClockSkew(
-        nearer.offset_ns + apart.offset_ns, nearer.spread_ns + apart.spread_ns, min(nearer.count, apart.count)
+        nearer.offset_ns + apart.offset_ns,
+        nearer.spread_ns + apart.spread_ns,
+        min(nearer.count, apart.count),
+        sum(drifts) if drifts else None,
     )
 
 
@@ -79,4 +86,20 @@ def _apart(first: pl.DataFrame, other: pl.DataFrame) -> ClockSkew | None:
     last = len(apart) - 1
     # The lower median is a difference that was measured, and moves by what a clock moves.
     quarter = (last + 1) // 4
-    return ClockSkew(int(apart[last // 2]), int(apart[last - quarter] - apart[quarter]), len(apart))
+    spread = int(apart[last - quarter] - apart[quarter])
+    return ClockSkew(int(apart[last // 2]), spread, len(apart), _drift(both, spread))
+
+
+def _drift(both: pl.DataFrame, spread_ns: int) -> float | None:
+    """The slope of the differences over time, by the median of slopes over half of the time (Theil, Siegel)."""
+    rows = both.sort("end_ns")
+    at, apart = rows["end_ns"].to_numpy(), (rows["end_ns_right"] - rows["end_ns"]).to_numpy()
+    half = len(at) // 2
+    if len(at) < _ENOUGH_FOR_DRIFT or at[0] == at[-1]:
+        return None
+    length, rise = at[-half:] - at[:half], apart[-half:] - apart[:half]
+    slope = float(np.median(rise[length > 0] / length[length > 0]))
+    rest = np.sort(apart - slope * (at - at[0]))
+    quarter = len(rest) // 4
+    left = rest[-1 - quarter] - rest[quarter]
+    return slope * 1e9 if left < spread_ns / 2 else None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REFERENCES", "SCHEMA_VERSION", "TABLES", "ColumnSpec", "TableSpec"]
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised whenever a bundle written before could no longer be read as it stands; see `upgrade`."""
 
 _INT = pa.int64()
@@ -222,6 +222,9 @@ _COLLECTIVES = TableSpec(
         ColumnSpec("group_size", _INT, "How many ranks it has."),
         _bytes("input_bytes", "What this rank hands over: of several tensors, all of them."),
         _bytes("output_bytes", "What this rank receives."),
+        ColumnSpec("input_split", _LABEL, "Parts of the input by rank of the group, as a JSON list of bytes."),
+        ColumnSpec("output_split", _LABEL, "Parts of the output likewise."),
+        ColumnSpec("peer_rank", _INT, "Of a send or receive: the other rank, by its number in the job."),
     ),
     ("span_id",),
 )

@@ -1,4 +1,4 @@
-"""Parts of models: experts and their blocks (B21, B22), repeated blocks (B28), stages of a prediction (B35)."""
+"""Parts of models: experts (B21, B22), repeated blocks (B28), stages of a prediction (B35), communication (B47)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from xsp_analyze.classification.experts import ExpertPart, Stage
 from xsp_analyze.columns import COUNT, DURATION, KERNEL_DURATION, LATENCY, LAYER_TYPE, MODEL_SHARE, RUN, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, quotient, ratio, share_of_sum
+from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.host_ranges import RunStages, stages_of_runs
 from xsp_analyze.frames.kernels.expert_parts import PARTS, expert_parts
 from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.layers.folded_layers import folded_layers, standing_out
 from xsp_analyze.frames.model_time import with_model_time
+from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import intersection, union_length
+from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from xsp_analyze.trace.step_view import StepView
+    from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
     "NO_STAGE",
     "SEVERAL_STAGES",
     "UNKNOWN_LAUNCH",
+    "communication_by_module",
     "expert_blocks",
     "mixture_of_experts",
     "positions_of_blocks",
@@ -336,3 +341,122 @@ def _of_device(run: RunStages, stage: str) -> dict[str, Any]:
         "device_busy_ns": union_length(work["start_ns"].to_numpy(), end.to_numpy()),
         "device_share": own / total if total else None,
     }
+
+
+# B47: communication by the module that it is for, and what for: sharded weights, gradients, parts of a product.
+
+_HOOK = r"^FSDP::(\w+)(?: .*)?\((\S+)\)$"
+_BEFORE = ("pre_forward", "pre_backward")
+_USES = {"all_gather": "sharded weights", "reduce_scatter": "sharded gradients", "all_reduce": "sharded gradients"}
+
+
+@analysis(
+    "B47",
+    "communication by module",
+    needs=("communication",),
+    additive=("count", "duration_ns", "exposed_ns"),
+    read=(
+        "Weights that are gathered one module ahead, and gradients, can hide behind compute; what a module's own work"
+        " waits for (tensor parallel) cannot, unless work is split."
+    ),
+    columns=(
+        STEP,
+        Column(
+            "module", pl.String(), "Path as FSDP's hook names it, else the module or range; null: none.", role=Role.KEY
+        ),
+        Column("phase", pl.String(), "forward, backward, ...", role=Role.KEY),
+        Column("operation", pl.String(), "all_gather, reduce_scatter, ..., as in B08.", role=Role.KEY),
+        Column(
+            "use",
+            pl.String(),
+            "sharded weights or gradients: a hook of FSDP calls it; within a layer: its own work waits for it, as in"
+            " tensor parallel; gradients: backward, of no layer; exchange: of tokens or embeddings; stages of a"
+            " pipeline; other.",
+            role=Role.KEY,
+        ),
+        Column("count", pl.Float64(), "Calls of a rank."),
+        Column("duration_ns", pl.Float64(), "Their time on a rank, mean over ranks.", "ns"),
+        Column("exposed_ns", pl.Float64(), "Of that, while nothing computed.", "ns"),
+        Column("hidden_share", pl.Float64(), "The rest of it, over it."),
+        Column("bytes", pl.Float64(), "What a rank hands over; null: not recorded.", "byte"),
+        Column(
+            "modules_ahead",
+            pl.Float64(),
+            "Of gathered weights: modules that began from the call to the module's own turn, mean; 0: not ahead.",
+        ),
+    ),
+    figure=FigureSpec("stacked_bars", x="module", y=("exposed_ns",), title="Exposed communication by module", top=30),
+)
+def communication_by_module(frames: StepView) -> pl.LazyFrame:
+    """One row a module, phase, operation and use, longest first, then by name."""
+    rows = frames.of_chosen_steps(frames.once(_used_collectives))
+    keys = ("module", "phase", "operation", "use")
+    sums = ("count", "duration_ns", "exposed_ns", "bytes")
+    counted = rows.with_columns(pl.lit(1, pl.Int64).alias("count"), pl.col("input_bytes").alias("bytes"))
+    per_step = counted.group_by("run_id", "step", *keys, maintain_order=True).agg(
+        *(pl.when(pl.col(c).count() > 0).then(pl.col(c).sum()).alias(c) for c in sums)
+    )
+    ranks = rows["rank"].n_unique()
+    ahead = rows.group_by(*frames.by, *keys).agg(pl.col("modules_ahead").mean())
+    return (
+        frames.combine(per_step, keys, sums)
+        .with_columns(quotient(pl.col(c), max(ranks, 1)) for c in sums)
+        .join(ahead, on=[*frames.by, *keys], how="left", nulls_equal=True)
+        .with_columns((1 - ratio(pl.col("exposed_ns"), pl.col("duration_ns"))).alias("hidden_share"))
+        .sort(*frames.by, -pl.col("duration_ns"), *keys, nulls_last=True)
+        .lazy()
+    )
+
+
+def _used_collectives(frames: StepView) -> pl.DataFrame:
+    """`operations` with module, phase, use and, of weights that a hook gathers, modules_ahead."""
+    rows = frames.of_trace.once(operations)
+    spans = frames.trace.scan("spans").select("run_id", "parent_id", "layer_id", "phase", "name", "start_ns").collect()
+    hooks = spans["name"].cast(pl.String).str.contains(_HOOK).to_numpy()
+    calls = rows["call_id"].to_numpy()
+    around = innermost(spans["parent_id"].fill_null(-1).to_numpy(), hooks)[calls]
+    names = spans["name"].gather(nullable_index(around)).cast(pl.String)
+    layers = frames.trace.frame("layers").filter(pl.col("source").cast(pl.String) != "operator")
+    layers = layers.select(pl.col("span_id").alias("layer_id"), "path")
+    layer = spans[calls].select("layer_id").join(layers, on="layer_id", how="left", maintain_order="left")["path"]
+    described = rows.with_columns(
+        names.str.extract(_HOOK, 2).alias("hooked"), layer.cast(pl.String).alias("layer"),
+        spans["phase"].gather(calls).cast(pl.String).alias("phase"), pl.Series("at", around),
+    )  # fmt: skip
+    operation, hooked, in_layer = pl.col("operation"), pl.col("hooked").is_not_null(), pl.col("layer").is_not_null()
+    use = (
+        pl.when(hooked).then(operation.replace_strict(_USES, default="other", return_dtype=pl.String))
+        .when(operation.is_in(["send", "recv", "send_recv"])).then(pl.lit("stages of a pipeline"))
+        .when(operation.is_in(["all_to_all", "dispatch", "combine"])).then(pl.lit("exchange"))
+        .when(in_layer).then(pl.lit("within a layer"))
+        .when(pl.col("phase") == "backward").then(pl.lit("gradients")).otherwise(pl.lit("other"))
+    )  # fmt: skip
+    ahead = pl.Series("modules_ahead", _modules_ahead(spans, hooks, around), dtype=pl.Float64)
+    is_weights = pl.col("use") == "sharded weights"
+    return described.with_columns(pl.coalesce("hooked", "layer").alias("module"), use.alias("use"), ahead).with_columns(
+        pl.when(is_weights).then("modules_ahead").alias("modules_ahead")
+    )
+
+
+def _modules_ahead(spans: pl.DataFrame, hooks: Bools, around: Ints) -> list[float | None]:
+    """Of each call in the hook `around` it the hooks before a module's turn from there to its own module's."""
+    before = spans.with_row_index("at").filter(pl.Series(hooks)).with_columns(
+        pl.col("name").cast(pl.String).str.extract(_HOOK, 1).alias("hook"),
+        pl.col("name").cast(pl.String).str.extract(_HOOK, 2).alias("path"),
+    )  # fmt: skip
+    turns = {
+        run: (rows["start_ns"].to_numpy(), rows["path"].to_list())
+        for (run,), rows in before.filter(pl.col("hook").is_in(_BEFORE)).sort("start_ns").group_by("run_id")
+    }
+    own = dict(zip(before["at"], before.select("run_id", "path", "start_ns").rows(), strict=True))
+    return [_ahead(*own[int(at)], turns) if at >= 0 else None for at in around]
+
+
+def _ahead(run: int, path: str, start_ns: int, turns: Mapping[int, tuple[Ints, list[str]]]) -> float | None:
+    starts, paths = turns.get(run, (np.zeros(0, np.int64), []))
+    first = int(np.searchsorted(starts, start_ns, side="right"))
+    if first and paths[first - 1] == path:
+        return 0.0
+    later = (number for number, other in enumerate(paths[first:]) if other == path)
+    turn = next(later, None)
+    return None if turn is None else float(turn + 1)

@@ -1,4 +1,4 @@
-"""Several ranks: collectives (B08), the ranks beside one another (B29), stragglers (B30), bus bandwidth (B31)."""
+"""Several ranks: collectives (B08), ranks side by side (B29), stragglers (B30), bandwidth (B31), pipelines (B46)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from xsp_analyze.frames.collectives import (
     CALL,
     CLOCKS,
     GROUP,
+    PAIRWISE,
     bus_factor,
     mean_waiting,
-    operations,
     rank_clocks,
     rank_times,
+    waits_of,
     with_sizes,
-    with_waits,
 )
+from xsp_analyze.frames.pipelines import pipeline_bubbles
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["bus_bandwidth", "collectives", "ranks", "stragglers"]
+__all__ = ["bus_bandwidth", "collectives", "pipeline", "ranks", "stragglers"]
 
 # B08: communication by operation and process group: how long, how exposed, who waits for whom, how fast.
 
 _SUMS = (
     "count", "duration_ns", "exposed_ns", "matched_count", "matched_ns", "transfer_ns", "skew_ns", "bytes",
-    "sized_count", "message_bytes", "message_ns",
+    "sized_count", "message_bytes", "message_ns", "bus_bytes",
 )  # fmt: skip
 _NS_PER_S = 1e9
 
@@ -39,7 +42,7 @@ _NS_PER_S = 1e9
 @analysis(
     "B08",
     "collectives",
-    needs=("kernel", "communication"),
+    needs=("communication",),
     read=(
         "Waiting is time in which a rank's communication kernel spins for ranks that come later: much of it means "
         "uneven work or a slow host on the straggler, not a slow network."
@@ -84,13 +87,14 @@ _NS_PER_S = 1e9
             "byte_per_s",
             pl.Float64(),
             "Size of the messages (of a gather or scatter that of all parts) over their transfer time; where nothing is"
-            " matched, over their time, waiting included.",
+            " matched, over their time, waiting included; of a send or receive null then.",
             "byte/s",
         ),
         Column(
             "bus_byte_per_s",
             pl.Float64(),
-            "What a rank's link carried, by the group's size; where that is not recorded, by the job's.",
+            "What a rank's link carried: what it sent to other ranks where the parts are recorded, else by the group's"
+            " size; where that is not recorded, by the job's.",
             "byte/s",
         ),
     ),
@@ -102,7 +106,7 @@ def collectives(frames: StepView) -> pl.LazyFrame:
     The n-th such operation of a step and group on one rank is the n-th on another. All ranks leave a collective
     together, so that the shortest kernel is that of the rank that came last, and needs no common clock.
     """
-    matched = _contributions(with_sizes(frames.trace, frames.of_chosen_steps(frames.once(operations))))
+    matched = _contributions(_sized_waits(frames))
     per_step = matched.group_by("run_id", "step", *GROUP, maintain_order=True).agg(pl.col(_SUMS).sum())
     keys = [*frames.by, *GROUP]
     ranks = matched.group_by(keys, maintain_order=True).agg(
@@ -124,8 +128,9 @@ def _contributions(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with what each adds to the sums; those that every rank has are matched, if there are several."""
     longest = pl.col("duration_ns").max().over(CALL)
     is_sized = pl.col("input_bytes").is_not_null()
-    transfer = pl.coalesce("transfer_ns", "duration_ns")
-    return with_waits(rows).with_columns(
+    size = pl.when(_is_rated()).then("message_bytes")
+    factor = bus_factor(pl.col("operation"), pl.col("ranks"))
+    return rows.with_columns(
         pl.lit(1, pl.Int64).alias("count"),
         pl.col("matched").cast(pl.Int64).alias("matched_count"),
         pl.when("matched").then("duration_ns").otherwise(0).alias("matched_ns"),
@@ -134,8 +139,20 @@ def _contributions(rows: pl.DataFrame) -> pl.DataFrame:
         (pl.col("last_share") > 0).alias("last"),
         pl.col("input_bytes").alias("bytes"),
         is_sized.cast(pl.Int64).alias("sized_count"),
-        pl.when(pl.col("message_bytes").is_not_null()).then(transfer).otherwise(0).alias("message_ns"),
+        size,
+        pl.when(size.is_not_null()).then(pl.coalesce("transfer_ns", "duration_ns")).otherwise(0).alias("message_ns"),
+        pl.when(size.is_not_null()).then(pl.coalesce("sent_bytes", size * factor)).alias("bus_bytes"),
     )
+
+
+def _sized_waits(frames: StepView) -> pl.DataFrame:
+    return with_sizes(frames.trace, frames.of_chosen_steps(frames.once(waits_of)))
+
+
+def _is_rated() -> pl.Expr:
+    """Whether a time is of a transfer: of a send or receive alone it may be all waiting, or the message was there."""
+    of_pair = pl.col("operation").is_in(PAIRWISE)
+    return ~of_pair | (pl.col("matched") & (pl.col("transfer_ns") > 0))
 
 
 def _stragglers(frames: StepView, matched: pl.DataFrame) -> pl.DataFrame:
@@ -161,10 +178,25 @@ def _known_waits() -> list[pl.Expr]:
 
 
 def _rates() -> list[pl.Expr]:
-    rate = pl.when(pl.col("message_ns") > 0).then(quotient(pl.col("message_bytes") * _NS_PER_S, pl.col("message_ns")))
-    factor = bus_factor(pl.col("operation"), pl.col("ranks"))
-    return [rate.alias("byte_per_s"), (rate * factor).alias("bus_byte_per_s")]
+    rates = (("byte_per_s", "message_bytes"), ("bus_byte_per_s", "bus_bytes"))
+    is_timed = pl.col("message_ns") > 0
+    where_timed = pl.when(
+        is_timed, bus_factor(pl.col("operation"), pl.col("ranks")).is_not_null() | (pl.col("bus_bytes") > 0)
+    )
+    return [
+        (where_timed if bytes_ == "bus_bytes" else pl.when(is_timed))
+        .then(quotient(pl.col(bytes_) * _NS_PER_S, pl.col("message_ns")))
+        .alias(name)
+        for name, bytes_ in rates
+    ]
 
+
+_SENT_COLUMNS = (
+    Column(
+        "sent_bytes", AMOUNT, "What it sent to other ranks, where parts are recorded (all_to_all); else null.", "byte"
+    ),
+    Column("received_bytes", AMOUNT, "What it received from other ranks, likewise.", "byte"),
+)
 
 # B29: the ranks side by side: what each did with its step, what it waited for others, how far its clock is off.
 
@@ -172,6 +204,7 @@ _CLOCK_DOCS = (
     "How far its clock is ahead of the lowest rank's: median over the collectives that both ran; null: one clock.",
     "Between the first and the third quartile of these differences.",
     "Collectives that they are over.",
+    "How much further it gets ahead a second, where that explains most of the spread; else null.",
 )
 
 
@@ -201,9 +234,10 @@ _CLOCK_DOCS = (
             "ns",
         ),
         Column("last_count", AMOUNT, "Collectives that it alone came last to, so that the others waited for it."),
+        *_SENT_COLUMNS,
         *(
             Column(name, kind, doc, unit)
-            for (name, kind), doc, unit in zip(CLOCKS.items(), _CLOCK_DOCS, ("ns", "ns", ""), strict=True)
+            for (name, kind), doc, unit in zip(CLOCKS.items(), _CLOCK_DOCS, ("ns", "ns", "", "ns/s"), strict=True)
         ),
     ),
     figure=FigureSpec(
@@ -254,8 +288,16 @@ def ranks(frames: StepView) -> pl.LazyFrame:
         ),
         Column("wait_ns", TIME_NS, "What it waited itself, in calls to which others came last.", "ns"),
         Column("duration_ns", TIME_NS, "Its time in them, waiting included.", "ns"),
+        *_SENT_COLUMNS,
+        Column(
+            "sent_byte_per_s", pl.Float64(), "That it sent over the time of calls less waiting: what its link carried.",
+            "byte/s",
+        ),
+        Column(
+            "sent_over_mean_share", pl.Float64(), "How much more that is than the mean over ranks of the group sends."
+        ),
     ),
-)
+)  # fmt: skip
 def stragglers(frames: StepView) -> pl.LazyFrame:
     """One row an operation, process group and rank, first those that the others waited longest for.
 
@@ -266,9 +308,18 @@ def stragglers(frames: StepView) -> pl.LazyFrame:
     return (
         mean_waiting(frames, GROUP)
         .lazy()
-        .with_columns(share.alias("last_share"), pl.col("waited_for_ns").cast(pl.Float64))
+        .with_columns(share.alias("last_share"), pl.col("waited_for_ns").cast(pl.Float64), *_sending(frames.by))
         .sort(*frames.by, -pl.col("waited_for_ns"), *GROUP, "rank", nulls_last=True)
     )
+
+
+def _sending(by: Sequence[str]) -> list[pl.Expr]:
+    """Of ranks that are known to send unequal parts how fast they did, and how unequal it is."""
+    sent, busy = pl.col("sent_bytes"), pl.col("duration_ns") - pl.col("wait_ns").fill_null(0)
+    return [
+        pl.when(busy > 0).then(quotient(sent * _NS_PER_S, busy)).alias("sent_byte_per_s"),
+        (ratio(sent, sent.mean().over(*by, *GROUP)) - 1).alias("sent_over_mean_share"),
+    ]
 
 
 # B31: how fast collectives were, by the size of their messages.
@@ -310,23 +361,24 @@ def bus_bandwidth(frames: StepView) -> pl.LazyFrame:
     Calls of unknown size, and those that took no time, are left out.
     """
     size = pl.col("message_bytes")
-    bus = quotient(size * bus_factor(pl.col("operation"), pl.col("ranks")) * _NS_PER_S, pl.col("transfer_ns"))
+    carried = pl.coalesce("sent_bytes", size * bus_factor(pl.col("operation"), pl.col("ranks")))
+    bus = quotient(carried * _NS_PER_S, pl.col("transfer_ns"))
     power = pl.lit(2, pl.Int64).pow(size.log(2).floor().cast(pl.Int64)).cast(pl.Int64)
     keys = [*frames.by, *GROUP, "from_bytes"]
-    rate = size.sum() * _NS_PER_S / pl.col("transfer_ns").sum()
-    factor = bus_factor(pl.col("operation").first(), pl.col("ranks").max())
+    time = pl.col("transfer_ns").sum()
+    is_known = pl.col("carried").count() > 0
     return (
         _calls(frames)
         .lazy()
         .filter(size > 0, pl.col("transfer_ns") > 0)
-        .with_columns(bus.alias("bus"), power.alias("from_bytes"))
+        .with_columns(bus.alias("bus"), carried.alias("carried"), power.alias("from_bytes"))
         .group_by(keys)
         .agg(
             pl.col("ranks").max(),
             pl.len().cast(pl.Int64).alias("count"),
             pl.col("matched").sum().cast(pl.Int64).alias("matched_count"),
-            rate.alias("byte_per_s"),
-            (rate * factor).alias("bus_byte_per_s"),
+            (size.sum() * _NS_PER_S / time).alias("byte_per_s"),
+            pl.when(is_known).then(pl.col("carried").sum() * _NS_PER_S / time).alias("bus_byte_per_s"),
             pl.col("bus").min().alias("min_bus_byte_per_s"),
             pl.col("bus").max().alias("max_bus_byte_per_s"),
             size.mean().alias("message_bytes"),
@@ -338,11 +390,72 @@ def bus_bandwidth(frames: StepView) -> pl.LazyFrame:
 
 def _calls(frames: StepView) -> pl.DataFrame:
     """One row a call that is matched between ranks, and one a kernel that is not."""
-    rows = with_waits(with_sizes(frames.trace, frames.of_chosen_steps(frames.once(operations))))
+    rows = _sized_waits(frames).filter(_is_rated())
     rows = rows.with_columns(pl.coalesce("transfer_ns", "duration_ns").alias("transfer_ns"))
     alone = pl.when(~pl.col("matched")).then(pl.int_range(pl.len()))
-    return rows.group_by(*CALL, alone.alias("row"), maintain_order=True).agg(
+    return rows.group_by(*CALL, "operation", alone.alias("row"), maintain_order=True).agg(
         pl.col("matched", "transfer_ns").first(),
         pl.col("ranks").max(),
-        pl.col("message_bytes").mean().cast(pl.Float64),
+        pl.col("message_bytes", "sent_bytes").mean().cast(pl.Float64),
+    )
+
+
+# B46: the stages of a pipeline: how long each computes nothing while it runs, and why.
+
+_PIPELINE = ("pipeline", "stage", "rank", "schedule", "micro_batches", "stages_of_rank")
+_OF_BUBBLE = (
+    ("window_ns", "From the first work of any stage to the last of any."),
+    ("compute_ns", "Of that, while it computed."),
+    ("bubble_ns", "The rest: it waited, or moved data."),
+    ("warm_up_ns", "Of the bubble, before its first work."),
+    ("drain_ns", "Of the bubble, after its last work."),
+    ("schedule_ns", "Of the bubble, what the order of micro-batches leaves with equal stages and without transfers."),
+    ("imbalance_ns", "What unequal stages add to that; below 0 at a stage that others wait for."),
+    ("transfer_ns", "What moving data between stages adds."),
+    ("other_ns", "What is left: gaps within its work, late launches, micro-batches that differ."),
+)
+
+
+@analysis(
+    "B46",
+    "pipeline",
+    needs=("pipeline",),
+    read=(
+        "The schedule's own bubble shrinks with more micro-batches or stages by turns; imbalance says to move layers,"
+        " transfer to send earlier."
+    ),
+    section="ranks",
+    columns=(
+        STEP,
+        Column("pipeline", pl.String(), "Its ranks.", role=Role.KEY),
+        Column("stage", pl.Int64(), "Place in the pipeline, from 0.", role=Role.LABEL),
+        Column("rank", pl.Int64(), "The rank.", role=Role.KEY),
+        Column("schedule", pl.String(), "GPipe, 1F1B, interleaved ..., zero bubble, forward only.", role=Role.LABEL),
+        Column("micro_batches", pl.Int64(), "Micro-batches of a step.", role=Role.LABEL),
+        Column("stages_of_rank", pl.Int64(), "Stages that a rank has by turns; 1: one each.", role=Role.LABEL),
+        *(Column(name, pl.Float64(), doc, "ns") for name, doc in _OF_BUBBLE),
+        Column("bubble_share", pl.Float64(), "The bubble over the window."),
+        Column("schedule_share", pl.Float64(), "The same of the ideal: equal stages, and data that moves in no time."),
+    ),
+    figure=FigureSpec("stacked_bars", x="rank", y=("compute_ns", "bubble_ns"), title="Stages of the pipeline"),
+)
+def pipeline(frames: StepView) -> pl.LazyFrame:
+    """One row a rank of a pipeline, by pipeline and stage.
+
+    The clocks of ranks are taken for one. Of a mean step all are means over its steps.
+    """
+    measures = [name for name, _ in _OF_BUBBLE]
+    rows = frames.of_chosen_steps(frames.once(pipeline_bubbles))
+    keys = [*frames.by, "pipeline", "rank"]
+    facts = rows.group_by(keys).agg(pl.col(c).drop_nulls().mode().min() for c in _PIPELINE if c not in keys)
+    steps = frames.combine(rows, ("pipeline", "rank"), measures)
+    computed = pl.col("compute_ns").mean().over(*frames.by, "pipeline")
+    return (
+        facts.join(steps, on=keys)
+        .with_columns(
+            ratio(pl.col("bubble_ns"), pl.col("window_ns")).alias("bubble_share"),
+            ratio(pl.col("schedule_ns"), pl.col("schedule_ns") + computed).alias("schedule_share"),
+        )
+        .sort(*frames.by, "pipeline", "stage", "rank")
+        .lazy()
     )

@@ -1,4 +1,4 @@
-"""Serving: engine steps (B20), their phases (B25), and a client's load test beside them (B46)."""
+"""Serving: engine steps (B20), their phases (B25), and a client's load test beside them (B48)."""
 
 from __future__ import annotations
 
@@ -180,14 +180,14 @@ def _over(amount: pl.Expr, of: pl.Expr) -> pl.Expr:
     return pl.when(of > 0).then(quotient(amount, of))
 
 
-# B46: what the clients of a load test waited for, beside what the server's steps took.
+# B48: what the clients of a load test waited for, beside what the server's steps took.
 
 _PARTS = {"request": "latency", "first token": "ttft", "further token": "tpot"}
 _SERVER = ("server_ns", "device_ns")
 
 
 @analysis(
-    "B46",
+    "B48",
     "load test beside the server",
     needs=("load test",),
     each_step=True,

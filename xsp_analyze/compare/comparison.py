@@ -27,6 +27,7 @@ from xsp_analyze.compare.side import DifferenceKind, Pairs, Side, check_common, 
 from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.faults import attempt, fault_of, noting_faults
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.collectives import has_ranks, rank_times
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.frames.operators.operator_work import operator_work
@@ -217,6 +218,36 @@ def _reach(before: dict[str, Any] | None, after: dict[str, Any] | None) -> float
     return _NORMAL_95 * math.sqrt(variance) / scale
 
 
+@dataclass(frozen=True, slots=True)
+class RankPair:
+    """A rank of a job before and after, in ns a step; null: that side does not have it, or does not say."""
+
+    rank: int
+    before_ns: float | None
+    after_ns: float | None
+    compute_before_ns: float | None
+    compute_after_ns: float | None
+    wait_before_ns: float | None
+    wait_after_ns: float | None
+
+
+def rank_pairs(one: Side, two: Side) -> list[RankPair]:
+    """The ranks of two jobs by their numbers, of each side's first capture; none where a side has not several."""
+    first, second = one.views[0], two.views[0]
+    if not all(has_ranks(frames.of_trace) for frames in (first, second)):
+        return []
+    measures = ("step_ns", "compute_ns", "wait_ns")
+    before, after = (
+        frames.once(rank_times).group_by("rank").agg(pl.col(c).cast(pl.Float64).mean() for c in measures)
+        for frames in (first, second)
+    )
+    both = before.join(after, on="rank", how="full", suffix="_after", coalesce=True).sort("rank")
+    return [
+        RankPair(row["rank"], *(row[f"{c}{side}"] for c in measures for side in ("", "_after")))
+        for row in both.iter_rows(named=True)
+    ]
+
+
 _PEAK_OF = {  # by the type that most of the time goes to, with which the products run
     "fp64": "fp64",
     "fp32": "fp32",
@@ -327,6 +358,7 @@ class Comparison:
     same_content: bool
     expected: Expected | None  # by the devices' peaks, where the sides ran on different ones
     results: Results  # accuracies and outputs, where runs recorded them
+    ranks: Sequence[RankPair] = ()  # of jobs of which both sides have several
     failed: Sequence[str] = ()  # what it is without for a fault of ours, in sentences
 
     @property
@@ -463,6 +495,7 @@ def _compare(
         same_content(one, two),
         attempt("What peaks let expect", lambda: expect_from_peaks(one, two) if on_device else None, lambda _: None),
         attempt("Accuracy and outputs", lambda: results(one, two), lambda _: Results([], [], [], InputMatch.UNKNOWN)),
+        attempt("Rank by rank", lambda: rank_pairs(one, two), lambda _: []),
     )
 
 

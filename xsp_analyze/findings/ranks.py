@@ -17,6 +17,7 @@ from xsp_analyze.frames.model_time import load_tests
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.text.doubts import missing_ranks
+from xsp_analyze.text.late_ranks import FEW_CALLS, late_ranks_of, rank_reason
 from xsp_analyze.text.table import short_name
 from xsp_analyze.text.units import IDLE, count, duration, share, size
 from xsp_analyze.trace.step_view import StepView
@@ -59,7 +60,8 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
     "Ranks wait for one that comes late",
     fires=f"Ranks wait in collectives for at least {limit.WAIT_SHARE:.0%} of a step, and of that for one at least"
     f" {limit.STRAGGLER_WAIT:.0%}, and half again of what chance gives the others (of two ranks 75 %), in at least"
-    f" {limit.STRAGGLER_CALLS} calls; all ranks of the job are there.",
+    f" {limit.STRAGGLER_CALLS} calls (of {FEW_CALLS} and more: more than chance explains); all ranks of the job are"
+    " there.",
     why="A collective ends when the last rank has come. What looks like slow communication on all others is a late"
     " host, a slow device or more work on one.",
     gain="What a rank other than the last waits in a step, as far as nothing computes meanwhile.",
@@ -67,7 +69,7 @@ def _operations(facts: Facts) -> Sequence[Mapping[str, Any]]:
     " data (long sequences, large tables), and whether its slot differs from the others'.",
     source="Our choice. All ranks leave a collective together, so the shortest kernel is that of the rank that came"
     " last.",
-    needs=("timeline", "several devices"),
+    needs=("communication", "ranks"),
     explains=("exposed-communication", "uneven-devices", "dominant-kernel", "dominant-layer", "gpu-idle"),
 )
 def straggler(facts: Facts) -> Iterator[Observation]:
@@ -91,12 +93,15 @@ def straggler(facts: Facts) -> Iterator[Observation]:
         return
     if facts.share(sum(row["wait_ns"] for row in own)) < limit.WAIT_SHARE:
         return
+    if rank not in late_ranks_of(facts.frames)["rank"]:
+        return
     longest = max(own, key=lambda row: row["wait_ns"])
     last = for_it.filter(pl.col("operation") == longest["operation"])["last_share"].max()
     yield Observation(
         f"Rank {rank} comes last to {share(last)} of the calls of {longest['operation']}: of"  # type: ignore[arg-type]
         f" {duration(longest['duration_ns'])} a step that the {longest['rank_count']} ranks spend in it on average,"
-        f" {duration(longest['wait_ns'])} are waiting; of all waiting {share(part)} is for that rank.",
+        f" {duration(longest['wait_ns'])} are waiting; of all waiting {share(part)} is for that rank."
+        f" {rank_reason(facts.frames, rank)}".rstrip(),
         [Evidence(f"waiting in {row['operation']}, mean over ranks", row["wait_ns"]) for row in own],
         sum(_wait_of_others(row) for row in own),
         "B08",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification.classify import by_operator
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
@@ -32,11 +35,14 @@ __all__ = [
     "CLOCKS",
     "GROUP",
     "PAIRWISE",
+    "SENT",
     "MedianRank",
     "bus_factor",
+    "computing_operators",
     "group_label",
     "groups_by_bytes",
     "has_ranks",
+    "host_calls_of_collectives",
     "longest_of_columns",
     "matched_count",
     "mean_waiting",
@@ -97,7 +103,8 @@ def has_ranks(frames: TraceView) -> bool:
 
 # What a trace records of collectives: which operation a communication kernel is, of which process group, how large.
 _RANGE = r"^(?:nccl|rccl|gloo|ucc):_?(\w+?)_*$"
-_FACTS = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes")
+_OF_CALL = ("operation", "input_bytes", "output_bytes", "input_split", "output_split", "peer_rank")
+_FACTS = ("operation", "group_name", "group_ranks", "group_size", *_OF_CALL[1:])
 _GROUP = ("group_name", "group_ranks", "group_size")
 
 
@@ -115,7 +122,7 @@ def recorded_facts(trace: Trace, kernels: Ints) -> pl.DataFrame:
     spans = trace.scan("spans").select("parent_id", "level", "name").collect()
     parents = spans["parent_id"].fill_null(-1).to_numpy()
     own = pl.DataFrame({"span_id": kernels}).join(facts, on="span_id", how="left", maintain_order="left")
-    around = [_around(parents, kernels, facts, (name,)) for name in ("operation", "input_bytes", "output_bytes")]
+    around = [_around(parents, kernels, facts, (name,)) for name in _OF_CALL]
     group = _around(parents, kernels, facts.filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())), _GROUP)
     nearest = pl.concat([*around, group], how="horizontal")
     named = _range_operation(spans, parents, kernels)
@@ -134,12 +141,22 @@ def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tup
 
 
 def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> pl.Series:
-    """What the range of the framework around each launch names, else null."""
+    """What the range of the framework around each launch names, as `operator_of_range` has it, else null."""
     names = spans["name"].unique()
     of_ranges = names.filter(names.cast(pl.String).str.contains(_RANGE))
     is_range: Bools = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
     around = innermost(parents, is_range)[kernels]
-    return spans["name"].gather(nullable_index(around)).cast(pl.String).str.extract(_RANGE)
+    ranges = spans["name"].gather(nullable_index(around)).cast(pl.String)
+    operations = {name: _operation_of_range(name) for name in ranges.unique().drop_nulls()}
+    return ranges.replace_strict(operations, return_dtype=pl.String)
+
+
+def _operation_of_range(name: str) -> str | None:
+    """`nccl:_all_gather_base` is an all_gather, `gloo:recv` a recv."""
+    match = re.match(_RANGE, name)
+    operator = by_operator(name)
+    is_known = operator is not None and operator.collective not in (None, "send_recv")
+    return operator.collective if operator and is_known else match and match[1]
 
 
 def bus_factor(operation: pl.Expr, ranks: pl.Expr) -> pl.Expr:
@@ -178,33 +195,173 @@ def message_bytes(ranks: pl.Expr) -> pl.Expr:
     )
 
 
-def operations(frames: StepView) -> pl.DataFrame:
+def operations(frames: TraceView) -> pl.DataFrame:
     """One row a communication kernel: run_id, step, operation, process_group, group_size, number, times and bytes.
 
-    `rank` as `rank_units` has it. `operation` is what the framework
-    calls it, or else what the kernel's name says. `process_group` is the group's name and ranks as recorded, null where
-    nothing is recorded. `number` counts the operation in its rank, step and group, in order of launch. `exposed_ns` is
-    the time in which nothing else computed on the device; `input_bytes` and `output_bytes` are null where not recorded.
+    Of a run without device work a range of a library that communicates on the host (Gloo). `rank` as `rank_units` has
+    it. `operation` is what the framework calls it, or else what the kernel's name says. `process_group` is the group's
+    name and ranks as recorded, null where nothing is recorded. `meeting` is the operation, of a send or receive its two
+    ranks ("0>1"), where both are known. `number` counts them in their rank, step and group, in order of launch.
+    `call_id` is the kernel, or on the host the call. `exposed_ns` is the time in which nothing else computed.
+    `input_bytes` and `output_bytes` are null where not recorded, and so are `sent_bytes` and `received_bytes`, to and
+    from other ranks by the recorded parts.
     """
-    described = _recorded_kernels(frames.of_trace)
+    kernels = _recorded_kernels(frames)
+    on_device = kernels.hstack([_ranks(frames, kernels), _exposed_times(frames, kernels)])
+    on_device = on_device.with_columns(pl.col("span_id").alias("call_id"))
+    rows = pl.concat([on_device, _host_operations(frames)], how="diagonal_relaxed")
     calls = ["run_id", "rank", "step", "process_group", "operation"]
+    measures = ("duration_ns", "exposed_ns", "input_bytes", "output_bytes", "sent_bytes", "received_bytes")
     return (
-        described.hstack([_ranks(frames.of_trace, described), _exposed_times(frames, described)])
+        _with_partners(rows)
         .sort("launch_ns", "start_ns", "span_id")
-        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over(calls).alias("number"))
-        .select(*calls, "group_size", "number", "start_ns", "duration_ns", "exposed_ns", "input_bytes", "output_bytes")
+        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).over([*calls, "meeting"]).alias("number"))
+        .select("call_id", *calls, "meeting", "group_size", "number", "device_id", "launch_ns", "start_ns", *measures)
     )
+
+
+def _with_partners(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with `meeting`, `sent_bytes` and `received_bytes`, by their ranks, peers and recorded parts."""
+    group = ("group_ranks", "group_size", "peer_rank")
+    described = rows.select("rank", "operation", *group, "input_split", "output_split")
+    distinct = described.unique(maintain_order=True)
+    names = ("meeting", "sent_bytes", "received_bytes")
+    schema = {"meeting": pl.String, "sent_bytes": pl.Int64, "received_bytes": pl.Int64}
+    partners = pl.DataFrame([_partners(*row) for row in distinct.iter_rows()], schema=schema, orient="row")
+    joined = described.join(
+        distinct.hstack(partners), on=described.columns, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return rows.hstack(joined.select(names))
+
+
+def _partners(
+    rank: int, operation: str, ranks: str | None, size: int | None, peer: int | None, sent: str | None, got: str | None
+) -> tuple[str, int | None, int | None]:
+    """What the rank's call is a part of, and what it sends to and gets from other ranks than itself."""
+    members = _numbers(ranks)
+    if operation in PAIRWISE:
+        others = [one for one in members if one is not None and one != rank]
+        peer = others[0] if peer is None and len(members) == 2 and len(others) == 1 else peer  # noqa: PLR2004 (a pair)
+        ends = (rank, peer) if operation == "send" else (peer, rank)
+        return operation if peer is None or peer == rank else f"{ends[0]}>{ends[1]}", None, None
+    index = members.index(rank) if rank in members else None if members else rank
+    return operation, *(_to_others(_numbers(parts), index, size) for parts in (sent, got))
+
+
+@cache
+def _numbers(text: str | None) -> list[int | None]:
+    """Of a JSON list of numbers, which PyTorch cuts short by an ellipsis; null for that."""
+    return [None if part == "..." else int(part) for part in re.findall(r"\d+|\.\.\.", text or "")]
+
+
+def _to_others(parts: list[int | None], index: int | None, size: int | None) -> int | None:
+    """The sum of the parts but the rank's own; None where they are cut short, or its own is not known."""
+    if index is None or None in parts or index >= len(parts) or len(parts) != (size or len(parts)):
+        return None
+    return sum(part for number, part in enumerate(parts) if part is not None and number != index)
+
+
+# Collectives of a run without device work: on the host, where Gloo, UCC or MPI do them.
+_HOST_RANGE = r"^(?:gloo|ucc|mpi):"
+_HOST_CALL = r"^c10d::"
+
+
+def host_calls_of_collectives(frames: TraceView) -> pl.DataFrame:
+    """Ranges of libraries that communicate on the host, in order of start, of runs in which no device worked."""
+    names = frames.span_names
+    of_library = names.filter(names.cast(pl.String).str.contains(_HOST_RANGE))
+    if of_library.is_empty():
+        return pl.DataFrame(schema=_HOST_COLUMNS)
+    runs = set(frames.timed_runs.ids) - set(frames.device_work["run_id"])
+    is_one = (pl.col("level") == str(Level.LIBRARY)) & pl.col("name").is_in(of_library.implode())
+    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(list(runs)), is_one, pl.col("duration_ns") >= 0)
+    return spans.select(pl.col(c).cast(t) for c, t in _HOST_COLUMNS.items()).sort("run_id", "start_ns").collect()
+
+
+_HOST_COLUMNS = {
+    "span_id": pl.Int64(), "run_id": pl.Int64(), "step": pl.Int64(), "name": pl.String(),
+    "start_ns": pl.Int64(), "duration_ns": pl.Int64(),
+}  # fmt: skip
+
+
+def _host_operations(frames: TraceView) -> pl.DataFrame:
+    """Collectives on the host as `_recorded_kernels` has those of devices, with rank and exposed_ns.
+
+    Another thread may run what a call of c10d began. Where a run has as many such calls as ranges, the n-th call is the
+    n-th range's, and what is recorded of it counts first.
+    """
+    ranges = host_calls_of_collectives(frames)
+    if ranges.is_empty():
+        return pl.DataFrame(schema=ranges.schema)
+    units = rank_units(frames).select("run_id", "rank")
+    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(ranges["run_id"].unique().implode()))
+    is_call = (pl.col("level") == str(Level.OPERATOR)) & pl.col("name").cast(pl.String).str.contains(_HOST_CALL)
+    calls = spans.filter(is_call).sort("run_id", "start_ns").select("run_id", pl.col("span_id").alias("call_id"))
+    nth = pl.int_range(pl.len()).over("run_id").alias("nth")
+    numbered = calls.collect().with_columns(nth, pl.len().over("run_id").alias("calls"))
+    paired = ranges.with_columns(nth, pl.len().over("run_id").alias("ranges")).join(
+        numbered, on=["run_id", "nth"], how="left", maintain_order="left"
+    )
+    call_ids = paired.select(pl.when(pl.col("calls") == pl.col("ranges")).then("call_id").otherwise("span_id"))
+    own, of_call = (recorded_facts(frames.trace, ids.to_numpy()) for ids in (ranges["span_id"], call_ids.to_series()))
+    facts = pl.DataFrame(pl.select(pl.coalesce(of_call[c], own[c])).to_series().alias(c) for c in _FACTS)
+    called = frames.trace.scan("spans").select("span_id", pl.col("name").cast(pl.String)).collect()["name"]
+    names = called.gather(call_ids.to_series())
+    operations = [_operation_of_call(name, each) for name, each in zip(names, ranges["name"], strict=True)]
+    facts = facts.with_columns(pl.coalesce(pl.Series("operation", operations, dtype=pl.String), "operation"))
+    rows = (
+        ranges.hstack(facts)
+        .with_columns(call_ids.to_series().alias("call_id"))
+        .join(units, on="run_id", how="left", maintain_order="left")
+    )
+    return rows.with_columns(group_label(), pl.col("start_ns").alias("launch_ns"), _time_alone_on_host(frames, ranges))
+
+
+def _operation_of_call(call: str, name_of_range: str) -> str | None:
+    operator = by_operator(call)
+    is_known = operator is not None and operator.collective not in (None, "send_recv")
+    return operator.collective if operator and is_known else _operation_of_range(name_of_range)
+
+
+def computing_operators(frames: TraceView) -> pl.DataFrame:
+    """Operators of the host that neither communicate nor call any that do, by run, with step, phase and times."""
+    spans = frames.trace.scan("spans").select("parent_id", "level", "name").collect()
+    communicates = spans["name"].cast(pl.String).str.contains(_HOST_CALL).to_numpy().copy()
+    parents, above = spans["parent_id"].fill_null(-1).to_numpy(), np.flatnonzero(communicates)
+    while len(above):
+        above = np.unique(parents[above])
+        above = above[(above >= 0) & ~communicates[above]]
+        communicates[above] = True
+    is_one = (pl.col("level") == str(Level.OPERATOR)) & (pl.col("duration_ns") >= 0)
+    rows = frames.trace.scan("spans").filter(~pl.Series(communicates)).filter(is_one)
+    return rows.select("run_id", "step", "phase", "start_ns", "duration_ns").collect()
+
+
+def _time_alone_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:
+    """How long each ran while none of `computing_operators` did."""
+    out = ranges["duration_ns"].to_numpy().copy()
+    compute = frames.once(computing_operators)
+    for (run,), rows in ranges.with_row_index("row").group_by("run_id"):
+        beside = compute.filter(pl.col("run_id") == run)
+        busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
+        start = rows["start_ns"].to_numpy()
+        end = start + rows["duration_ns"].to_numpy()
+        out[rows["row"].to_numpy()] -= coverage_before(busy, end) - coverage_before(busy, start)
+    return pl.Series("exposed_ns", out)
 
 
 def modelled_collectives(frames: TraceView) -> pl.DataFrame:
     """One row a communication kernel, in order of span_id: span_id and bus_bytes, what its rank sends to others.
 
-    By what is recorded of it and by `bus_factor`; 0 in a group of one, null where size or group are not known.
+    By the parts that are recorded of it, else by `bus_factor`; 0 in a group of one, null where size or group are not
+    known.
     """
-    rows = with_sizes(frames.trace, _recorded_kernels(frames))
+    kernels = _recorded_kernels(frames)
+    rows = with_sizes(frames.trace, _with_partners(kernels.hstack([_ranks(frames, kernels)])))
     alone = pl.when(pl.col("ranks") == 1, pl.col("message_bytes").is_not_null()).then(0.0)
     sent = pl.col("message_bytes") * bus_factor(pl.col("operation"), pl.col("ranks"))
-    return rows.select("span_id", pl.coalesce(alone, sent).alias("bus_bytes")).sort("span_id")
+    by_parts = pl.col("sent_bytes").cast(pl.Float64)
+    return rows.select("span_id", pl.coalesce(by_parts, alone, sent).alias("bus_bytes")).sort("span_id")
 
 
 def with_sizes(trace: Trace, rows: pl.DataFrame) -> pl.DataFrame:
@@ -241,11 +398,11 @@ def _ranks(frames: TraceView, kernels: pl.DataFrame) -> pl.Series:
     return kernels.select(_UNIT).join(units, on=_UNIT, how="left", nulls_equal=True, maintain_order="left")["rank"]
 
 
-def _exposed_times(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
+def _exposed_times(frames: TraceView, kernels: pl.DataFrame) -> pl.Series:
     """How long each ran while no kernel but communication did on its device."""
     out = np.zeros(kernels.height, dtype=np.int64)
     kinds = [str(Kind.KERNEL), str(Kind.GRAPH)]
-    compute = frames.of_trace.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~IS_COMMUNICATION)
+    compute = frames.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~IS_COMMUNICATION)
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):
         beside = compute.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
         start = rows["start_ns"].to_numpy()
@@ -259,26 +416,29 @@ def _exposed_times(frames: StepView, kernels: pl.DataFrame) -> pl.Series:
 PAIRWISE = ("send", "recv")
 """Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
 GROUP = ("operation", "process_group")
-CALL = ("step", *GROUP, "number")
-"""What makes a collective on two ranks one call: the n-th of its operation and group in its step."""
+CALL = ("step", "meeting", "process_group", "number")
+"""What makes a collective on two ranks one call: the n-th of its operation (or of its two ranks) in group and step."""
+SENT = ("sent_bytes", "received_bytes")
 Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 
 
 def with_waits(rows: Rows) -> Rows:
-    """Collectives (rank, CALL, duration_ns) with what matching them between ranks tells of each.
+    """Collectives (rank, operation, CALL, duration_ns) with what matching them between ranks tells of each.
 
     `matched`: every rank of its group ran the call, if there are several; where no group is recorded, every rank that
-    runs the operation. All ranks leave a collective together, so that the shortest is that of the rank that came last:
-    `transfer_ns` is its time, `wait_ns` what the row took beyond that, both null where nothing is matched. No clock is
-    compared. `last_share` is 1 where the row's rank came last, a part of it where others came as late, else 0.
+    runs the operation; of a send and its receive both. All ranks leave a collective together, so that the shortest is
+    that of the rank that came last: `transfer_ns` is its time, `wait_ns` what the row took beyond that, both null where
+    nothing is matched. No clock is compared. `last_share` is 1 where the row's rank came last, a part of it where
+    others came as late, else 0; of a send or receive 0, as one of two always does (`frames.pipelines` says why).
     """
     rank, duration = pl.col("rank").n_unique(), pl.col("duration_ns")
     ungrouped = pl.when(pl.col("process_group").is_null()).then("operation")  # who takes part is not is_matched
     ranks, here = rank.over("process_group", ungrouped), rank.over(CALL)
-    matched = (here == ranks) & (ranks > 1) & ~pl.col("operation").is_in(PAIRWISE)
+    is_pair, is_linked = pl.col("operation").is_in(PAIRWISE), pl.col("meeting") != pl.col("operation")
+    matched = pl.when(is_pair).then(is_linked & (here == 2)).otherwise((here == ranks) & (ranks > 1))  # noqa: PLR2004
     shortest = pl.when("matched").then(duration.min().over(CALL))
     is_shortest = (duration == pl.col("transfer_ns")).fill_null(value=False)
-    share = pl.when("is_shortest").then(1 / pl.col("is_shortest").sum().over(CALL)).otherwise(0.0)
+    share = pl.when("is_shortest", ~is_pair).then(1 / pl.col("is_shortest").sum().over(CALL)).otherwise(0.0)
     return (
         rows.with_columns(matched.alias("matched"))
         .with_columns(shortest.alias("transfer_ns"))
@@ -308,23 +468,82 @@ def waiting_by_rank(waits: pl.DataFrame, keys: tuple[str, ...] = ()) -> pl.DataF
             pl.len().cast(pl.Int64).alias("count"),
             pl.col("duration_ns").sum(),
             pl.col("matched").sum().cast(pl.Int64).alias("matched_count"),
+            *(pl.when(pl.col(c).count() > 0).then(pl.col(c).sum()).alias(c) for c in SENT if c in waits.columns),
             *(pl.when(is_matched).then(value).alias(name) for name, value in sums.items()),
         )
     )
 
 
 # What each rank did with its time, over the steps chosen, and how far its clock is off.
-CLOCKS = {"clock_offset_ns": pl.Int64(), "clock_spread_ns": pl.Int64(), "clock_count": pl.Int64()}
+CLOCKS = {
+    "clock_offset_ns": pl.Int64(), "clock_spread_ns": pl.Int64(), "clock_count": pl.Int64(),
+    "clock_drift_ns_per_s": pl.Float64(),
+}  # fmt: skip
 _TIMES = ("step_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")
 
 
 def waits_of(frames: StepView) -> pl.DataFrame:
-    """The collectives of all steps, see `operations`, with what `with_waits` tells of each."""
-    return with_waits(frames.once(operations))
+    """The collectives of all steps, see `operations`, with what `with_waits` tells of each.
+
+    A receive whose send is not recorded has `transfer_ns` from when its sender's last work before it ended, and
+    `matched`: the median over the calls of its two ranks that it waited in, over both directions, in which a difference
+    of clocks cancels. What took less had arrived before; its transfer is what it took.
+    """
+    rows = _of_mailed(with_waits(frames.of_trace.once(operations)))
+    alone = rows.filter(pl.col("operation") == "recv", ~pl.col("matched"), pl.col("meeting").str.contains(">"))
+    if alone.is_empty():
+        return rows
+    times = _transfer_times(frames.of_trace, alone)
+    timed = rows.join(times, on=["meeting", "input_bytes"], how="left", nulls_equal=True, maintain_order="left")
+    is_one = (pl.col("operation") == "recv") & ~pl.col("matched") & pl.col("alone_ns").is_not_null()
+    transfer = pl.when(is_one).then(pl.min_horizontal("duration_ns", "alone_ns")).otherwise("transfer_ns")
+    return (
+        timed.with_columns(transfer.alias("transfer_ns"), pl.col("matched") | is_one)
+        .with_columns((pl.col("duration_ns") - pl.col("transfer_ns")).alias("wait_ns"))
+        .drop("alone_ns")
+    )
+
+
+def _of_mailed(rows: pl.DataFrame) -> pl.DataFrame:
+    """On the host a send does not wait for its receive: the transfer ends with the receive, from when both had begun.
+
+    It takes both clocks for one, as a rate of what the ranges take would hold the time until somebody looked.
+    """
+    is_one = pl.col("device_id").is_null() & pl.col("operation").is_in(PAIRWISE) & pl.col("matched")
+    is_receive = pl.col("operation") == "recv"
+    end = (pl.col("start_ns") + pl.col("duration_ns")).filter(is_receive).first().over(CALL)
+    longest = pl.col("duration_ns").filter(is_receive).first().over(CALL)
+    transfer = (end - pl.col("start_ns").max().over(CALL)).clip(0, longest)
+    wait = pl.when(is_receive).then(longest - transfer)
+    return rows.with_columns(
+        pl.when(is_one).then(transfer).otherwise("transfer_ns").alias("transfer_ns"),
+        pl.when(is_one).then(wait).otherwise("wait_ns").alias("wait_ns"),
+    )
+
+
+def _transfer_times(frames: TraceView, receives: pl.DataFrame) -> pl.DataFrame:
+    """meeting, input_bytes, alone_ns: from the end of the sender's work to that of the receive, as `waits_of` says."""
+    units = rank_units(frames).select("rank", pl.col("run_id").alias("run"), pl.col("device_id").alias("device"))
+    compute = frames.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), ~IS_COMMUNICATION)
+    work = compute.select("run_id", "device_id", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
+    ends = (
+        units.join(work, left_on=["run", "device"], right_on=["run_id", "device_id"], nulls_equal=True)
+        .select(pl.col("rank").alias("sender"), pl.col("end_ns").alias("done_ns"), "end_ns")
+        .sort("end_ns")
+    )
+    sender = pl.col("meeting").str.extract(r"^(\d+)>").cast(pl.Int64).alias("sender")
+    arrived = receives.with_columns(sender, (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")).sort("end_ns")
+    matched = arrived.join_asof(ends, on="end_ns", by="sender", check_sortedness=False)
+    waited = matched.filter(pl.col("done_ns") > pl.col("start_ns"), pl.col("done_ns") < pl.col("end_ns"))
+    one_way = waited.group_by("meeting", "input_bytes").agg((pl.col("end_ns") - pl.col("done_ns")).median())
+    both = pl.col("meeting").str.split(">").list.sort().list.join("-")
+    return one_way.with_columns(pl.col("end_ns").mean().over(both, "input_bytes").round().cast(pl.Int64)).rename(
+        {"end_ns": "alone_ns"}
+    )
 
 
 def rank_times(frames: StepView) -> pl.DataFrame:
-    """One row a rank (and step, where each is answered), in order: _TIMES, wait_ns and last_count.
+    """One row a rank (and step, where each is answered), in order: _TIMES, wait_ns, last_count and SENT.
 
     step = compute + exposed communication + exposed memory + idle. A rank without device work has its step alone.
     Of a mean step times are means over the same whole steps.
@@ -346,19 +565,19 @@ def _host_steps(frames: StepView) -> pl.DataFrame:
 
 
 def _waiting(frames: StepView) -> pl.DataFrame:
-    """By rank (and step) wait_ns and last_count: 0 in a step without collectives, null of a rank that is in none.
+    """By rank (and step) wait_ns, last_count and SENT: 0 in a step without collectives, null of a rank that is in none.
 
     Of a mean step waiting is over the whole steps that times are means of, and how often a rank came last over all.
     """
     rows = frames.of_chosen_steps(frames.once(waits_of))
     if not frames.is_mean:
-        return waiting_by_rank(rows, tuple(frames.by)).select(*frames.by, "rank", "wait_ns", "last_count")
+        return waiting_by_rank(rows, tuple(frames.by)).select(*frames.by, "rank", "wait_ns", "last_count", *SENT)
     kept = kept_steps(frames.steps)
     of_kept = waiting_by_rank(rows.join(kept.select("run_id", "step"), on=["run_id", "step"], how="semi"))
     wait = of_kept.join(_step_counts(frames, kept), on="rank").select(
         "rank", quotient(pl.col("wait_ns"), pl.col("steps"))
     )
-    last = mean_waiting(frames).select("rank", "last_count")
+    last = mean_waiting(frames).select("rank", "last_count", *SENT)
     return last.join(wait, on="rank", how="left")
 
 
@@ -381,8 +600,8 @@ def _step_counts(frames: StepView, steps: pl.DataFrame) -> pl.DataFrame:
 
 def rank_clocks(frames: StepView) -> pl.DataFrame:
     """One row a rank that collectives link to the lowest one: CLOCKS. Ranks of one run have one clock, and no row."""
-    calls = frames.once(waits_of).filter("matched")
-    call = pl.concat_str("operation", pl.col("step").cast(pl.String).fill_null("-"), separator=" ")
+    calls = frames.once(waits_of).filter("matched", ~pl.col("operation").is_in(PAIRWISE))
+    call = pl.concat_str("meeting", pl.col("step").cast(pl.String).fill_null("-"), separator=" ")
     ends = calls.select(
         "rank",
         pl.col("process_group").fill_null("").alias("group"),
@@ -392,7 +611,7 @@ def rank_clocks(frames: StepView) -> pl.DataFrame:
     )
     units = rank_units(frames.of_trace)
     skews = {} if units["run_id"].n_unique() < units.height else clock_skews(ends)
-    rows = [(rank, skew.offset_ns, skew.spread_ns, skew.count) for rank, skew in skews.items()]
+    rows = [(rank, s.offset_ns, s.spread_ns, s.count, s.drift_ns_per_s) for rank, s in skews.items()]
     return pl.DataFrame(rows, schema={"rank": pl.Int64(), **CLOCKS}, orient="row")
 
 

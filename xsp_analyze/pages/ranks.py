@@ -20,11 +20,13 @@ from xsp_analyze.frames.collectives import (
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.ranks.job import experts_by_rank, tables
+from xsp_analyze.text.late_ranks import FEW_CALLS, late_ranks, reason_of
 from xsp_analyze.text.units import count, count_of, duration, quantity, share, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from xsp_analyze.frames.pipelines import Unit
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.ranks.job import Job
 
@@ -38,10 +40,13 @@ __all__ = [
     "folded_away",
     "heat_map",
     "last_to_come",
+    "late_sentences",
     "mean_steps",
+    "rank_grid",
     "rank_name",
     "render",
     "slowest",
+    "stages",
 ]
 
 # What pages draw of ranks: a heat map of rank by step, the mean step of each, rates of collectives by size.
@@ -50,11 +55,15 @@ MEASURES: Mapping[str, tuple[str, str]] = {
     "compute_ns": ("Compute", "compute"),
     "exposed_communication_ns": ("Exposed communication", "communication"),
     "wait_ns": ("Waiting", "waiting"),
+    "sent_bytes": ("Sent", "communication"),
+    "received_bytes": ("Received", "communication"),
 }
 """What a heat map shows, by column: its name, and the colour that `ranks.css` gives it."""
 _MAX_CELLS = 6_000
 _MAX_RANKS = 128
 _MAX_COLUMNS = 300
+_WIDTHS = (8, 16, 32, 64, 128)  # ranks a row, as many as nodes and racks hold
+_MAX_ROWS_OF_GRID = 40
 _MAX_GROUPS = 6
 
 
@@ -79,6 +88,7 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
     Of many ranks those are kept whose longest step is furthest from the median's, of many steps several are one column.
     None where there is nothing to compare.
     """
+    measures = [key for key in MEASURES if key in cells.columns]
     ranks, left_out = _kept_ranks(cells)
     if len(ranks) < 2:  # noqa: PLR2004 (a pair)
         return None
@@ -86,7 +96,7 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
     per_column = max(ceil(len(steps) * len(ranks) / _MAX_CELLS), 1)
     columns = [steps[at : at + per_column] for at in range(0, len(steps), per_column)]
     numbers = pl.DataFrame({"step": steps, "column": [at // per_column for at in range(len(steps))]})
-    longest = longest_of_columns(cells.filter(pl.col("rank").is_in(ranks)), numbers, MEASURES)
+    longest = longest_of_columns(cells.filter(pl.col("rank").is_in(ranks)), numbers, measures)
     grid = pl.DataFrame({"rank": ranks}).join(numbers.select("column").unique(), how="cross")
     values = grid.join(longest, on=["rank", "column"], how="left").sort("rank", "column")
     notes = [left_out, f"A column is {per_column} steps, and shows the longest of them." if per_column > 1 else ""]
@@ -95,13 +105,59 @@ def heat_map(cells: pl.DataFrame) -> Block | None:
         "title": "Ranks by steps" if len(steps) > 1 else "Rank by rank",
         "ranks": [rank_name(rank) for rank in ranks],
         "steps": [_steps_name(column) for column in columns],
-        "measures": [
-            {"name": name, "colour": colour, "values": [None if v is None else round(v) for v in values[key]]}
-            for key, (name, colour) in MEASURES.items()
-            if values[key].is_not_null().any()
-        ],
+        "measures": [_measure(key, values[key]) for key in measures if values[key].is_not_null().any()],
         "note": " ".join(filter(None, notes)),
     }
+
+
+def _measure(key: str, values: pl.Series) -> dict[str, Any]:
+    name, colour = MEASURES[key]
+    unit = "byte" if key.endswith("bytes") else "ns"
+    return {"name": name, "colour": colour, "unit": unit, "values": [None if v is None else round(v) for v in values]}
+
+
+def rank_grid(cells: pl.DataFrame) -> Block | None:
+    """Of more ranks than a heat map over steps can show: a cell each, their mean step, in rows of some."""
+    mean = cells.group_by("rank").agg(pl.col(c).mean() for c in MEASURES if c in cells.columns).sort("rank")
+    if mean.height <= _MAX_RANKS:
+        return None
+    per_row = next((wide for wide in _WIDTHS if mean.height / wide <= _MAX_ROWS_OF_GRID), _WIDTHS[-1])
+    first, last = int(mean["rank"][0]) // per_row, int(mean["rank"][-1]) // per_row
+    every = pl.DataFrame({"rank": range(first * per_row, (last + 1) * per_row)}, schema={"rank": pl.Int64})
+    values = every.join(mean, on="rank", how="left", maintain_order="left")
+    known = [c for c in values.columns[1:] if values[c].is_not_null().any()]
+    return {
+        "type": "heat_map",
+        "title": "The mean step of every rank",
+        "ranks": [str(row * per_row) for row in range(first, last + 1)],
+        "steps": [f"+{column}" for column in range(per_row)],
+        "names": [rank_name(rank) for rank in values["rank"]],
+        "measures": [_measure(key, values[key]) for key in known],
+        "note": f"A row is {per_row} ranks, beginning with the one beside it.",
+    }
+
+
+def stages(units: Sequence[Sequence[Unit]], note: str, step: int | None) -> Block:
+    """What each rank of a pipeline does over one step."""
+    begin, end = min(u.start_ns for own in units for u in own), max(u.end_ns for own in units for u in own)
+    rows = [
+        {
+            "name": f"{place}: {rank_name(own[0].rank)}",
+            "units": [[u.start_ns - begin, u.end_ns - u.start_ns, u.kind, u.batch, _unit_text(u, begin)] for u in own],
+        }
+        for place, own in enumerate(units)
+    ]
+    title = "Stages of the pipeline" if step is None else f"Stages of the pipeline in step {step}"
+    return {"type": "stages", "title": title, "window_ns": end - begin, "rows": rows, "note": note}
+
+
+def _unit_text(unit: Unit, begin_ns: int) -> str:
+    stage = "" if unit.stage is None else f" of stage {unit.stage}"
+    return (
+        f"{rank_name(unit.rank)}, {unit.kind}{stage}, micro-batch {unit.batch}: from"
+        f" {duration(unit.start_ns - begin_ns)} on for {duration(unit.end_ns - unit.start_ns)},"
+        f" computes {duration(unit.busy_ns)}"
+    )
 
 
 def _kept_ranks(cells: pl.DataFrame) -> tuple[list[int], str]:
@@ -189,6 +245,8 @@ def _powers(low: float, high: float, apart: int) -> range:
 
 
 # What stands out of ranks side by side, in sentences: of a trace that holds them all, and of a job.
+_MAX_LATE = 3
+_FEW_RANKS = 8
 WORTH = 0.02
 """The share of a step from which on something is worth a sentence."""
 
@@ -203,16 +261,41 @@ def slowest(ranks: pl.DataFrame) -> str | None:
     return f"Rank {row['rank']} is slowest, {share(row['over_median_share'])} over the median{waits}."
 
 
-def last_to_come(ranks: pl.DataFrame, calls: float) -> str | None:
-    """The rank that came last most often, where that is twice as often as were its turn; of so many calls."""
+def last_to_come(ranks: pl.DataFrame, calls: float, late: Sequence[int]) -> str | None:
+    """The rank that came last most often, where that is twice as often as were its turn; of so many calls.
+
+    Of many calls only where chance does not explain it; of two ranks none does twice as often, so `late` must say it.
+    """
     row = ranks.sort("last_count", descending=True, nulls_last=True).row(0, named=True)
-    if not row["last_count"] or not calls or row["last_count"] <= 2 * calls / ranks.height:
+    is_late = row["rank"] in late or (calls < FEW_CALLS and (row["last_count"] or 0) > 2 * calls / ranks.height)
+    if not row["last_count"] or not calls or not is_late:
         return None
     is_counted = row["last_count"] == int(row["last_count"]) and calls == int(calls)
     part = (
         f"{count(row['last_count'])} of {count(calls)}" if is_counted else f"{share(row['last_count'] / calls)} of all"
     )
     return f"Rank {row['rank']} came last to {part} collectives: the others wait for it."
+
+
+def late_sentences(late: pl.DataFrame, reason: Callable[[int], str]) -> Iterator[str]:
+    """For whom most of the waiting of a group is, and why; the first few ranks."""
+    several = late["process_group"].n_unique() > 1
+    ranks = late["rank"].unique(maintain_order=True)
+    for rank in ranks.head(_MAX_LATE):
+        rows = late.filter(pl.col("rank") == rank)
+        first = rows.row(0, named=True)
+        group = f" of {_short_group(first['process_group'])}" if several and first["process_group"] else ""
+        more = f", and most in {count_of(rows.height - 1, 'more group', 'more groups')}," if rows.height > 1 else ""
+        words = f"Of all waiting in collectives{group} {share(first['waited_share'])}{more} is for rank {rank}."
+        yield " ".join(filter(None, [words, reason(rank)]))
+    if len(ranks) > _MAX_LATE:
+        yield f"So it is for {count_of(len(ranks) - _MAX_LATE, 'more rank', 'more ranks')}."
+
+
+def _short_group(text: str) -> str:
+    """The name and the ranks of a group, of many the first and the last."""
+    parts = text.split(", ")
+    return text if len(parts) <= _FEW_RANKS else f"{', '.join(parts[:2])}, ..., {parts[-1]}"
 
 
 def exposed_sentence(ranks: pl.DataFrame) -> str | None:
@@ -236,6 +319,8 @@ _MEANS = {
     " took longer, they waited. Calls are held against those of the same process group; where none is recorded it is"
     " taken that all ranks take part in each call that all of them ran.",
     "R04": "A10 over all ranks: exact sums over the whole traces, and how unevenly ranks share them.",
+    "R06": "Groups of a kind divide the ranks alike: tensor parallel ones stand side by side, data parallel ones far"
+    " apart. A place that computes more than others is a stage or a shard with more to do.",
     "R05": "One row a block of experts. It is done when the rank with most tokens has done its products; the others"
     " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
 }
@@ -267,7 +352,8 @@ def _section_of(job: Job, each: Result) -> Section:
 
 
 def _figure(job: Job) -> Block:
-    return beside(heat_map(job.by_rank_and_step()), mean_steps(job.by_rank()))
+    cells = job.by_rank_and_step()
+    return beside(rank_grid(cells), heat_map(cells), mean_steps(job.by_rank()))
 
 
 def _table(result: Result) -> Block:
@@ -307,8 +393,16 @@ def findings(job: Job) -> list[str]:
     sentences = [
         f"{count(len(job.folders))}{of} ranks; the median rank takes {duration(median_rank(ranks).step_ns)} a step."
     ]
+    world = max((f.get("world_size") or 0 for f in job.facts.values()), default=0)
+    if world > len(job.folders):
+        sentences.append("Whom they wait for may be none of these, so none is named.")
+        sentences += filter(None, [exposed_sentence(ranks)])
+        return [" ".join(sentences)]
     calls = job.waits.filter("matched").select(CALL).unique().height
-    sentences += filter(None, [slowest(ranks), last_to_come(ranks, calls), exposed_sentence(ranks)])
+    late = late_ranks(job.waits)
+    named = last_to_come(ranks, calls, late["rank"].to_list())
+    sentences += filter(None, [slowest(ranks), named, exposed_sentence(ranks)])
+    sentences += late_sentences(late, lambda rank: reason_of(rank, ranks, job.kernels_of_ranks()))
     worst = steps["imbalance_share"].max()
     if isinstance(worst, float) and worst >= WORTH:
         sentences.append(f"The most uneven step takes {share(worst)} longer than its ranks' mean.")

@@ -69,7 +69,7 @@ def _groups(frames: StepView) -> pl.DataFrame:
 
 RANK_TABLES = ("steps", "kernels", "collectives", "experts")
 """Each a file NAME.parquet, with the columns of `_steps`, `_kernels`, `_collectives` and `experts_of_rank`."""
-_MEAN = ("duration_ns", *MEASURES[1:])
+_MEAN = ("duration_ns", *MEASURES[1:], "idle_input_ns")
 
 
 def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _steps(frames: StepView) -> pl.DataFrame:
     parts = each.once(device_time).parts
     if "step" not in parts.columns:
         parts = parts.with_columns(pl.lit(None, pl.Int64).alias("step"))
-    times = parts.group_by("step").agg(pl.col(MEASURES).sum())
+    times = parts.group_by("step").agg(pl.col(*MEASURES, "idle_input_ns").sum())
     slowest = steps.group_by("step").agg(pl.col("duration_ns").max().cast(pl.Int64))
     return slowest.join(times, on="step", how="left", nulls_equal=True).sort("step", nulls_last=True)
 
@@ -133,19 +133,21 @@ def _kernels(frames: StepView) -> pl.DataFrame:
 
 
 def _collectives(frames: StepView) -> pl.DataFrame:
-    """One row a collective's kernel, in order: step, operation, process_group, nth (of these), duration_ns.
+    """One row a collective's kernel, in order: step, operation, process_group, meeting, nth (of these), duration_ns.
 
-    `start_ns` is Unix time where the trace knows it, else null.
+    See `operations`. `start_ns` is Unix time where the trace knows it, else null.
     """
     epoch = frames.trace.frame("runs").select("run_id", "epoch_ns")
-    call = ("step", "operation", "process_group")
+    call = ("step", "operation", "process_group", "meeting")
     return (
-        operations(frames)
+        operations(frames.of_trace)
         .join(epoch, on="run_id", how="left", maintain_order="left")
         .select(
             *call,
             pl.int_range(pl.len(), dtype=pl.Int64).over(call).alias("nth"),
             (pl.col("epoch_ns") + pl.col("start_ns")).alias("start_ns"),
             "duration_ns",
+            "sent_bytes",
+            "received_bytes",
         )
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,6 +15,7 @@ from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio, trimmed_mean
 from xsp_analyze.frames.collectives import CALL, GROUP, waiting_by_rank, with_waits
+from xsp_analyze.frames.kernels.kernel_classes import communication_names
 from xsp_analyze.ranks.facts import RANK_TABLES
 from xsp_model import XspError, bundle
 from xsp_model.schema import TABLES
@@ -62,7 +65,7 @@ class Job:
     @cached_property
     def waits(self) -> pl.DataFrame:
         """One row a rank and collective, with what `with_waits` tells of it."""
-        rows = self.scan("collectives").rename({"nth": "number"}).select(*CALL, "rank", "duration_ns")
+        rows = self.scan("collectives").rename({"nth": "number"}).select(*CALL, "operation", "rank", "duration_ns")
         return with_waits(rows).sort(*CALL, "rank").collect(engine="streaming")
 
     def by_rank(self) -> pl.DataFrame:
@@ -70,7 +73,10 @@ class Job:
 
         `last_count`: collectives in which it ran shortest, so that the others waited for it; a tie counts for none.
         """
-        measures = ("duration_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns")
+        measures = (
+            "duration_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns",
+            "idle_input_ns",
+        )  # fmt: skip
         steps = (
             self.scan("steps")
             .group_by("rank")
@@ -79,6 +85,7 @@ class Job:
         ranks = steps.rename({"duration_ns": "step_ns"}).collect().join(self._waits_by_rank(), on="rank", how="left")
         median = pl.col("step_ns").median()
         return ranks.with_columns(
+            (pl.col("step_ns") - pl.col("busy_ns")).alias("idle_ns"),
             (ratio(pl.col("step_ns"), median) - 1).alias("over_median_share"),
             ratio(pl.col("exposed_communication_ns"), pl.col("step_ns")).alias("exposed_share"),
         ).sort("rank")
@@ -111,7 +118,7 @@ class Job:
         )
 
     def by_rank_and_step(self) -> pl.DataFrame:
-        """One row a rank and step, in order: step_ns, compute_ns, exposed_communication_ns and wait_ns.
+        """One row a rank and step, in order: step_ns, compute_ns, exposed_communication_ns, wait_ns and SENT.
 
         Waiting is 0 in a step without matched collectives, and null of a rank that ran none.
         """
@@ -143,6 +150,44 @@ class Job:
             .collect(engine="streaming")
         )
 
+    def by_coordinate(self) -> pl.DataFrame:
+        """One row a place in groups of one kind, in order: means over the ranks that have it there.
+
+        Groups are of one kind that have one name, or where names are numbers one distance between their ranks (1: the
+        ranks of a node, as tensor parallelism has them). A kind that holds all ranks, or one group alone, is none.
+        """
+        groups = self.scan("collectives").select("rank", "process_group").unique().drop_nulls().collect()
+        kinds_of = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
+        rows = [
+            (rank, kind, (rank - first) // distance, text)
+            for rank, text in groups.iter_rows()
+            for kind, first, distance in (kinds_of[text],)
+            if distance
+        ]
+        schema = {"rank": pl.Int64, "groups": pl.String, "place": pl.Int64, "process_group": pl.String}
+        members = pl.DataFrame(rows, schema=schema, orient="row")
+        several = members.group_by("groups").agg(pl.col("process_group", "place").n_unique())
+        kinds = several.filter(pl.col("process_group") > 1, pl.col("place") > 1)["groups"]
+        members = members.filter(pl.col("groups").is_in(kinds.implode())).unique(["rank", "groups"], keep="any")
+        measures = ("step_ns", "compute_ns", "exposed_communication_ns", "wait_ns")
+        return (
+            members.join(self.by_rank(), on="rank")
+            .group_by("groups", "place")
+            .agg(pl.len().cast(pl.Int64).alias("rank_count"), *(ordered_mean(pl.col(c)) for c in measures))
+            .with_columns(
+                (ratio(pl.col("compute_ns"), pl.col("compute_ns").median().over("groups")) - 1).alias(
+                    "over_median_share"
+                )
+            )
+            .sort("groups", "place")
+        )
+
+    def kernels_of_ranks(self) -> pl.DataFrame:
+        """How often and how long each rank ran each kernel that computes: rank, kernel_name, count, duration_ns."""
+        kernels = self.scan("kernels").filter(pl.col("kind") == "kernel").collect(engine="streaming")
+        talks = communication_names(kernels["kernel_name"])
+        return kernels.filter(~pl.col("kernel_name").is_in(talks.implode()))
+
     def by_collective(self) -> pl.DataFrame:
         """One row a collective and process group, longest first: calls, transfer and wait, what could be matched.
 
@@ -159,7 +204,7 @@ class Job:
             )
             .collect(engine="streaming")
         )
-        once = pl.col("rank") == pl.col("rank").min().over(CALL)
+        once = pl.col("rank") == pl.col("rank").min().over(*CALL, "operation")
         matched = (
             self.waits.filter("matched")
             .with_columns(once.alias("once"))
@@ -177,6 +222,17 @@ class Job:
             .drop("matched_ns")
             .sort(-pl.col("duration_ns"), *GROUP)
         )
+
+
+def _kind_of_group(text: str) -> tuple[str, int, int]:
+    """What kind of group it is, its first rank, and the distance between its ranks; 0 where that is not one."""
+    name, _, ranks = text.partition("[")
+    numbers = [int(part) for part in re.findall(r"\d+", ranks.partition("...")[0])]
+    apart = {later - earlier for earlier, later in pairwise(numbers)}
+    distance = apart.pop() if len(apart) == 1 else 0
+    name = name.strip()
+    kind = name if name and not name.isdecimal() else f"ranks {distance} apart"
+    return kind, numbers[0] if numbers else 0, max(distance, 0)
 
 
 def open_job(folder: Path, name: str | None = None, *, only: Sequence[str] | None = None) -> Job:
@@ -372,14 +428,27 @@ _BY_BLOCK = (
 )
 
 
+_BY_COORDINATE = (
+    Column("groups", pl.String(), "Kind of process groups: their name, or the distance between ranks.", role=Role.KEY),
+    Column("place", pl.Int64(), "Place in the group, from 0.", role=Role.KEY),
+    Column("rank_count", pl.Int64(), "Ranks that have that place in their group."),
+    _ns("step_ns", "Mean of their steps."),
+    _ns("compute_ns", "Mean of what they compute a step."),
+    Column("over_median_share", pl.Float64(), "How much more that is than the median over places."),
+    _ns("exposed_communication_ns", "Mean of communication while nothing computed."),
+    _ns("wait_ns", "Mean of their waiting for the last to come."),
+)
+
+
 def tables(job: Job) -> list[Result]:
-    """The tables that the job has rows for: by rank, by step, by collective, by kernel, of experts by block."""
+    """The tables that the job has rows for: by rank, step, collective, kernel, block of experts and place."""
     every = (
         ("R01", "ranks", _BY_RANK, job.by_rank),
         ("R02", "steps over ranks", _BY_STEP, job.by_step),
         ("R03", "collectives over ranks", _BY_COLLECTIVE, job.by_collective),
         ("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel),
         ("R05", "experts over ranks", _BY_BLOCK, partial(experts_by_block, job)),
+        ("R06", "places in groups", _BY_COORDINATE, job.by_coordinate),
     )
     made = (attempt(f"{one[0]} ({one[1]})", partial(_result, *one), lambda _: None) for one in every)
     return [each for each in made if each is not None and each.table.height]

@@ -43,12 +43,13 @@ _OPTIMIZER = (
     r"|(?:^|/)update_[^/]+(?:/[^/]+)*/\w*Apply[A-Z]\w*$"
 )
 """PyTorch's record, and TensorFlow's scopes: of an optimizer of that name, or of the variables that one updates."""
+_BACKWARD_HOOK = r"^FSDP::\w*backward"
 _FORWARD, _RECOMPUTE, _BACKWARD, _OPTIMIZING, _OTHER = range(5)  # indices in `Phase`
 
 
 def phases(forest: Forest, source: LayerSource, is_layer: Bools) -> NDArray[np.int8]:
     """The phase of every span, an index in `Phase`; -1 for device work whose launch is not in the file."""
-    backward = forest.backward | (forest.twin >= 0)
+    backward = forest.backward | (forest.twin >= 0) | matches(forest.spans["name"], _BACKWARD_HOOK)
     module = forest.is_kind(Kind.MODULE)
     optimizer = matches(forest.spans["name"], _OPTIMIZER) & ~forest.is_level(Level.KERNEL)
     forward = module.copy()
@@ -210,7 +211,7 @@ def lay(forest: Forest, source: LayerSource) -> Layering:
     """Attributes every span to a call of a layer, by where it ran, its forward twin, or where it was captured."""
     is_layer = layer_spans(forest, source)
     held_in = innermost(forest.parent, is_layer)
-    layer = _through_twins(forest, is_layer, held_in)
+    layer = _through_hooks(forest, held_in, _through_twins(forest, is_layer, held_in))
     replayed = true_indices(forest.replayed)
     arrays.release()
     layer[replayed] = _through(forest.captured_in[replayed], layer)
@@ -233,6 +234,40 @@ def _through_twins(forest: Forest, is_layer: Bools, held_in: Positions) -> Posit
         moved = (near >= 0) & has_twin[near] & ~is_layer[near]  # -1 reads the last, which does not matter then
         held[moved] = held_in[forest.twin[near[moved]]]
         out[piece] = held
+    return out
+
+
+_HOOK = r"^FSDP::(\w+)(?: .*)?\((\S+)\)$"
+"""What FSDP2 does for a module, by its path: `FSDP::all_gather (layers.1)`, wherever it is called from."""
+
+
+def _through_hooks(forest: Forest, held_in: Positions, layer: Positions) -> Positions:
+    """The layers, changed: what a hook of FSDP does is the module's that it names, in its nearest call.
+
+    Which module has a path is told by the hook before its forward pass, which its call holds.
+    """
+    hooks = matches(forest.spans["name"], _HOOK)
+    if not hooks.any():
+        return layer
+    at = true_indices(hooks)
+    names = forest.spans["name"].gather(at).cast(pl.String)
+    ranges = arrays.gather_rows(forest.spans.select("process_id", "start_ns"), at).with_columns(
+        pl.Series("at", at), names.str.extract(_HOOK, 2).alias("path"), names.str.extract(_HOOK, 1).alias("hook"),
+        pl.Series("call", held_in[at]),
+    )  # fmt: skip
+    before = ranges.filter(pl.col("hook") == "pre_forward", pl.col("call") >= 0).sort("start_ns")
+    calls = before.select("process_id", "path", "start_ns", pl.col("call").alias("of_path"))
+    near = {"on": "start_ns", "by": ["process_id", "path"], "check_sortedness": False}
+    ranges = ranges.sort("start_ns").join_asof(calls, **near)
+    ranges = ranges.join_asof(calls.rename({"of_path": "next_of_path"}), strategy="forward", **near)
+    named = ranges.select("at", pl.coalesce("of_path", "next_of_path").alias("of_path")).drop_nulls()
+    of_hook = no_refs(len(layer))
+    of_hook[named["at"].to_numpy()] = named["of_path"].to_numpy()
+    nearest, out = innermost(forest.parent, hooks), layer.copy()
+    for piece in arrays.pieces(len(out)):
+        near_hook = nearest[piece]
+        call = np.where(near_hook >= 0, of_hook[near_hook], -1)
+        out[piece] = np.where(call >= 0, call, layer[piece])
     return out
 
 

@@ -100,6 +100,9 @@ _COLLECTIVES: Mapping[str, pl.DataType] = {  # what a file says of a message, be
     "group_size": _I,
     "input_bytes": _I,
     "output_bytes": _I,
+    "input_split": _W,
+    "output_split": _W,
+    "peer_rank": _I,
 }
 _MESSAGES: Mapping[str, pl.DataType] = {  # what a file says of a call of MPI
     "row": _I,

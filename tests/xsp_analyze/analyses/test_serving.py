@@ -209,11 +209,11 @@ def test_steps_of_one_batch_may_be_uneven(tmp_path: Path) -> None:
 _LOAD = Path(__file__).parents[3] / "fixtures/serving_load/vllm_synthetic/result.json"
 
 
-def test_b46_sets_what_clients_waited_beside_the_servers_steps(tmp_path: Path) -> None:
+def test_b48_sets_what_clients_waited_beside_the_servers_steps(tmp_path: Path) -> None:
     """Prompts: 8 each in steps of 40, 42, 44 and 46 ms, 1 each in two of 15 ms; 5 tokens a request on average."""
     (tmp_path / "trace.json").write_bytes(served().to_bytes())
     trace = convert([_LOAD, tmp_path / "trace.json"], Options())
-    table = run(find("B46"), StepView.of(trace)).table
+    table = run(find("B48"), StepView.of(trace)).table
     assert table["part"].to_list() == ["request", "first token", "further token"]
     first = (8 * (40 + 42 + 44 + 46) + 2 * 15) / 34
     decoding = [(batch[2], batch[3]) for batch in BATCHES]
@@ -225,7 +225,7 @@ def test_b46_sets_what_clients_waited_beside_the_servers_steps(tmp_path: Path) -
     assert (table["device_ns"] < table["server_ns"]).all()
 
 
-def test_b46_of_a_client_alone_knows_nothing_of_the_server() -> None:
-    table = run(find("B46"), StepView.of(convert([_LOAD], Options()))).table
+def test_b48_of_a_client_alone_knows_nothing_of_the_server() -> None:
+    table = run(find("B48"), StepView.of(convert([_LOAD], Options()))).table
     assert table.select("server_ns", "device_ns", "rest_ns").null_count().row(0) == (3, 3, 3)
     assert table["client_p99_ns"].to_list() == pytest.approx([167.16e6, 119.1e6, 12.48e6], rel=1e-3)

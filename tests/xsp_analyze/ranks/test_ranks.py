@@ -16,7 +16,7 @@ from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.pages.ranks import findings, render
 from xsp_analyze.ranks.facts import write_tables
-from xsp_analyze.ranks.job import open_job, tables
+from xsp_analyze.ranks.job import _kind_of_group, open_job, tables
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -157,3 +157,27 @@ def test_eight_real_ranks_add_up_to_what_their_files_hold(real_dir: Path, tmp_pa
     kernels = open_job(tmp_path).by_kernel().group_by("kernel_name").agg(pl.col("duration_ns").sum())
     assert dict(kernels.iter_rows()) == sums
     assert len(files) == 8
+
+
+def test_ranks_stand_by_their_places_in_groups(tmp_path: Path) -> None:
+    """Two by two: tp [0, 1] and [2, 3], dp [0, 2] and [1, 3]."""
+    for rank, trace in enumerate(grouped_traces()):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    rows = open_job(tmp_path).by_coordinate()
+    assert rows.select("groups", "place", "rank_count").rows() == [
+        ("dp", 0, 2), ("dp", 1, 2), ("tp", 0, 2), ("tp", 1, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("tp [0, 1, 2, 3]", ("tp", 0, 1)),
+        ("7 [2, 6, ..., 998]", ("ranks 4 apart", 2, 4)),
+        ("3 [0, 1, 4]", ("ranks 0 apart", 0, 0)),
+        ("[5]", ("ranks 0 apart", 5, 0)),
+        ("alone", ("alone", 0, 0)),
+    ],
+)
+def test_a_kind_of_groups_is_its_name_or_the_distance_of_its_ranks(text: str, kind: tuple[str, int, int]) -> None:
+    assert _kind_of_group(text) == kind

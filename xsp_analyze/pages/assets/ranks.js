@@ -20,6 +20,33 @@ const medianOf = (values) => {
   return sorted.length ? (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2 : null;
 };
 
+function bytesText(v) {
+  const power = Math.min(Math.floor(Math.log2(Math.max(v, 1)) / 10), 4);
+  return `${power ? (v / 1024 ** power).toPrecision(3) : v} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
+}
+
+// What each stage of a pipeline does over one step: a row a rank, a box a micro-batch and direction.
+function drawStages(block) {
+  const caption = make("p", { class: "caption", "aria-live": "polite" }, "Point at a box to read it.");
+  const row = 22;
+  const svg = (width) => {
+    const x = (at) => HEAT.left + 44 + ((width - HEAT.left - 48) * at) / block.window_ns;
+    const rows = block.rows.map((each, i) => makeSvg("g", null, makeSvg("text", { class: "ink", x: 0, y: i * row + 15 }, each.name),
+      each.units.map(([start, duration, kind, batch, text]) => {
+        const wide = Math.max(x(start + duration) - x(start) - 0.5, 0.5);
+        const label = wide > 14 ? makeSvg("text", { class: "heat-label", x: x(start) + 3, y: i * row + 15 }, batch) : null;
+        return makeSvg("g", { onpointerover: () => { caption.textContent = text; } }, makeSvg("title", null, text),
+          makeSvg("rect", { class: `stage-${kind}`, x: x(start), y: i * row + 2, width: wide, height: row - 4 }), label);
+      })));
+    return makeSvg("svg", { width, height: block.rows.length * row + 20, role: "img", "aria-label": block.title }, rows,
+      makeSvg("text", { x: x(0), y: block.rows.length * row + 14 }, "0"), makeSvg("text", { x: x(block.window_ns), y: block.rows.length * row + 14, "text-anchor": "end" }, time(block.window_ns)));
+  };
+  const legend = ["forward", "backward", "weights"].filter((kind) => block.rows.some((each) => each.units.some((unit) => unit[2] === kind)));
+  return make("div", { class: "stages" }, heading3(block.title),
+    make("p", { class: "means" }, legend.map((kind) => make("span", null, make("i", { class: `stage-${kind}` }), ` ${kind === "weights" ? "backward of weights" : kind}  `)), block.note),
+    frameOf(block.title, svg, ""), caption);
+}
+
 function drawHeatMap(block) {
   const [rows, columns] = [block.ranks.length, block.steps.length];
   const state = { measure: 0, at: null };
@@ -32,6 +59,7 @@ function drawHeatMap(block) {
   const values = () => block.measures[state.measure].values;
   const ends = (all) => all.reduce(([least, most], v) => (v === null ? [least, most] : [Math.min(least, v), Math.max(most, v)]), [Infinity, 0]);
   const value = (row, column) => values()[row * columns + column];
+  const amount = (v) => (block.measures[state.measure].unit === "byte" ? bytesText(v) : time(v));
 
   // What the faintest and the strongest colour stand for.
   function range() {
@@ -46,7 +74,8 @@ function drawHeatMap(block) {
     const here = value(row, column);
     const median = medianOf(block.ranks.map((_, other) => value(other, column)));
     const share = here === null || !median ? "" : `, ${percent(Math.abs(here / median - 1))} ${here < median ? "under" : "over"} the median of ranks`;
-    return `${block.ranks[row]}, ${block.steps[column]}: ${block.measures[state.measure].name.toLowerCase()} ${here === null ? "not known" : time(here)}${share}`;
+    const where = block.names ? block.names[row * columns + column] : `${block.ranks[row]}, ${block.steps[column]}`;
+    return `${where}: ${block.measures[state.measure].name.toLowerCase()} ${here === null ? "not known" : amount(here)}${share}`;
   }
 
   function svg(width) {
@@ -66,7 +95,7 @@ function drawHeatMap(block) {
     const on = state.at && state.at[0] === row && state.at[1] === column;
     const box = { x: HEAT.left + column * wide, y: row * tall, width: Math.max(wide - (wide > 4 ? 1 : 0), 0.5), height: Math.max(tall - (tall > 6 ? 1 : 0), 1) };
     const rect = v === null ? makeSvg("rect", { ...box, class: "heat-cell unknown" }) : makeSvg("rect", { ...box, class: `heat-cell heat-${colour}`, "fill-opacity": opacity(v, bounds).toFixed(3) });
-    const label = v !== null && wide >= 70 && tall >= 18 ? makeSvg("text", { class: "heat-label", x: box.x + 6, y: box.y + tall / 2 + 4 }, time(v)) : null;
+    const label = v !== null && wide >= 70 && tall >= 18 ? makeSvg("text", { class: "heat-label", x: box.x + 6, y: box.y + tall / 2 + 4 }, amount(v)) : null;
     return makeSvg("g", { class: on ? "heat-at" : null, "data-row": row, "data-column": column, "data-value": v }, makeSvg("title", null, cellSentence(row, column)), rect, label);
   }
 
@@ -83,7 +112,7 @@ function drawHeatMap(block) {
     const [least, largest] = range();
     const { colour } = block.measures[measure];
     const shades = [0, 0.25, 0.5, 0.75, 1].map((part) => make("i", { class: `heat-${colour}`, style: { opacity: String(FAINTEST + (1 - FAINTEST) * part) } }));
-    scaleNote.replaceChildren(`${time(least)} `, make("span", { class: "shades", "aria-hidden": "true" }, shades), ` ${time(largest)}`);
+    scaleNote.replaceChildren(`${amount(least)} `, make("span", { class: "shades", "aria-hidden": "true" }, shades), ` ${amount(largest)}`);
     frame.lookAt(0, 1);
     mark();
   }
@@ -140,4 +169,4 @@ function drawBandwidth(block) {
   return make("div", { class: "bandwidth" }, heading3(block.title), legendOf, frameOf(block.title, draw, ""), caption, hollow, block.note ? make("p", { class: "means" }, block.note) : null);
 }
 
-Object.assign(DRAW, { folded_away: drawFoldedAway, beside: drawBeside, heat_map: drawHeatMap, bandwidth: drawBandwidth });
+Object.assign(DRAW, { stages: drawStages, folded_away: drawFoldedAway, beside: drawBeside, heat_map: drawHeatMap, bandwidth: drawBandwidth });

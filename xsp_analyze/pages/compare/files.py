@@ -128,6 +128,7 @@ def document(c: Comparison, outcomes: Sequence[RuleOutcome] = ()) -> dict[str, o
             "throughput_per_s": {"before": one, "after": two, "ratio": two / one if one and two else None},
         },
         "results": _results(c.results),
+        "ranks": [asdict(pair) for pair in c.ranks],
         "expected": _expected_ratios(c.expected),
         "waterfall": _waterfall(c.waterfall),
         "waterfalls": [_waterfall(falls) for falls in c.waterfalls],

@@ -15,6 +15,7 @@ from xsp_analyze.pages.compare.sentences import (
     change_columns,
     interval,
     percent_change,
+    rank_tables,
     results_table,
     signed_duration,
     unit_of_time,
@@ -184,6 +185,7 @@ def parts(c: Comparison, max_rows: int | None = 10) -> list[PageTable]:
     came_to = results_table(c)
     if came_to is not None:
         every.append(PageTable("results", "Results", came_to))
+    every += [PageTable(f"ranks-{at}", "Ranks", table) for at, table in enumerate(rank_tables(c))]
     if c.expected is not None:
         every.append(PageTable("peaks", "Peaks", peaks_table(c, c.expected)))
     for at, falls in enumerate(c.waterfalls):

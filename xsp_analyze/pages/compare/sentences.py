@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.outputs import Basis, InputMatch
@@ -12,7 +14,9 @@ from xsp_analyze.text.table import Table, clean, of_rows
 from xsp_analyze.text.units import THIN_SPACE, UNKNOWN, apart, count, count_of, duration, quantity, share
 
 if TYPE_CHECKING:
-    from xsp_analyze.compare.comparison import AccuracyPair, Comparison, OutputPair, Results
+    from collections.abc import Iterator
+
+    from xsp_analyze.compare.comparison import AccuracyPair, Comparison, OutputPair, RankPair, Results
     from xsp_analyze.compare.rows import ClassMoves, Row
     from xsp_analyze.compare.side import Side, SideFacts
 
@@ -21,6 +25,7 @@ __all__ = [
     "change_columns",
     "interval",
     "percent_change",
+    "rank_tables",
     "result_sentences",
     "results_table",
     "sentences",
@@ -199,6 +204,46 @@ def results_table(c: Comparison) -> Table | None:
     if c.results.unmatched:
         notes.append(f"Outputs without a counterpart of their shape: {', '.join(map(clean, c.results.unmatched))}.")
     return of_rows("Accuracy and outputs", columns, rows, notes)
+
+
+# Ranks of two jobs: each before and after, and how their steps are spread.
+_QUANTILES = ((0.0, "least"), (0.1, "10 %"), (0.5, "median"), (0.9, "90 %"), (1.0, "most"))
+_MAX_RANKS = 40
+
+
+def rank_tables(c: Comparison) -> list[Table]:
+    """A row a rank, those that changed most, and the distribution over ranks; nothing where a side has not several."""
+    if not c.ranks:
+        return []
+    known = [pair for pair in c.ranks if pair.before_ns and pair.after_ns]
+    ordered = sorted(known, key=lambda pair: -abs((pair.after_ns or 0) - (pair.before_ns or 0)))[:_MAX_RANKS]
+    columns = [("rank", "", True, 0), ("before", "", True, 1), ("after", "", True, 1), ("ratio", "", True, 1),
+               ("compute before", "", True, 2), ("compute after", "", True, 2), ("waiting before", "", True, 2),
+               ("waiting after", "", True, 2)]  # fmt: skip
+    one_side = len(c.ranks) - len(known)
+    notes = [f"{count_of(one_side, 'rank is', 'ranks are')} of one side only, or without a time."] if one_side else []
+    if len(known) > len(ordered):
+        notes.append(f"The {count(len(ordered))} of {count(len(known))} whose step changed most; --json has all.")
+    by_rank = of_rows("Rank by rank", columns, [_rank_row(pair) for pair in ordered], notes)
+    spread = [("over ranks", "", False, 0), ("before", "", True, 1), ("after", "", True, 1), ("ratio", "", True, 1)]
+    return [of_rows("Steps over ranks", spread, list(_spread_rows(c)), []), by_rank]
+
+
+def _rank_row(pair: RankPair) -> list[str]:
+    parts = (pair.compute_before_ns, pair.compute_after_ns, pair.wait_before_ns, pair.wait_after_ns)
+    ratio = (pair.after_ns or 0) / (pair.before_ns or 1)
+    return [str(pair.rank), duration(pair.before_ns), duration(pair.after_ns), f"{ratio:.3f}", *map(duration, parts)]
+
+
+def _spread_rows(c: Comparison) -> Iterator[list[str]]:
+    before, after = (
+        pl.Series([value for pair in c.ranks if (value := getattr(pair, side)) is not None], dtype=pl.Float64)
+        for side in ("before_ns", "after_ns")
+    )
+    for part, name in _QUANTILES:
+        one, two = (each.quantile(part, "linear") for each in (before, after))
+        ratio = f"{two / one:.3f}" if one and two is not None else "-"
+        yield [name, duration(one), duration(two), ratio]
 
 
 def _accuracy_row(pair: AccuracyPair) -> list[str]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.catalog import result
-from xsp_analyze.frames.collectives import matched_count, median_rank
+from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.collectives import PAIRWISE, matched_count, median_rank
+from xsp_analyze.frames.pipelines import pipeline_units
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
     bandwidth,
@@ -16,12 +18,17 @@ from xsp_analyze.pages.ranks import (
     folded_away,
     heat_map,
     last_to_come,
+    late_sentences,
     mean_steps,
+    rank_grid,
     rank_name,
     slowest,
+    stages,
 )
 from xsp_analyze.pages.report.figures import cut_rows
-from xsp_analyze.text.units import count, count_of, duration, share
+from xsp_analyze.text.doubts import missing_ranks
+from xsp_analyze.text.late_ranks import late_ranks_of, rank_reason
+from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import LedgerKind
 
 if TYPE_CHECKING:
@@ -39,6 +46,8 @@ _MEANS = (
     " longer, they waited. Calls are matched within their process group; where none is recorded, all ranks that run an"
     " operation are taken for one."
 )
+_MAX_STAGES = 64
+_UNEQUAL = 0.05
 _OPEN_ROWS = 16  # that a screen holds; more are folded away
 
 
@@ -52,7 +61,8 @@ def ranks(answers: Answers) -> Section | None:
         f"{_MEANS} Times are {answers.basis}.",
         [
             blocks.text(" ".join(_sentences(answers, table.table))),
-            beside(heat_map(_each_step(answers)), mean_steps(table.table)),
+            beside(rank_grid(cells := _each_step(answers)), heat_map(cells), mean_steps(table.table)),
+            *_pipeline(answers),
             _table(table, "every rank in numbers"),
             *_stragglers(answers),
             *_rates(answers),
@@ -74,8 +84,16 @@ def _sentences(answers: Answers, rows: pl.DataFrame) -> Iterator[str]:
     middle = duration(median_rank(rows).step_ns)
     yield f"{count(rows.height)} ranks, {kind}; the median one takes {middle} {answers.basis}."
     calls = _matched_calls(answers)
-    yield from filter(None, [slowest(rows), last_to_come(rows, calls), exposed_sentence(rows)])
+    frames = answers.per_step
+    if missing := frames.of_trace.once(missing_ranks):
+        yield from filter(None, [*missing, exposed_sentence(rows)])
+        return
+    late = frames.once(late_ranks_of)
+    named = last_to_come(rows, calls, late["rank"].to_list())
+    yield from filter(None, [slowest(rows), named, exposed_sentence(rows)])
+    yield from late_sentences(late, lambda rank: rank_reason(frames, rank))
     yield from _waiting(answers)
+    yield from _unequal_parts(answers)
 
 
 def _matched_calls(answers: Answers) -> float:
@@ -84,6 +102,20 @@ def _matched_calls(answers: Answers) -> float:
     if isinstance(result, str):
         return 0
     return matched_count(result.table)
+
+
+def _unequal_parts(answers: Answers) -> Iterator[str]:
+    """The rank that sends most where ranks send unequal parts."""
+    result = answers.of("B30")
+    known = None if isinstance(result, str) else result.table.drop_nulls("sent_over_mean_share")
+    if known is None or known.is_empty():
+        return
+    row = known.sort("sent_over_mean_share", descending=True, maintain_order=True).row(0, named=True)
+    if row["sent_over_mean_share"] >= _UNEQUAL:
+        yield (
+            f"Parts of {row['operation']} are unequal: rank {row['rank']} sends others {size(row['sent_bytes'])}"
+            f" {answers.basis}, {share(row['sent_over_mean_share'])} above the mean of its group."
+        )
 
 
 def _waiting(answers: Answers) -> Iterator[str]:
@@ -96,7 +128,8 @@ def _waiting(answers: Answers) -> Iterator[str]:
     if row["wait_ns"] and row["duration_ns"]:
         yield (
             f"Of {duration(row['duration_ns'])} that a rank spends in {row['operation']}, {duration(row['wait_ns'])}"
-            f" ({share(row['wait_ns'] / row['duration_ns'])}) is waiting for the last rank to come."
+            f" ({share(row['wait_ns'] / row['duration_ns'])}) is waiting for"
+            f" {'the other of the two' if row['operation'] in PAIRWISE else 'the last rank to come'}."
         )
 
 
@@ -129,6 +162,49 @@ def _rates(answers: Answers) -> Iterator[Block]:
     yield folded_away(
         "Bus bandwidth in numbers, by collective, process group and size",
         [blocks.table(cut_rows(result)[0], name="B31", left_out=cut_rows(result)[1])],
+    )
+
+
+def _pipeline(answers: Answers) -> Iterator[Block]:
+    """The stages over a step of usual length, and B46."""
+    result = answers.of("B46")
+    if isinstance(result, str) or result.table.is_empty():
+        return
+    rows = result.table
+    name = rows.sort("bubble_ns", descending=True, nulls_last=True, maintain_order=True)["pipeline"][0]
+    own = rows.filter(pl.col("pipeline") == name)
+    yield blocks.text(_bubble_words(own))
+    steps = {step: units for (ranks, step), units in answers.per_step.once(pipeline_units).items()
+             if ", ".join(map(str, ranks)) == name}  # fmt: skip
+    lengths = {step: max(u.end_ns for o in units for u in o) - min(u.start_ns for o in units for u in o)
+               for step, units in steps.items()}  # fmt: skip
+    step = sorted(lengths, key=lambda one: lengths[one])[len(lengths) // 2]
+    order = dict(own.select("rank", "stage").iter_rows())
+    units = sorted(steps[step], key=lambda each: order.get(each[0].rank, len(order)))[:_MAX_STAGES]
+    others = rows["pipeline"].n_unique() - 1
+    yield stages(
+        units, f"{count_of(others, 'other pipeline is', 'other pipelines are')} in B46." if others else "", step
+    )
+    yield _table(result, "every stage in numbers")
+
+
+def _bubble_words(rows: pl.DataFrame) -> str:
+    """How much of the pipeline is bubble, over its stages, and what most of that comes from."""
+    bubble, window = total_of(rows["bubble_ns"]), total_of(rows["window_ns"])
+    first = rows.row(0, named=True)
+    each = f", {count(first['stages_of_rank'])} stages a rank" if first["stages_of_rank"] > 1 else ""
+    text = (
+        f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}, {count(first['micro_batches'])} micro-batches"
+        f"{each}): {share(bubble / window)} of it is bubble"
+    )
+    if rows["schedule_share"].null_count():
+        return f"{text}."
+    slowest_stage = rows.sort("compute_ns", descending=True).row(0, named=True)
+    unequal = rows.filter(pl.col("imbalance_ns") > 0)["imbalance_ns"].mean()
+    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""  # type: ignore[operator]
+    return (
+        f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
+        f" {duration(first['transfer_ns'])} a step{slow}."
     )
 
 
@@ -165,7 +241,9 @@ def _clock_sentence(row: dict[str, Any], reference: str, *, aligned: bool) -> st
         return f"Clocks were aligned: none differs from that of {reference}, judged {judged}."
     if not off:
         return f"Clocks of ranks agree with that of {reference}, judged {judged}."
-    apart = f"{rank_name(row['rank'])} is {duration(abs(off))} {way} {reference}, judged {judged}."
+    drift = row["clock_drift_ns_per_s"]
+    gains = f", and {'gains' if drift > 0 else 'loses'} {duration(abs(drift))} a second" if drift else ""
+    apart = f"{rank_name(row['rank'])} is {duration(abs(off))} {way} {reference}{gains}, judged {judged}."
     if aligned:
         return f"Clocks were aligned as far as collectives allow. What is left: at most {apart}"
     return f"Clocks of ranks differ: furthest off, {apart} Not corrected: --align-clocks does that as traces are read."

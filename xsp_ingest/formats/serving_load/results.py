@@ -372,6 +372,6 @@ def _findings(test: LoadResult, worked_out: Mapping[str, float]) -> Iterator[Fin
     )
 
 
-_HOW = "Give a trace of the server as well, taken meanwhile: B46 sets its steps beside these"
+_HOW = "Give a trace of the server as well, taken meanwhile: B48 sets its steps beside these"
 _NO_REQUESTS = "the result holds no single requests, only their statistics"
 _DETAILS = "vllm bench serve --save-detailed and bench_serving --output-details keep them; give aiperf's .jsonl as well"

@@ -36,6 +36,7 @@ __all__ = [
     "of_call_stacks",
     "user_line",
     "with_layers",
+    "without_unsure_peers",
 ]
 
 # What events say of collectives: which, in which process group, and how many bytes.
@@ -62,6 +63,7 @@ _OPERATIONS: Mapping[str, str] = {
 }
 _CALLS = r"^(?:nccl|rccl|gloo|ucc|mpi):_?(\w+?)_*$"
 _CALL = "record_param_comms"
+_WITH_VALUES = r"^c10d::(?:alltoall_base_|send|recv_)$"
 _LIST = "TensorList"  # of newer versions with the shapes of its tensors, of older ones with none
 _SIZES: Mapping[str, int] = {  # as the collective's `dtype` and as `Input type` spell them
     **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "signed char", "unsigned char", "char", "bool"), 1),
@@ -79,7 +81,7 @@ _SIZES: Mapping[str, int] = {  # as the collective's `dtype` and as `Input type`
 def collective_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFrame:
     """The staging table `collectives` of sound events; `details` has `row` for the event."""
     recorded = events.filter(pl.col("collective").is_not_null())
-    sizes = details.select("row", "group_size", "input_elements", "output_elements")
+    sizes = details.select("row", "group_size", "input_elements", "output_elements", "peer_rank")
     described = recorded.join(sizes, on="row", how="left", maintain_order="left")
     each = _argument("element_type").replace_strict(_SIZES, default=None, return_dtype=pl.Int64)
     rows = described.select(
@@ -90,8 +92,20 @@ def collective_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFram
         pl.when(pl.col("group_size") > 0).then("group_size"),
         _bytes("input", each),
         _bytes("output", each),
+        _split_bytes("input", described, each),
+        _split_bytes("output", described, each),
+        "peer_rank",
     )
-    return pl.concat([frame_of("collectives", rows), _facts_from_shapes(events)])
+    return pl.concat([frame_of("collectives", rows), _facts_from_shapes(events), _facts_from_values(events)])
+
+
+def without_unsure_peers(rows: pl.DataFrame, head: Mapping[str, object]) -> pl.DataFrame:
+    """The staging table `collectives` without peers that calls number within a group, of several, that is not known."""
+    job = head.get("distributedInfo")
+    if isinstance(job, dict) and job.get("pg_count") == 1:
+        return rows
+    is_sure = pl.any_horizontal(pl.col("group_name", "group_ranks").is_not_null())
+    return rows.with_columns(pl.when(is_sure).then("peer_rank").alias("peer_rank"))
 
 
 def _argument(column: str) -> pl.Expr:
@@ -108,6 +122,55 @@ def _operation(name: pl.Expr) -> pl.Expr:
 def _bytes(side: str, element_bytes: pl.Expr) -> pl.Expr:
     elements = pl.col(f"{side}_elements")
     return pl.when(elements >= 0).then(elements * element_bytes).alias(f"{side}_bytes")
+
+
+def _split_bytes(side: str, rows: pl.DataFrame, element_bytes: pl.Expr) -> pl.Series:
+    """The parts in bytes; null where no number of them, or no size of an element is known."""
+    pairs = rows.select(_argument(f"{side}_split").alias("parts"), element_bytes.alias("each")).iter_rows()
+    texts = [
+        _parts_in_bytes(parts, each) if parts and each and re.search(r"\d", parts) else None for parts, each in pairs
+    ]
+    return pl.Series(f"{side}_split", texts, dtype=pl.String)
+
+
+@lru_cache(1 << 12)
+def _parts_in_bytes(parts: str, element_bytes: int) -> str:
+    """Numbers of elements, of which PyTorch cuts long lists short by an ellipsis, as bytes."""
+    pieces = re.findall(r"\d+|\.\.\.", parts)
+    return f"[{', '.join(part if part == '...' else str(int(part) * element_bytes) for part in pieces)}]"
+
+
+def _facts_from_values(events: pl.DataFrame) -> pl.DataFrame:
+    """Calls whose scalar arguments say of how many rows the parts of an all-to-all are, or who the other rank is."""
+    name = pl.col("name").cast(pl.String)
+    is_call = pl.col("category").is_in(OPERATOR) & name.str.contains(_WITH_VALUES)
+    calls = events.filter(is_call, pl.col("concrete_inputs").is_not_null())
+    described = calls.select(pl.col("name", "concrete_inputs", "input_dims", "input_types").cast(pl.String))
+    columns = ("operation", "input_bytes", "output_bytes", "input_split", "output_split", "peer_rank")
+    rows = [_facts_of_call(*row) for row in described.iter_rows()]
+    return frame_of(
+        "collectives", calls.select("row").with_columns(pl.Series(c, [r.get(c) for r in rows]) for c in columns)
+    )
+
+
+@lru_cache(1 << 12)
+def _facts_of_call(name: str, values: str, dims: str | None, types: str | None) -> Mapping[str, object]:
+    try:
+        scalars = [str(value) for value in json.loads(values)]
+        shapes, kinds = (json.loads(text) if text else [] for text in (dims, types))
+        if not name.startswith("c10d::alltoall"):
+            number = int64(int(scalars[2])) if scalars[2].isdecimal() else None
+            return {"operation": "send" if "send" in name else "recv", "peer_rank": number}
+        row_bytes = [_size([1, *shape[1:]], kind) for shape, kind in zip(shapes[:2], kinds[:2], strict=True)]
+        sizes = [_size(shape, kind) for shape, kind in zip(shapes[:2], kinds[:2], strict=True)]
+    except (ValueError, IndexError, TypeError):
+        return {}
+    split = [
+        _parts_in_bytes(s, b) if b and re.search(r"\d", s) else None
+        for s, b in zip(scalars[3:5], row_bytes, strict=True)
+    ]
+    facts = dict(zip(("output_split", "input_split", "output_bytes", "input_bytes"), (*split, *sizes), strict=True))
+    return {"operation": "all_to_all", **facts}
 
 
 def _facts_from_shapes(events: pl.DataFrame) -> pl.DataFrame:

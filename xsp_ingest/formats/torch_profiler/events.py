@@ -66,6 +66,7 @@ ARGS: Mapping[str, tuple[str, ...]] = {
     "group_size": ("Group size",),
     "input_elements": ("In msg nelems",),
     "output_elements": ("Out msg nelems",),
+    "peer_rank": ("Src Rank", "Dst Rank"),
 }
 """Whole-number arguments; a value that is a string of digits counts as the number, anything else is null."""
 JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
@@ -78,6 +79,8 @@ JSON_ARGS: Mapping[str, tuple[str, ...]] = {  # likewise
     "element_type": ("dtype",),
     "group_name": ("Process Group Name",),
     "group_ranks": ("Process Group Ranks",),
+    "input_split": ("In split size",),
+    "output_split": ("Out split size",),
     "annotation": ("module_fqn", "str", "annotation"),  # of a replayed graph's node, see `annotations.py`
 }
 """Arguments of any type, kept as `json.dumps` would write them; null where absent."""

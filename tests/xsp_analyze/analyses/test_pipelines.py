@@ -1,0 +1,120 @@
+"""B46 and the messages of B08, over simulated jobs: schedules, bubbles and their causes, against what was played."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from tests.helpers.job_simulator import Pipeline
+from tests.helpers.rank_traces import collective_args, write_ranks
+from tests.helpers.synth import KinetoTrace
+from xsp_analyze.catalog import find
+from xsp_analyze.core import run
+from xsp_analyze.needs import holds
+from xsp_analyze.trace.step_view import StepView
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xsp_model import Trace
+
+_SCHEDULES = [
+    (ranks, batches, schedule, chunks)
+    for ranks, batches in ((2, 4), (4, 4), (4, 8))
+    for schedule, chunks in (("GPipe", 1), ("1F1B", 1), ("interleaved 1F1B", 2), ("zero bubble", 1))
+]
+
+
+def _rows(identity: str, trace: Trace) -> pl.DataFrame:
+    return run(find(identity), StepView.of(trace)).table
+
+
+def _bubbles(folder: Path, job: Pipeline, marks: str, *, sends: bool = True) -> pl.DataFrame:
+    return _rows("B46", convert(write_ranks(folder, job.traces(marks, sends=sends)), Options())).sort("rank")
+
+
+@pytest.mark.parametrize(("ranks", "batches", "schedule", "chunks"), _SCHEDULES)
+@pytest.mark.parametrize("slow", [None, 0, 1])
+def test_bubble_and_schedule_are_what_was_played(
+    tmp_path: Path, ranks: int, batches: int, schedule: str, chunks: int, slow: int | None
+) -> None:
+    job = Pipeline(ranks, batches, schedule, chunks, slowness={} if slow is None else {slow: 1.5})
+    rows = _bubbles(tmp_path, job, "torch")
+    assert rows["schedule"].unique().to_list() == [schedule]
+    assert rows["micro_batches"].unique().to_list() == [batches]
+    assert rows["stage"].to_list() == list(range(ranks))
+    window = job.window_ns()
+    for rank, bubble in enumerate(rows["bubble_ns"]):
+        assert bubble == pytest.approx(window - job.compute_ns(rank), rel=0.01)
+    causes = rows.select(pl.sum_horizontal("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns"))
+    assert causes.to_series().to_list() == pytest.approx(rows["bubble_ns"].to_list())
+    assert rows["other_ns"].abs().max() <= 0.01 * window  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("ranks", "batches", "schedule", "chunks"), _SCHEDULES)
+def test_the_schedules_own_bubble_is_that_of_equal_stages_without_transfers(
+    tmp_path: Path, ranks: int, batches: int, schedule: str, chunks: int
+) -> None:
+    rows = _bubbles(tmp_path, Pipeline(ranks, batches, schedule, chunks), "torch")
+    ideal = Pipeline(ranks, batches, schedule, chunks, transfer_ns=0)
+    assert rows["schedule_ns"].to_list() == pytest.approx([ideal.window_ns() - ideal.compute_ns(0)] * ranks, rel=0.01)
+    if chunks == 1 and schedule != "zero bubble":
+        assert rows["schedule_share"].to_list() == pytest.approx([(ranks - 1) / (batches + ranks - 1)] * ranks)
+
+
+@pytest.mark.parametrize("schedule", ["GPipe", "1F1B"])
+@pytest.mark.parametrize("marks", ["", "megatron"])
+def test_without_marks_of_micro_batches_messages_and_phases_tell_them(
+    tmp_path: Path, schedule: str, marks: str
+) -> None:
+    job = Pipeline(4, 6, schedule)
+    rows = _bubbles(tmp_path, job, marks)
+    assert rows.select("schedule", "micro_batches").unique().rows() == [(schedule, 6)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
+    assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
+
+
+def test_a_slow_stage_and_slow_transfers_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    slow = _bubbles(tmp_path / "a", Pipeline(4, 8, "1F1B", slowness={2: 1.2}), "torch")
+    assert slow["imbalance_ns"].arg_min() == 2
+    assert all(part > 2 * slow["transfer_ns"][0] for part in slow["imbalance_ns"].gather([0, 1, 3]))
+    moved = _bubbles(tmp_path / "b", Pipeline(4, 8, "1F1B", transfer_ns=60_000), "torch")
+    assert moved["imbalance_ns"].abs().max() == pytest.approx(0, abs=1)
+    assert moved["transfer_ns"].min() >= 6 * 60_000  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_receives_waiting_is_no_transfer(tmp_path: Path, *, sends: bool) -> None:
+    """A message of 1 MB takes 10 us, 100 GB/s, however long its receive waited before; also where no send is there."""
+    job = Pipeline(4, 4, "GPipe")
+    rows = _rows("B08", convert(write_ranks(tmp_path, job.traces("torch", sends=sends)), Options()))
+    assert rows["byte_per_s"].to_list() == pytest.approx([1e11] * rows.height)
+    receives = rows.filter(pl.col("operation") == "recv")
+    assert (receives["wait_ns"] > 9 * receives["transfer_ns"]).all()
+
+
+def test_a_ring_of_ranks_is_no_pipeline(tmp_path: Path) -> None:
+    """Context parallel: all ranks compute at once, and pass their keys on meanwhile."""
+    traces = []
+    for rank in range(4):
+        trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 4})
+        trace.step(0, 0, 1_000_000)
+        for turn in range(4):
+            trace.operator("aten::mm", 10_000 + turn * 200_000, 9_000)
+            trace.launch("gemm", 11_000 + turn * 200_000, 30_000 + turn * 200_000, 180_000)
+            for name, peer in (("send", (rank + 1) % 4), ("recv", (rank - 1) % 4)):
+                args = collective_args(name, "cp", [0, 1, 2, 3], (1000, 1000))
+                args["Dst Rank" if name == "send" else "Src Rank"] = peer
+                launch = trace.runtime("cudaLaunchKernel", 20_000 + turn * 200_000 + 100 * (name == "recv"), 50)
+                start = 31_000 + turn * 200_000 + 20_000 * (name == "recv")
+                trace.kernel("ncclDevKernel_SendRecv()", start, 9_000, correlation=launch, stream_id=20, args=args)
+        traces.append(trace)
+    view = StepView.of(convert(write_ranks(tmp_path, traces), Options()))
+    assert not holds(view.of_trace, "pipeline")
+    assert run(find("B08"), view).table["matched_count"].sum() == 8

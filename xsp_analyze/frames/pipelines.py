@@ -1,0 +1,359 @@
+"""Pipelines of stages: their micro-batches, in which order each rank does them, and why it waits between."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from xsp_analyze.frames.collectives import (
+    PAIRWISE,
+    computing_operators,
+    host_calls_of_collectives,
+    operations,
+    rank_units,
+    waits_of,
+)
+from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
+from xsp_model import Kind, Phase
+from xsp_model.columns.intervals import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xsp_analyze.trace.step_view import StepView
+    from xsp_analyze.trace.trace_view import TraceView
+
+__all__ = ["Unit", "has_pipeline", "pipeline_bubbles", "pipeline_units"]
+
+# How schedules name what they do: torch.distributed.pipelining (PP:0F1 is stage 0, forward, micro-batch 1; I and W are
+# the backward pass of inputs and of weights), its older schedules, and those of Megatron and its like.
+_MARKS = (
+    r"^PP:(?P<stage>\d+)(?P<kind>[FBIW])(?P<batch>\d+)$",
+    r"^(?P<kind>Forward|Backward) (?P<batch>\d+)$",
+    r"^(?:PP::?)?(?P<kind>forward|backward)[_ -]?step(?:\D*(?P<batch>\d+))?$",
+)
+_SOME_WORK = 0.05
+_FORWARD, _BACKWARD, _WEIGHTS = "forward", "backward", "weights"
+_KINDS = {"F": _FORWARD, "B": _BACKWARD, "I": _BACKWARD, "W": _WEIGHTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a rank computes of one micro-batch in one direction, in one of its stages (counted over all ranks)."""
+
+    rank: int
+    kind: str
+    stage: int | None
+    batch: int
+    start_ns: int
+    end_ns: int
+    busy_ns: float
+
+
+def has_pipeline(frames: TraceView) -> bool:
+    """Whether several ranks pass work on to each other as the stages of a pipeline do."""
+    return bool(_members(frames))
+
+
+def _members(frames: TraceView) -> Mapping[int, tuple[int, ...]]:
+    """Of each rank that is a stage the ranks of its pipeline."""
+    rows = frames.once(_all_work)
+    if rows.is_empty():
+        return {}
+    links = _links(frames)
+    ranks = set(rows["rank"].unique())
+    groups = _groups_of_links(links, ranks) if links else [ranks] if rows["marked"].any() else []
+    return {rank: tuple(sorted(group)) for group in groups if _is_pipeline(rows, group) for rank in group}
+
+
+def _links(frames: TraceView) -> set[tuple[int, int]]:
+    met = frames.once(_messages).filter(pl.col("meeting").str.contains(">"))["meeting"].unique()
+    return {(int(one), int(other)) for one, other in (link.split(">") for link in met)}
+
+
+def _messages(frames: TraceView) -> pl.DataFrame:
+    return frames.once(operations).filter(pl.col("operation").is_in([*PAIRWISE, "send_recv"]))
+
+
+def _groups_of_links(links: set[tuple[int, int]], ranks: set[int]) -> list[set[int]]:
+    groups: list[set[int]] = []
+    for pair in sorted(links):
+        own = set(pair) & ranks
+        if len(own) == len(pair):
+            joined = [group for group in groups if group & own]
+            groups = [group for group in groups if not group & own] + [own.union(*joined)]
+    return groups
+
+
+def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
+    """Whether most ranks wait for a message before they compute: those of a ring (context parallel) do not."""
+    if len(ranks) < 2:  # noqa: PLR2004 (a pair)
+        return False
+    own = rows.filter(pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_a_step(rows), pl.Int64)))
+    if own["marked"].any():
+        return True
+    time = pl.col("end_ns") - pl.col("start_ns")
+    at_work = time.cum_sum() >= _SOME_WORK * time.sum()  # what little comes before prepares it
+    first = own.filter("computes").group_by("rank").agg(pl.col("launch_ns").filter(at_work).min().alias("work_ns"))
+    got = own.filter(~pl.col("computes"), pl.col("operation") == "recv").group_by("rank")
+    both = first.join(got.agg(pl.col("launch_ns").min().alias("got_ns")), on="rank", how="left")
+    leading = both.filter(pl.col("got_ns").is_null() | (pl.col("work_ns") < pl.col("got_ns")))
+    return both.height > 1 and 0 < leading.height <= both.height / 2
+
+
+def _a_step(rows: pl.DataFrame) -> int | None:
+    steps = rows["step"].unique().sort(nulls_last=True).to_list()
+    return steps[len(steps) // 2]
+
+
+def _all_work(frames: TraceView) -> pl.DataFrame:
+    """What ranks compute and the messages between, by rank and launch; empty where there are no messages or marks.
+
+    run_id, rank, step, launch_ns, start_ns, end_ns, phase, computes, operation, and of marked work mark, mark_ns.
+    """
+    messages, marks = frames.once(_messages), frames.once(_marks)
+    if messages.is_empty() and marks.is_empty():
+        return pl.DataFrame()
+    columns = ("run_id", "rank", "step", "launch_ns", "start_ns", "end_ns")
+    end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    sent = messages.with_columns(end).select(*columns, "operation", computes=pl.lit(value=False))
+    work = _work_that_computes(frames).with_columns(end).select(*columns, "phase", computes=pl.lit(value=True))
+    rows = pl.concat([work.with_columns(pl.col("phase").cast(pl.String)), sent], how="diagonal_relaxed")
+    rows = rows.sort("launch_ns", "start_ns")
+    if not marks.is_empty():
+        rows = rows.join_asof(
+            marks.sort("mark_ns"), left_on="launch_ns", right_on="mark_ns", by="run_id", check_sortedness=False,
+            coalesce=False,
+        )  # fmt: skip
+        inside = pl.col("launch_ns") <= pl.col("mark_end_ns")
+        rows = rows.with_columns(pl.when(inside).then(c).alias(c) for c in ("mark", "mark_ns"))
+    else:
+        rows = rows.with_columns(mark=pl.lit(None, pl.String), mark_ns=pl.lit(None, pl.Int64))
+    return rows.with_columns(pl.col("mark").is_not_null().alias("marked")).sort("rank", "launch_ns", "start_ns")
+
+
+def _work_that_computes(frames: TraceView) -> pl.DataFrame:
+    """Kernels that compute; of runs without device work `computing_operators` of the host."""
+    units = rank_units(frames).select("run_id", "device_id", "rank")
+    is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
+    columns = ("run_id", "step", "launch_ns", "start_ns", "duration_ns", "phase")
+    work = frames.all_activities.filter(is_kernel, ~IS_COMMUNICATION).with_columns(pl.coalesce("launch_ns", "start_ns"))
+    on_device = work.join(units, on=["run_id", "device_id"], nulls_equal=True).select("rank", *columns)
+    if host_calls_of_collectives(frames).is_empty():
+        return on_device
+    of_hosts = units.filter(pl.col("device_id").is_null()).select("run_id", "rank")
+    on_hosts = frames.once(computing_operators).with_columns(pl.col("start_ns").alias("launch_ns"))
+    return pl.concat([on_device, on_hosts.join(of_hosts, on="run_id").select("rank", *columns)], how="vertical_relaxed")
+
+
+def _marks(frames: TraceView) -> pl.DataFrame:
+    """Ranges that say which micro-batch is computed: run_id, mark, mark_ns, mark_end_ns."""
+    names = frames.span_names
+    named = names.filter(names.cast(pl.String).str.contains("|".join(_without_names(p) for p in _MARKS)))
+    ranges = frames.trace.scan("spans").filter(pl.col("name").is_in(named.implode()), pl.col("duration_ns") > 0)
+    return ranges.select(
+        "run_id", pl.col("name").cast(pl.String).alias("mark"), pl.col("start_ns").alias("mark_ns"),
+        (pl.col("start_ns") + pl.col("duration_ns")).alias("mark_end_ns"),
+    ).collect()  # fmt: skip
+
+
+def _without_names(pattern: str) -> str:
+    return re.sub(r"\?P<\w+>", "?:", pattern)
+
+
+def _read_mark(mark: str | None) -> tuple[str | None, int | None, int | None]:
+    """Direction, stage and micro-batch that it names."""
+    match = next(filter(None, (re.match(p, mark or "") for p in _MARKS)), None)
+    if match is None:
+        return None, None, None
+    parts = match.groupdict()
+    kind = _KINDS.get(parts["kind"], parts["kind"].lower())
+    return kind, *(None if parts.get(c) is None else int(parts[c]) for c in ("stage", "batch"))
+
+
+def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | None], Sequence[Sequence[Unit]]]:
+    """By pipeline (its ranks) and step, the units of each rank in their order, of ranks that have any.
+
+    Marked work is by its mark; other is cut where a message is sent or received, and where backward follows forward.
+    """
+    members = frames.of_trace.once(_members)
+    rows = frames.of_trace.once(_all_work)
+    out: dict[tuple[tuple[int, ...], int | None], list[Sequence[Unit]]] = {}
+    if not members:
+        return out
+    no_part = pl.col("phase").fill_null("") == str(Phase.OPTIMIZER)
+    rows = rows.filter(pl.col("rank").is_in(list(members)), ~(pl.col("computes") & no_part))
+    if not frames.of_trace.all_steps.is_empty():
+        rows = rows.drop_nulls("step")
+    for (step, rank), own in rows.group_by("step", "rank", maintain_order=True):
+        units = _units_in_order(list(_units_of(int(rank), own)))  # type: ignore[call-overload]
+        if units:
+            out.setdefault((members[int(rank)], step), []).append(units)  # type: ignore[call-overload,arg-type]
+    return out
+
+
+def _units_of(rank: int, rows: pl.DataFrame) -> Iterator[Unit]:
+    is_back = (pl.col("phase").fill_null("") == str(Phase.BACKWARD)).alias("back")
+    rows = rows.with_columns(is_back, (~pl.col("computes")).cast(pl.Int64).cum_sum().alias("after"))
+    unmarked = pl.struct("after", "back")
+    new = (pl.col("mark_ns").ne_missing(pl.col("mark_ns").shift())) | (
+        pl.col("mark_ns").is_null() & unmarked.ne_missing(unmarked.shift())
+    )
+    work = rows.filter("computes")
+    if work["marked"].any():
+        work = work.filter("marked")
+    numbered = work.with_columns(new.fill_null(value=True).cum_sum().alias("unit"))
+    for _, own in numbered.group_by("unit", maintain_order=True):
+        kind, stage, batch = _read_mark(own["mark"][0])
+        kind = kind or (_BACKWARD if own["back"][0] else _FORWARD)
+        begin, end = merge(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
+        yield Unit(
+            rank, kind, stage, -1 if batch is None else batch, int(begin[0]), int(end[-1]), float((end - begin).sum())
+        )
+
+
+def _units_in_order(units: Sequence[Unit]) -> Sequence[Unit]:
+    """The units without what is too little to be one, those without a micro-batch by their order in each direction."""
+    if all(unit.batch >= 0 for unit in units):
+        return units
+    threshold = _SOME_WORK * sum(unit.busy_ns for unit in units) / len(units)
+    kept = [unit for unit in units if unit.busy_ns > threshold]
+    numbers: dict[tuple[str, int | None], int] = {}
+    out = []
+    for unit in kept:
+        nth = numbers.get((unit.kind, unit.stage), 0)
+        numbers[unit.kind, unit.stage] = nth + 1
+        out.append(replace(unit, batch=nth))
+    return out
+
+
+# The bubble of each stage: how long it computes nothing while the pipeline runs, and why.
+#
+# Its units are replayed in their order: with equal stages and without transfers the schedule's own bubble is left; what
+# unequal stages and transfers add to that are theirs, and what was measured beyond is what else kept it.
+
+
+def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
+    """One row a rank of a pipeline and step: see B46 for the columns, of which `run_id` is the rank's run."""
+    waits = frames.once(waits_of).filter(
+        pl.col("matched"), pl.col("operation").is_in(PAIRWISE), pl.col("transfer_ns") > 0
+    )
+    times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean())
+    transfers = {str(link): float(time) for link, time in times.iter_rows()}
+    runs = dict(rank_units(frames.of_trace).select("rank", "run_id").iter_rows())
+    rows = [
+        {"run_id": runs[row["rank"]], "step": step, **row}
+        for (ranks, step), units in frames.once(pipeline_units).items()
+        for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers)
+    ]
+    return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+_MEASURED = (
+    "window_ns", "compute_ns", "bubble_ns", "warm_up_ns", "drain_ns", "schedule_ns", "imbalance_ns", "transfer_ns",
+    "other_ns",
+)  # fmt: skip
+_SCHEMA = {
+    "run_id": pl.Int64, "step": pl.Int64, "pipeline": pl.String, "stage": pl.Int64, "rank": pl.Int64,
+    "schedule": pl.String, "micro_batches": pl.Int64, "stages_of_rank": pl.Int64,
+    **dict.fromkeys(_MEASURED, pl.Float64),
+}  # fmt: skip
+
+
+def _position_of_stage(units: Sequence[Unit]) -> tuple[int, int, int]:
+    """By the stage that it says, or by when it begins."""
+    return (units[0].stage if units[0].stage is not None else -1, units[0].start_ns, units[0].rank)
+
+
+def _bubbles(
+    ranks: Sequence[int], units: Sequence[Sequence[Unit]], transfers: Mapping[str, float]
+) -> Iterator[dict[str, object]]:
+    every = [unit for own in units for unit in own]
+    begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
+    chunks, batches = _chunks(units), len({u.batch for u in every})
+    numbered = _with_stages(units, chunks)
+    equal, actual, moved = (_replay(each, moves) for each, moves in (
+        (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
+    ))  # fmt: skip
+    compute = [sum(u.busy_ns for u in own) for own in units]
+    mean = sum(compute) / len(compute)
+    for position, own in enumerate(units):
+        bubble = end - begin - compute[position]
+        causes: dict[str, object] = {}
+        if equal and actual and moved:
+            parts = (equal - mean, (actual - compute[position]) - (equal - mean), moved - actual)
+            names = ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns")
+            causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
+        yield {
+            "pipeline": ", ".join(map(str, ranks)), "stage": position, "rank": own[0].rank,
+            "schedule": _schedule(units, chunks), "micro_batches": batches, "stages_of_rank": chunks,
+            "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
+            "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
+        }  # fmt: skip
+
+
+def _chunks(units: Sequence[Sequence[Unit]]) -> int:
+    return max(len({u.stage for u in own}) for own in units)
+
+
+def _schedule(units: Sequence[Sequence[Unit]], chunks: int) -> str:
+    orders = ["".join(u.kind[0] for u in own) for own in units]
+    interleaved = "interleaved " if chunks > 1 else ""
+    if any("w" in order for order in orders):
+        return "zero bubble"
+    if not any("b" in order for order in orders):
+        return f"{interleaved}forward only"
+    return interleaved + ("GPipe" if all("bf" not in order for order in orders) else "1F1B")
+
+
+def _with_stages(units: Sequence[Sequence[Unit]], chunks: int) -> Sequence[Sequence[Unit]]:
+    """The units with the stage of each; where ranks have one each, by place."""
+    if chunks > 1 or all(u.stage is not None for own in units for u in own):
+        return units
+    return [[replace(u, stage=position) for u in own] for position, own in enumerate(units)]
+
+
+def _with_equal_times(units: Sequence[Sequence[Unit]]) -> Sequence[Sequence[Unit]]:
+    every = [u for own in units for u in own]
+    mean = {kind: np.mean([u.busy_ns for u in every if u.kind == kind]) for kind in {u.kind for u in every}}
+    return [[replace(u, busy_ns=float(mean[u.kind])) for u in own] for own in units]
+
+
+def _replay(units: Sequence[Sequence[Unit]], transfers: Mapping[str, float]) -> float | None:
+    """How long the pipeline takes if each rank does its units in their order as soon as it can; None: it cannot be."""
+    last = max((u.stage or 0) for own in units for u in own)
+    made = {(u.kind, u.stage, u.batch): u.rank for own in units for u in own}
+    ends: dict[tuple[str, int | None, int], float] = {}
+    free, at = [0.0] * len(units), [0] * len(units)
+    moved = True
+    while moved:
+        moved = False
+        for position, own in enumerate(units):
+            while at[position] < len(own):
+                unit = own[at[position]]
+                needed = [key for key in _needs(unit, last) if key in made]
+                if any(key not in ends for key in needed):
+                    break
+                arrived = (ends[key] + transfers.get(f"{made[key]}>{unit.rank}", 0.0) for key in needed)
+                free[position] = max([free[position], *arrived]) + unit.busy_ns
+                ends[unit.kind, unit.stage, unit.batch] = free[position]
+                at[position] += 1
+                moved = True
+    return max(free) if all(n == len(own) for n, own in zip(at, units, strict=True)) else None
+
+
+def _needs(unit: Unit, last: int) -> Iterator[tuple[str, int | None, int]]:
+    """What must be done before: the stage before it (backward: behind it) of the micro-batch, and its own forward."""
+    stage = unit.stage or 0
+    if unit.kind == _FORWARD:
+        yield _FORWARD, stage - 1, unit.batch
+    elif unit.kind == _BACKWARD:
+        yield _FORWARD, stage, unit.batch
+        if stage < last:
+            yield _BACKWARD, stage + 1, unit.batch
+    else:
+        yield _BACKWARD, stage, unit.batch
