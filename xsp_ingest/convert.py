@@ -241,8 +241,8 @@ def _read(
             with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(path)
                 read_runs = ingester.read_part if pushed else ingester.read_runs
-                read = _despite_broken_json(options, read_runs, paths, options)
-                new_runs = [run for each in read for run in by_rank(each)]
+                runs_of_files = _despite_broken_json(options, read_runs, paths, options)
+                new_runs = [run for each in runs_of_files for run in by_rank(each)]
                 source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), size_of(path))
         except XspError as error:
             if named is None or set(paths) & set(named):
