@@ -305,14 +305,14 @@ def _work_of_calls(frames: TraceView) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = rows.join(copied, on="span_id", how="left", maintain_order="left") if copied.height else rows.with_columns(
         host_bytes=pl.lit(0.0)
     )  # fmt: skip
-    is_timed, told = (pl.col("duration_ns") > 0).all(), pl.col("told").cast(pl.String)
+    is_timed, precision = (pl.col("duration_ns") > 0).all(), pl.col("told").cast(pl.String)
     launched = (
         rows.filter(pl.col("row") >= 0)
         .group_by("row", maintain_order=True)
         .agg(
             pl.col("device").first(),
             # Kernels that tell FP32 beside others may only lay operands out, or add up parts of products.
-            pl.coalesce(told.filter(told != _VECTOR).first(), told.drop_nulls().first()).alias("told"),
+            pl.coalesce(precision.filter(precision != _VECTOR).first(), precision.drop_nulls().first()).alias("told"),
             pl.col("is_sparing").any(),
             pl.col("host_bytes").sum(),
             # Of what took no time the clock was too coarse, or there was none: it says nothing of models.
