@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from xsp_analyze.catalog import all_analyses, result
-from xsp_analyze.text.units import size
+from xsp_analyze.text.units import plain_spaces, size
 from xsp_analyze.trace.step_view import StepView
 from xsp_model import XspError
 from xsp_model.errors import closest
@@ -90,7 +90,7 @@ def _watch(worker: threading.Thread, limits: QueryLimits) -> None:
             )
         if resident_bytes() - before > ceiling and worker.is_alive():
             raise XspError(
-                f"the query needs more than the {size(ceiling)} of memory that it may take",
+                f"the query needs more than the {plain_spaces(size(ceiling))} of memory that it may take",
                 advice="Select fewer rows or columns",
             )
 

@@ -42,7 +42,7 @@ from xsp_analyze.frames.outputs import (
 )
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
-from xsp_analyze.text.units import share
+from xsp_analyze.text.units import plain_spaces, share
 from xsp_model import XspError
 from xsp_model.devices import peaks_for
 
@@ -535,7 +535,7 @@ def _reasons(differ: Sequence[Difference], pairs: Pairs, one: Side, two: Side) -
     sources = {one.facts.layer_source, two.facts.layer_source}
     named = len(sources) == 1 and "operator" not in sources  # operators come and go with every optimisation
     if pairs.rate is not None and pairs.rate < MIN_MATCH and named:
-        reasons.append(f"only {share(pairs.rate)} of the layers have a counterpart")
+        reasons.append(f"only {plain_spaces(share(pairs.rate))} of the layers have a counterpart")
     return reasons
 
 

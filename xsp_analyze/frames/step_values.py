@@ -81,7 +81,7 @@ def throughput_by_step(view: StepView, inputs_per_s: float, latency_ns: float) -
     """Step and value, in inputs a second: as many inputs as the mean step takes, over the latency of each."""
     of_step = pl.col("value")
     rows = latency_by_step(view).filter(of_step > 0)
-    return rows.select("step", quotient(inputs_per_s * latency_ns, of_step).alias("value"))
+    return rows.select("step", quotient(pl.lit(inputs_per_s * latency_ns), of_step).alias("value"))
 
 
 def mean_of_several(rows: pl.DataFrame, number: int) -> pl.DataFrame:

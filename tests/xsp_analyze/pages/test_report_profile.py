@@ -15,7 +15,7 @@ from xsp_analyze.analyses.nsys.cuda import cuda_gpu_kern_sum
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.frames.launch_paths import time_tree
-from xsp_analyze.frames.nested_steps import nested_timelines
+from xsp_analyze.frames.layers.nested_steps import nested_timelines
 from xsp_analyze.pages.report.attribution import longest
 from xsp_analyze.pages.report.page import render
 from xsp_analyze.render import terminal

@@ -224,7 +224,7 @@ def _of_host(answers: Answers, title: str, entries: Sequence[Entry], outside: st
 
 
 def _table(answers: Answers, identity: str) -> pl.DataFrame | None:
-    from xsp_analyze.frames.layers.folded_layers import with_equal_folded  # noqa: PLC0415
+    from xsp_analyze.frames.layers.repeated_blocks import with_equal_folded  # noqa: PLC0415
 
     answer = answers.of(identity)
     if isinstance(answer, str) or answer.table.is_empty():

@@ -9,7 +9,7 @@ import polars as pl
 from xsp_analyze.formulas import known_sum, quotient
 from xsp_analyze.frames.kernels.measured_work import layer_kernels
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, layer_latencies
-from xsp_analyze.frames.layers.repeated_blocks import repeated_blocks
+from xsp_analyze.frames.layers.repeated_blocks import LABELS_AS_TEXT, repeated_blocks
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.needs import holds
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["folded_layers", "folded_rows", "largest_blocks", "layer_times", "standing_out", "with_equal_folded"]
+__all__ = ["folded_layers", "folded_rows", "largest_blocks", "layer_times", "standing_out"]
 
-_AS_TEXT = pl.col("layer_name", "layer_type").cast(pl.String)
 _MIN_EXCESS = 0.1  # of the median
 _MIN_DEVIATIONS = 3.5  # median absolute deviations: Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993
 
@@ -30,7 +29,7 @@ def folded_layers(frames: StepView) -> pl.DataFrame:
 
     A layer without a time in the steps chosen has no row.
     """
-    members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
+    members = frames.of_trace.once(repeated_blocks).with_columns(LABELS_AS_TEXT)
     rows = members.join(layer_times(frames), on=LAYER_KEY, how="inner", nulls_equal=True)
     return rows.sort(*frames.by, "block_index", "repetition", "position")
 
@@ -38,42 +37,11 @@ def folded_layers(frames: StepView) -> pl.DataFrame:
 def layer_times(frames: StepView) -> pl.DataFrame:
     """LAYER_KEY, latency_ns and call_count of each layer as A02 has them, kernel_duration_ns as A11 has it."""
     keys = [*frames.by, *LAYER_KEY]
-    times = frames.once(layer_latencies).select(*keys, "latency_ns", "call_count").with_columns(_AS_TEXT)
+    times = frames.once(layer_latencies).select(*keys, "latency_ns", "call_count").with_columns(LABELS_AS_TEXT)
     if not holds(frames.of_trace, "kernel"):
         return times.with_columns(pl.lit(None, times.schema["latency_ns"]).alias("kernel_duration_ns"))
     device = layer_kernels(frames).select(*keys, "kernel_duration_ns").collect()
     return times.join(device, on=keys, how="left", nulls_equal=True, maintain_order="left")
-
-
-def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """LAYER_KEY and the column of a table over layers, those that are equal as one row with their sum.
-
-    Calls of an operator or a range, which are layers of their own, are equal by name, wherever they are: `16 x decode`.
-    Others, modules above all, are equal at one position of a block: `24 x self_attn of layers.{0..23}`. The index is
-    that of the first of them.
-    """
-    members = frames.of_trace.once(repeated_blocks).with_columns(_AS_TEXT)
-    rows = table.select(*LAYER_KEY, by).join(members, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
-    is_call = pl.col("layer_name").str.replace(r"#\d+$", "") == pl.col("layer_type")
-    is_again = (is_call & (is_call.sum().over("layer_type") > 1)).fill_null(value=False)
-    in_block = ~is_again & pl.col("block_index").is_not_null()
-    keys = (
-        pl.when(is_again).then("layer_type").alias("again"),
-        pl.when(in_block).then("block_index").alias("of_block"),
-        pl.when(in_block).then("position").alias("at"),
-        pl.when(~is_again & ~in_block).then("layer_name").alias("alone"),
-    )
-    first = pl.col("layer_name", "layer_type", "block", "position_name", "position_type").first()
-    groups = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("layer_index").min(), first, pl.len().alias("number"), known_sum(pl.col(by))
-    )
-    of_block = pl.format("{} x {} of {}", "number", "position_name", "block")
-    name = pl.when(pl.col("again").is_not_null()).then(pl.format("{} x {}", "number", "again")).otherwise("layer_name")
-    folded = groups.with_columns(
-        pl.when(pl.col("of_block").is_not_null()).then(of_block).otherwise(name).alias("layer_name"),
-        pl.when(pl.col("of_block").is_not_null()).then("position_type").otherwise("layer_type").alias("layer_type"),
-    )
-    return folded.select(*LAYER_KEY, by).sort(LAYER_KEY, nulls_last=True)
 
 
 def standing_out(values: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import known_sum
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY
@@ -20,10 +21,12 @@ from xsp_model.columns.tree import innermost
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model.columns.arrays import Ints
 
 __all__ = [
+    "LABELS_AS_TEXT",
     "LayerTree",
     "Repeat",
     "bare",
@@ -34,6 +37,7 @@ __all__ = [
     "repeated_blocks",
     "repeats_in",
     "scopes_of",
+    "with_equal_folded",
     "without_numbers",
 ]
 
@@ -434,3 +438,38 @@ def _with_counts(texts: Sequence[str]) -> list[str]:
         seen[text] += 1
         numbered.append(f"{text}#{seen[text]}" if totals[text] > 1 else text)
     return numbered
+
+
+LABELS_AS_TEXT = pl.col("layer_name", "layer_type").cast(pl.String)
+"""The labels of LAYER_KEY, so that rows of several tables can be joined by them."""
+
+
+def with_equal_folded(frames: StepView, table: pl.DataFrame, by: str) -> pl.DataFrame:
+    """LAYER_KEY and the column of a table over layers, those that are equal as one row with their sum.
+
+    Calls of an operator or a range, which are layers of their own, are equal by name, wherever they are: `16 x decode`.
+    Others, modules above all, are equal at one position of a block: `24 x self_attn of layers.{0..23}`. The index is
+    that of the first of them.
+    """
+    members = frames.of_trace.once(repeated_blocks).with_columns(LABELS_AS_TEXT)
+    rows = table.select(*LAYER_KEY, by).join(members, on=LAYER_KEY, how="left", nulls_equal=True, maintain_order="left")
+    is_call = pl.col("layer_name").str.replace(r"#\d+$", "") == pl.col("layer_type")
+    is_again = (is_call & (is_call.sum().over("layer_type") > 1)).fill_null(value=False)
+    in_block = ~is_again & pl.col("block_index").is_not_null()
+    keys = (
+        pl.when(is_again).then("layer_type").alias("again"),
+        pl.when(in_block).then("block_index").alias("of_block"),
+        pl.when(in_block).then("position").alias("at"),
+        pl.when(~is_again & ~in_block).then("layer_name").alias("alone"),
+    )
+    first = pl.col("layer_name", "layer_type", "block", "position_name", "position_type").first()
+    groups = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("layer_index").min(), first, pl.len().alias("number"), known_sum(pl.col(by))
+    )
+    of_block = pl.format("{} x {} of {}", "number", "position_name", "block")
+    name = pl.when(pl.col("again").is_not_null()).then(pl.format("{} x {}", "number", "again")).otherwise("layer_name")
+    folded = groups.with_columns(
+        pl.when(pl.col("of_block").is_not_null()).then(of_block).otherwise(name).alias("layer_name"),
+        pl.when(pl.col("of_block").is_not_null()).then("position_type").otherwise("layer_type").alias("layer_type"),
+    )
+    return folded.select(*LAYER_KEY, by).sort(LAYER_KEY, nulls_last=True)

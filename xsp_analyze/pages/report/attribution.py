@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.frames import coverage
 from xsp_analyze.frames.coverage import ATTRIBUTIONS
-from xsp_analyze.frames.nested_steps import nested_timelines
+from xsp_analyze.frames.layers.nested_steps import nested_timelines
 from xsp_analyze.pages import blocks
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, exact, share
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.core import Result
-    from xsp_analyze.frames.nested_steps import Timeline
+    from xsp_analyze.frames.layers.nested_steps import Timeline
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.service import Answers
 
