@@ -277,7 +277,8 @@ class Facts:
             for every in (with_start_up(each, working.get(run)),)
             for idle in (every.of(every.cause == CAUSES.index("idle_initialisation_ns")),)
         ]
-        return min(before, default=0.0), float((of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max() or 0)
+        longest = (of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max()
+        return min(before, default=0.0), float(longest or 0)  # type: ignore[arg-type]
 
     def main_calls(self, rows: pl.DataFrame, of_ns: float) -> list[tuple[str, float]]:
         """Of rows of B16 the calls that explain much of the time, with theirs, most first."""

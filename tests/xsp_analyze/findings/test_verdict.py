@@ -238,8 +238,8 @@ def test_where_the_host_bounds_the_run_faster_kernels_come_last() -> None:
         begin = number * _STEP
         step = hand.step(number, begin, _STEP)
         for name, start, length in (("sgemm", 200_000, 200_000), (_REDUCE[0], 500_000, 100_000)):
-            at = {"launch": begin + start - 500, "parent": step, "step": number, "thread_id": 1}
-            hand.work(name, begin + start, length, **at)
+            launch = begin + start - 500
+            hand.work(name, begin + start, length, launch=launch, parent=step, step=number, thread_id=1)
     advice = [one.rule.id for one in advise(StepView.of(hand.build())) if not one.rule.on_trust]
     assert advice == ["gpu-idle", "exposed-communication", "dominant-kernel"]
 
@@ -320,8 +320,7 @@ def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, told:
     for number in range(weights + 4):
         is_input = number >= weights
         length = 100_000 if is_input else 500_000
-        at = {"kind": "memcpy", "launch": begin, "thread_id": 1}
-        span = hand.work("Memcpy HtoD (Pageable -> Device)", begin, length, **at)
+        span = hand.work("Memcpy HtoD", begin, length, kind="memcpy", launch=begin, thread_id=1)
         sizes.append({"span_id": span, "bytes": 4096 if is_input else 10_000 + number, "source_kind": "Pageable"})
         begin += length
         if is_input:
