@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.hand import Hand
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.findings import Bound, advise, verdict
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.trace.step_view import StepView
@@ -133,6 +134,21 @@ def test_start_up_stands_apart() -> None:
     sentence = one.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "of 2.00 ms without start-up the device computes for 80.0 % and waits for 20.0 %" in sentence
     assert "Start-up and end take 9.00 ms more, once a process." in sentence
+
+
+def test_what_is_before_the_first_of_marked_steps_is_start_up_too() -> None:
+    """A context is made for 4 ms before three steps of 1 ms that the device fills: told, and in no share."""
+    hand = Hand()
+    hand.run(0)
+    hand.span("runtime", "call", "cudaFree", 0, 4 * _STEP, thread_id=1)
+    for number in range(3):
+        begin = (4 + number) * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.work("sgemm", begin + 1_000, 998_000, launch=begin + 500, parent=step, step=number, thread_id=1)
+    fired = {one.rule.id: one for one in advise(StepView.of(hand.build()))}
+    sentence = fired["start-up"].observation.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert sentence == "4.00 ms of 7.00 ms are start-up, once a process, and in no finding."
+    assert "gpu-idle" not in fired
 
 
 @pytest.mark.parametrize(("kernels", "bound"), [(3, Bound.TOO_LITTLE), (60, Bound.DEVICE)])
@@ -335,3 +351,14 @@ def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, told:
         one.gain_ns or 0 for one in advise(facts.frames) if one.rule.id in {"pageable-copies", "copies-in-step"}
     )
     assert copies == pytest.approx(3_900_000 if told else 400_000)
+
+
+def test_steps_that_are_repetitions_say_so(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    for number in range(12):
+        kineto.operator("aten::mm" if number % 2 else "aten::relu", number * 10_000, 9_000)
+    frames = StepView.of(convert([kineto.write(tmp_path / "loop.json")], Options()))
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    clause = " No step is marked: each is one of 6 repetitions of the same 2 operators, in the same order."
+    assert one.sentence.endswith(clause)
