@@ -277,7 +277,8 @@ class Facts:
             for every in (with_start_up(each, working.get(run)),)
             for idle in (every.of(every.cause == CAUSES.index("idle_initialisation_ns")),)
         ]
-        return min(before, default=0.0), float((of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max() or 0)
+        longest = (of_trace.extents["end_ns"] - of_trace.extents["begin_ns"]).max()
+        return min(before, default=0.0), float(longest or 0)  # type: ignore[arg-type]
 
     def main_calls(self, rows: pl.DataFrame, of_ns: float) -> list[tuple[str, float]]:
         """Of rows of B16 the calls that explain much of the time, with theirs, most first."""
@@ -407,7 +408,7 @@ class Facts:
     def devices(self) -> pl.DataFrame:
         """B03 by device, with IDLE_DETAILS, `start_up_ns` (0 but of a trace taken whole) and `waiting_ns`, the rest.
 
-        Kernels that were tried and copies that set up are start-up, and in none of its parts.
+        Kernels that were tried are start-up, and in none of its parts.
         """
         table = self.table("B03")
         if table is None or not self.frames.of_trace.is_timed:
@@ -418,10 +419,11 @@ class Facts:
         rows = table.join(details, on=keys, how="left", nulls_equal=True, maintain_order="left")
         waiting = rows.with_columns((pl.col("idle_ns") - idle).cast(pl.Float64).alias("waiting_ns"))
         waiting = waiting.with_columns(idle.alias("start_up_ns"))
-        apart = pl.concat([self.trials.select(DEVICE), self.set_up.select(DEVICE)]).unique()
+        apart = self.trials.select(DEVICE).unique(maintain_order=True)
         if apart.is_empty():
             return waiting
-        left = [_busy_times(self.work, device) for device in apart.iter_rows()]
+        rest = self.frames.once(chosen_activities).join(self.trials, on="span_id", how="anti", maintain_order="left")
+        left = [_busy_times(rest, device) for device in apart.iter_rows()]
         columns = ("left_compute_ns", "left_ns")
         times = pl.DataFrame([(*d, *t) for d, t in zip(apart.iter_rows(), left, strict=True)],
                              {**apart.schema, **dict.fromkeys(columns, pl.Int64)}, orient="row")  # fmt: skip

@@ -322,7 +322,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     fires=f"Copies and memsets that nothing else runs beside take at least {limit.COPY_SHARE:.0%} of a step.",
     why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
     gain="Time of copies and memsets in which the device neither computes nor communicates, on the device where it is"
-    " most.",
+    " most, but for those that set up a program before its first kernel.",
     do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
     " allocate without filling.",
     source="Our choice.",
@@ -333,6 +333,7 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
     if facts.devices.is_empty():
         return
     time = float(facts.devices["exposed_memory_ns"].max() or 0)  # type: ignore[arg-type]
+    time = max(time - facts.longest(facts.set_up, "duration_ns"), 0.0)
     if facts.share(time) < limit.COPY_SHARE or not facts.devices["compute_ns"].sum():
         return
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]

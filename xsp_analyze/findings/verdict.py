@@ -19,7 +19,7 @@ from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.table import clean
-from xsp_analyze.text.units import IDLE, count_of, duration, share
+from xsp_analyze.text.units import IDLE, count, count_of, duration, share
 from xsp_model import Kind, LedgerKind
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.tree import outermost
@@ -109,8 +109,11 @@ def _inferred_words(frames: StepView) -> str:
     """What steps are where the program marked none."""
     kind, detail = pl.col("kind").cast(pl.String), pl.col("detail").cast(pl.String)
     ledger = frames.trace.frame("ledger").filter(kind == str(LedgerKind.STEPS_INFERRED))
-    repeated = ledger.select(detail.str.extract(r"(each is one repetition of .+)$")).to_series().drop_nulls()
-    return f" No step is marked: {repeated[0]}." if frames.is_mean and len(repeated) else ""
+    repeated = ledger.select("count", detail.str.extract(r"each is one repetition (of .+)$").alias("of")).drop_nulls()
+    if not frames.is_mean or repeated.is_empty():
+        return ""
+    number, of = repeated.row(0)
+    return f" No step is marked: each is one of {count(number)} repetitions {of}."
 
 
 def _outside_words(frames: StepView) -> str:

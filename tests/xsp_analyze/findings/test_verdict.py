@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.hand import Hand
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.findings import Bound, advise, verdict
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.trace.step_view import StepView
@@ -135,6 +136,21 @@ def test_start_up_stands_apart() -> None:
     assert "Start-up and end take 9.00 ms more, once a process." in sentence
 
 
+def test_what_is_before_the_first_of_marked_steps_is_start_up_too() -> None:
+    """A context is made for 4 ms before three steps of 1 ms that the device fills: told, and in no share."""
+    hand = Hand()
+    hand.run(0)
+    hand.span("runtime", "call", "cudaFree", 0, 4 * _STEP, thread_id=1)
+    for number in range(3):
+        begin = (4 + number) * _STEP
+        step = hand.step(number, begin, _STEP)
+        hand.work("sgemm", begin + 1_000, 998_000, launch=begin + 500, parent=step, step=number, thread_id=1)
+    fired = {one.rule.id: one for one in advise(StepView.of(hand.build()))}
+    sentence = fired["start-up"].observation.sentence.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert sentence == "4.00 ms of 7.00 ms are start-up, once a process, and in no finding."
+    assert "gpu-idle" not in fired
+
+
 @pytest.mark.parametrize(("kernels", "bound"), [(3, Bound.TOO_LITTLE), (60, Bound.DEVICE)])
 def test_a_few_kernels_without_steps_are_too_little_to_judge(kernels: int, bound: Bound) -> None:
     hand = Hand()
@@ -238,8 +254,8 @@ def test_where_the_host_bounds_the_run_faster_kernels_come_last() -> None:
         begin = number * _STEP
         step = hand.step(number, begin, _STEP)
         for name, start, length in (("sgemm", 200_000, 200_000), (_REDUCE[0], 500_000, 100_000)):
-            at = {"launch": begin + start - 500, "parent": step, "step": number, "thread_id": 1}
-            hand.work(name, begin + start, length, **at)
+            launch = begin + start - 500
+            hand.work(name, begin + start, length, launch=launch, parent=step, step=number, thread_id=1)
     advice = [one.rule.id for one in advise(StepView.of(hand.build())) if not one.rule.on_trust]
     assert advice == ["gpu-idle", "exposed-communication", "dominant-kernel"]
 
@@ -311,26 +327,38 @@ def test_real_traces(real_dir: Path, name: str, steps: str | None, bound: Bound)
     assert one.bound is bound
 
 
-@pytest.mark.parametrize(("weights", "start_up_us"), [(8, 4_100), (7, 100)])
-def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, start_up_us: int) -> None:
-    """Weights of 500 us each, then rounds of an input of 100 us and a kernel of 800: a few copies may be inputs too."""
+@pytest.mark.parametrize(("weights", "told"), [(8, False), (7, True)])
+def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, told: bool) -> None:  # noqa: FBT001
+    """Weights of 500 us each, then four rounds of an input of 100 us and a kernel: a few copies may be inputs too."""
     hand = Hand()
     hand.run(0)
     begin, sizes = 0, []
     for number in range(weights + 4):
         is_input = number >= weights
-        begin += 100_000 if number == weights else 0
         length = 100_000 if is_input else 500_000
-        at = {"kind": "memcpy", "launch": begin, "thread_id": 1}
-        span = hand.work("Memcpy HtoD (Pageable -> Device)", begin, length, **at)
-        sizes.append({"span_id": span, "bytes": 4096 if is_input else 10_000 + number, "copy_kind": "HtoD"})
+        span = hand.work("Memcpy HtoD", begin, length, kind="memcpy", launch=begin, thread_id=1)
+        sizes.append({"span_id": span, "bytes": 4096 if is_input else 10_000 + number, "source_kind": "Pageable"})
         begin += length
         if is_input:
             hand.work("sgemm", begin, 800_000, launch=begin, thread_id=1)
-            begin += 900_000
+            begin += 800_000
     hand.extra["copies"] = sizes
-    row = Facts(StepView.of(hand.build())).devices.row(0, named=True)
-    copied_us = 400 + (0 if weights == 8 else 3_500)
-    assert (row["compute_ns"], row["exposed_memory_ns"], row["start_up_ns"]) == (
-        3_200_000, copied_us * 1_000, start_up_us * 1_000,
-    )  # fmt: skip
+    facts = Facts(StepView.of(hand.build()))
+    assert facts.set_up.height == (0 if told else weights)
+    ids = {one.rule.id for one in advise(facts.frames)}
+    assert ("pageable-copies" in ids, "dominant-kernel" in ids) == (True, True)
+    copies = sum(
+        one.gain_ns or 0 for one in advise(facts.frames) if one.rule.id in {"pageable-copies", "copies-in-step"}
+    )
+    assert copies == pytest.approx(3_900_000 if told else 400_000)
+
+
+def test_steps_that_are_repetitions_say_so(tmp_path: Path) -> None:
+    kineto = KinetoTrace()
+    for number in range(12):
+        kineto.operator("aten::mm" if number % 2 else "aten::relu", number * 10_000, 9_000)
+    frames = StepView.of(convert([kineto.write(tmp_path / "loop.json")], Options()))
+    one = verdict(frames, advise(frames))
+    assert one is not None
+    clause = " No step is marked: each is one of 6 repetitions of the same 2 operators, in the same order."
+    assert one.sentence.endswith(clause)
