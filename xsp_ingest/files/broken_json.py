@@ -80,7 +80,7 @@ class Mending:
 # One value that may be broken, as what it must mean.
 
 _DEEPEST = 256
-_MAX_TEXT = 1 << 16
+_MAX_TEXT = 1 << 14
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _BARE = re.compile(r"[^\s,\]}\[{\":]++")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?")
@@ -92,11 +92,11 @@ _BOUNDARY = re.compile(r'\}\s*+,\s*+\{\s*+"')  # of two entries: no text goes on
 _ODD = re.compile(r'[\0-\x1f\\"]')
 _CONTROL = re.compile(r"[\0-\x1f]")
 _KEY = r'"(?:[^"\\]|\\.){0,256}"\s*+:'
-# What follows a quote that ends a text, by what the text is: a key, the value of a member, an entry of a list.
-_BEHIND_KEY = re.compile(r"\s*+:")
-_BEHIND_MEMBER = re.compile(rf"\s*+(?:\}}\s*+(?:[,\]}}]|$)|,\s*+{_KEY})", re.DOTALL)
+# A quote that ends a text by what follows it; the text is a key, the value of a member, an entry of a list.
+_BEHIND_KEY = re.compile(r'"(?=\s*+:)')
+_BEHIND_MEMBER = re.compile(rf'"(?=\s*+(?:\}}\s*+(?:[,\]}}]|$)|,\s*+{_KEY}))', re.DOTALL)
 _NEXT_MEMBER = re.compile(rf"\s*+,\s*+{_KEY}", re.DOTALL)
-_BEHIND_ENTRY = re.compile(r"\s*+[\],]")
+_BEHIND_ENTRY = re.compile(r'"(?=\s*+[\],])')
 
 
 class _HopelessError(ValueError):
@@ -210,16 +210,15 @@ class _Value:
 
     def _string(self, behind: re.Pattern[str]) -> None:
         """A text, which ends at the first quote behind which stands what follows such texts."""
-        start = end = self._at + 1
-        while 0 <= (end := self._text.find('"', end)) <= start + _MAX_TEXT:
+        start = self._at + 1
+        between = _BOUNDARY.search(self._text, start, start + _MAX_TEXT)
+        for quote in behind.finditer(self._text, start, between.end() if between else start + _MAX_TEXT):
+            end = quote.start()
             if self._may_end_escaped or not self._is_escaped(end, start):
-                is_end = behind.match(self._text, end + 1)
-            else:  # the backslash may be a path's last character
-                is_end = _NEXT_MEMBER.match(self._text, end + 1) if behind is _BEHIND_MEMBER else None
-            if is_end:
                 break
-            end += 1
-        if not 0 <= end - start <= _MAX_TEXT or _BOUNDARY.search(self._text, start, end):
+            if behind is _BEHIND_MEMBER and _NEXT_MEMBER.match(self._text, end + 1):
+                break  # the backslash is a path's last character
+        else:
             raise _HopelessError
         self._out.append(f'"{self._sound_text(self._text[start:end])}"')
         self._at = end + 1
