@@ -39,7 +39,7 @@ class Cause(StrEnum):
     CONTROL = "a raw control character in a text"
     BACKSLASH = "a backslash in a text that escapes nothing"
     QUOTE = "a bare quote within a text"
-    WORD = "a bare word in place of a value"
+    BARE = "a bare word in place of a value"
     EMPTY = "no value where one has to be"
     COMMA = "a comma too many, or none between two entries"
     BEHIND = "something behind the end of the JSON"
@@ -72,19 +72,19 @@ class Mending:
             detail = f"{path.name} ends at byte {offset} before its JSON does: what was to follow is missing"
             yield Finding(LedgerKind.CUT_OFF_JSON, detail)
         for cause in Cause:
-            places = [offset for (_, offset), why in self.mended.items() if why == cause]
-            if places:
-                yield Finding(LedgerKind.MENDED_JSON, f"{cause}: mended, first at byte {min(places)}", len(places))
+            offsets = [offset for (_, offset), why in self.mended.items() if why == cause]
+            if offsets:
+                yield Finding(LedgerKind.MENDED_JSON, f"{cause}: mended, first at byte {min(offsets)}", len(offsets))
 
 
 # One value that may be broken, as what it must mean.
 
 _DEEPEST = 256
-_MAX_TEXT = 1 << 16
+_MAX_TEXT = 1 << 14
 _BLANKS = re.compile(r"[ \t\r\n]*+")
 _BARE = re.compile(r"[^\s,\]}\[{\":]++")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?")
-_WORDS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false"}
+_LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false"}
 _SOUND_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _LONE = re.compile(r'\\(?P<kept>[\\"])|\\')
 _BARE_QUOTE = re.compile(r'(?P<kept>\\.)|"', re.DOTALL)
@@ -92,11 +92,11 @@ _BOUNDARY = re.compile(r'\}\s*+,\s*+\{\s*+"')  # of two entries: no text goes on
 _ODD = re.compile(r'[\0-\x1f\\"]')
 _CONTROL = re.compile(r"[\0-\x1f]")
 _KEY = r'"(?:[^"\\]|\\.){0,256}"\s*+:'
-# What follows a quote that ends a text, by what the text is: a key, the value of a member, an entry of a list.
-_BEHIND_KEY = re.compile(r"\s*+:")
-_BEHIND_MEMBER = re.compile(rf"\s*+(?:\}}\s*+(?:[,\]}}]|$)|,\s*+{_KEY})", re.DOTALL)
+# A quote that ends a text by what follows it; the text is a key, the value of a member, an entry of a list.
+_BEHIND_KEY = re.compile(r'"(?=\s*+:)')
+_BEHIND_MEMBER = re.compile(rf'"(?=\s*+(?:\}}\s*+(?:[,\]}}]|$)|,\s*+{_KEY}))', re.DOTALL)
 _NEXT_MEMBER = re.compile(rf"\s*+,\s*+{_KEY}", re.DOTALL)
-_BEHIND_ENTRY = re.compile(r"\s*+[\],]")
+_BEHIND_ENTRY = re.compile(r'"(?=\s*+[\],])')
 
 
 class _HopelessError(ValueError):
@@ -107,18 +107,18 @@ def begun_value(text: str, at: int) -> tuple[str, dict[int, Cause]]:
     """Of a value that is cut off what lists of objects in it hold, all closed; ValueError where that is nothing."""
     value = _Value(text, at)
     try:
-        value.mended()
+        value.mend()
     except _HopelessError:
-        return value.begun()
+        return value.beginning()
     raise _HopelessError
 
 
 def sound_value(text: str, at: int) -> tuple[str, int, dict[int, Cause]]:
     """The value that stands there as sound JSON, its end, and what was mended where; ValueError where in vain."""
     try:
-        return _Value(text, at).mended()
+        return _Value(text, at).mend()
     except _HopelessError:  # a text may end in a backslash, as paths of folders do on Windows
-        return _Value(text, at, may_end_escaped=True).mended()
+        return _Value(text, at, may_end_escaped=True).mend()
 
 
 class _Value:
@@ -130,13 +130,13 @@ class _Value:
         self._causes: dict[int, Cause] = {}
         self._closed = 0, ""  # how much of it is out when an object in a list ends, and what closes it then
 
-    def begun(self) -> tuple[str, dict[int, Cause]]:
+    def beginning(self) -> tuple[str, dict[int, Cause]]:
         count, closers = self._closed
         if not count:
             raise _HopelessError
         return "".join(self._out[:count]) + closers, self._causes
 
-    def mended(self) -> tuple[str, int, dict[int, Cause]]:
+    def mend(self) -> tuple[str, int, dict[int, Cause]]:
         closers: list[str] = []
         self._value(closers)
         while closers:
@@ -196,30 +196,29 @@ class _Value:
             self._note(Cause.EMPTY)
             self._out.append("null")
         else:
-            self._word()
+            self._literal()
 
-    def _word(self) -> None:
+    def _literal(self) -> None:
         bare = _BARE.match(self._text, self._at)
         if bare is None or bare.end() == len(self._text):
             raise _HopelessError
-        word = _WORDS.get(bare[0]) or (bare[0] if _NUMBER.fullmatch(bare[0]) else None)
-        if word is None:
-            self._note(Cause.WORD)
-        self._out.append(word or "null")
+        literal = _LITERALS.get(bare[0]) or (bare[0] if _NUMBER.fullmatch(bare[0]) else None)
+        if literal is None:
+            self._note(Cause.BARE)
+        self._out.append(literal or "null")
         self._at = bare.end()
 
     def _string(self, behind: re.Pattern[str]) -> None:
         """A text, which ends at the first quote behind which stands what follows such texts."""
-        start = end = self._at + 1
-        while 0 <= (end := self._text.find('"', end)) <= start + _MAX_TEXT:
+        start = self._at + 1
+        between = _BOUNDARY.search(self._text, start, start + _MAX_TEXT)
+        for quote in behind.finditer(self._text, start, between.end() if between else start + _MAX_TEXT):
+            end = quote.start()
             if self._may_end_escaped or not self._is_escaped(end, start):
-                is_end = behind.match(self._text, end + 1)
-            else:  # the backslash may be a path's last character
-                is_end = _NEXT_MEMBER.match(self._text, end + 1) if behind is _BEHIND_MEMBER else None
-            if is_end:
                 break
-            end += 1
-        if not 0 <= end - start <= _MAX_TEXT or _BOUNDARY.search(self._text, start, end):
+            if behind is _BEHIND_MEMBER and _NEXT_MEMBER.match(self._text, end + 1):
+                break  # the backslash is a path's last character
+        else:
             raise _HopelessError
         self._out.append(f'"{self._sound_text(self._text[start:end])}"')
         self._at = end + 1
@@ -249,8 +248,8 @@ class _Value:
 # A document of any length, as pieces of text, a byte of the content a character.
 
 
-def _refuse_constant(word: str) -> NoReturn:
-    raise _HopelessError(word)  # NaN and Infinity, which are no JSON
+def _refuse_constant(literal: str) -> NoReturn:
+    raise _HopelessError(literal)  # NaN and Infinity, which are no JSON
 
 
 _decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).raw_decode
@@ -293,7 +292,7 @@ class _Document:
         yield char
         yield from self._list(is_all=True) if char == "[" else self._object()
         if self._next():
-            self._mended(self._at, Cause.BEHIND)
+            self._note(self._at, Cause.BEHIND)
 
     def _fill(self) -> bool:
         """Adds the next block; False at the end."""
@@ -317,7 +316,7 @@ class _Document:
             if self._at < len(self._text) or not self._fill():
                 return self._text[self._at : self._at + 1]
 
-    def _mended(self, at: int, cause: Cause) -> None:
+    def _note(self, at: int, cause: Cause) -> None:
         self._notes.mended[self._path, self._passed + at] = cause
 
     def _cut(self) -> None:
@@ -390,7 +389,7 @@ class _Document:
             else:
                 self._resume(_END_OF_ALL if is_all else _END_OF_MEMBER)
         if is_all and not self._breaks_off:
-            self._mended(self._at, Cause.OPEN)
+            self._note(self._at, Cause.OPEN)
         else:
             self._cut()
         yield "]"
@@ -402,7 +401,7 @@ class _Document:
             self._at += 1
             commas += 1
         if char and commas != (char != closer):
-            self._mended(self._at, Cause.COMMA)
+            self._note(self._at, Cause.COMMA)
 
     def _value(self) -> str | None:
         """The value that stands here, mended where it has to be, the place behind it; None where it is lost."""
@@ -436,7 +435,7 @@ class _Document:
         except ValueError:
             return self._begun_value()
         for place, cause in causes.items():
-            self._mended(start + place, cause)
+            self._note(start + place, cause)
         self._at = start + end
         return value
 
@@ -449,7 +448,7 @@ class _Document:
         except ValueError:
             return None
         for place, cause in causes.items():
-            self._mended(place, cause)
+            self._note(place, cause)
         self._at, self._breaks_off = len(self._text), True
         return value
 
@@ -458,26 +457,26 @@ class _Document:
         start = self._passed + self._at
         keys = "|".join(map(re.escape, self._first_keys)) or r'[^"\\]{1,60}'
         begin = re.compile(rf'[,}}\]]\s*+(\{{\s*+"(?:{keys})"\s*+:)')
-        while (found := self._first_outside(begin)) is None and self._fill():
+        while (behind := self._first_outside(begin)) is None and self._fill():
             pass
-        found = self._first_outside(list_end) if found is None else found
-        end = len(self._text) if found is None else found
+        behind = self._first_outside(list_end) if behind is None else behind
+        end = len(self._text) if behind is None else behind
         name = _NAME.search(self._text, self._at, end)
         what = f"an entry ({name[1].encode('latin-1').decode(errors='replace')})" if name else "an entry"
-        self._lose(start, what, Cause.CUT if found is None else Cause.STRUCTURE)
-        self._at, self._breaks_off = end, found is None
+        self._lose(start, what, Cause.CUT if behind is None else Cause.STRUCTURE)
+        self._at, self._breaks_off = end, behind is None
 
     def _first_outside(self, pattern: re.Pattern[str]) -> int | None:
         """Where the pattern's group begins first that is in no list of objects within the entry that stands here."""
-        for found in islice(pattern.finditer(self._text, self._at + 1), _MAX_TRIES):
+        for match in islice(pattern.finditer(self._text, self._at + 1), _MAX_TRIES):
             unclosed: list[int] = []
-            for token in _TOKEN.finditer(self._text, self._at, found.start(1)):
+            for token in _TOKEN.finditer(self._text, self._at, match.start(1)):
                 if token[0] in {"[", "{"}:
                     unclosed.append(token.start())
                 elif token[0] in {"]", "}"} and unclosed:
                     unclosed.pop()
             if not (unclosed and _OBJECTS.match(self._text, unclosed[-1])):
-                return found.start(1)
+                return match.start(1)
         return None
 
     def _lose(self, start: int, what: str, cause: Cause) -> None:

@@ -214,7 +214,7 @@ def _fields(message: bytes) -> set[tuple[int, int]]:
     return fields
 
 
-def _shown(names: Iterable[str]) -> str:
+def _listing(names: Iterable[str]) -> str:
     """The first of these names, each in part where it is long."""
     first = [f"`{name[:_MAX_CHARACTERS]}`" for name in islice(dict.fromkeys(names), _MAX_SHOWN + 1)]
     return ", ".join([*first[:_MAX_SHOWN], *(["..."] if len(first) > _MAX_SHOWN else [])])
@@ -222,7 +222,7 @@ def _shown(names: Iterable[str]) -> str:
 
 def _keys(probe: Probe) -> str:
     text = probe.text.removeprefix(_BOMS).lstrip(_BLANK)
-    keys = _shown(key.decode(errors="replace") for key in outer_keys(text.lstrip(b"[" + _BLANK)))
+    keys = _listing(key.decode(errors="replace") for key in outer_keys(text.lstrip(b"[" + _BLANK)))
     kind = "a list" if text[:1] == b"[" else "an object"
     return f"{kind} with the keys {keys}" if keys else f"{kind} without keys"
 
@@ -230,12 +230,12 @@ def _keys(probe: Probe) -> str:
 def _columns(probe: Probe) -> str:
     first = decode_head(probe.text).partition("\n")[0]
     separator = max(",;\t", key=first.count)
-    return f"its columns are {_shown(cell.strip().strip(chr(34)) for cell in first.split(separator))}"
+    return f"its columns are {_listing(cell.strip().strip(chr(34)) for cell in first.split(separator))}"
 
 
 def _tables(probe: Probe) -> str:
     try:
-        return f"its tables are {_shown(sorted(table_names(probe.path)))}"
+        return f"its tables are {_listing(sorted(table_names(probe.path)))}"
     except XspError:
         return "its tables cannot be read"
 

@@ -124,11 +124,11 @@ def packets(data: bytes, path: Path, *, is_inflated: bool = False) -> Iterator[A
             raise XspError(f"the Perfetto trace is damaged: no sound packet at byte {start}", path=path) from error
         yield packet
         if packet.compressed and not is_inflated:
-            yield from packets(_inflated(packet.compressed, path), path, is_inflated=True)
+            yield from packets(_inflate(packet.compressed, path), path, is_inflated=True)
         at = start + length
 
 
-def _inflated(compressed: bytes, path: Path) -> bytes:
+def _inflate(compressed: bytes, path: Path) -> bytes:
     inflate = zlib.decompressobj()
     try:
         content = inflate.decompress(compressed, _MAX_INFLATED)
@@ -163,11 +163,11 @@ def annotations_of(event: Any, interned: Interned) -> Iterator[tuple[str, Any]]:
     """The names and values of what is annotated on an event."""
     for one in event.annotations:
         name = _text(one.name) or interned.annotations.get(one.name_iid)
-        if name is not None and (value := _annotated(one, interned, 0)) is not None:
+        if name is not None and (value := _value_of(one, interned, 0)) is not None:
             yield name, value
 
 
-def _annotated(one: Any, interned: Interned, depth: int) -> Any:  # noqa: ANN401
+def _value_of(one: Any, interned: Interned, depth: int) -> Any:  # noqa: ANN401
     kind = one.WhichOneof("value")
     if kind is not None:
         value = getattr(one, kind)
@@ -177,13 +177,13 @@ def _annotated(one: Any, interned: Interned, depth: int) -> Any:  # noqa: ANN401
     if depth > _DEEPEST:
         return None
     if one.values:
-        return [_annotated(value, interned, depth + 1) for value in one.values]
+        return [_value_of(value, interned, depth + 1) for value in one.values]
     names = (_text(each.name) or interned.annotations.get(each.name_iid, "") for each in one.entries)
-    return dict(zip(names, (_annotated(each, interned, depth + 1) for each in one.entries), strict=True)) or None
+    return dict(zip(names, (_value_of(each, interned, depth + 1) for each in one.entries), strict=True)) or None
 
 
 @lru_cache(maxsize=1 << 14)
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     """What a text that is JSON says: lists and objects are annotated so by writers that have nothing else."""
     if text[:1] in {"[", "{"}:
         with suppress(msgspec.DecodeError, RecursionError):
@@ -341,9 +341,9 @@ class _Events:
         if event.type == _END or legacy == "E":
             yield from self._end(uuid, time_ns)
         elif event.type == _COUNTER:
-            yield self._counted(uuid, event, time_ns)
+            yield self._sample(uuid, event, time_ns)
         elif event.type in {_BEGIN, _INSTANT} or legacy in {*_LEGACY, "B"}:
-            begun = self._begun(event, uuid, self._interned.setdefault(sequence, Interned()))
+            begun = self._begin(event, uuid, self._interned.setdefault(sequence, Interned()))
             begun |= {"ts": _microseconds(time_ns)}
             if event.type == _BEGIN or legacy == "B":
                 self._open.setdefault(uuid, []).append((time_ns, begun))
@@ -353,7 +353,7 @@ class _Events:
         else:
             self.untimed += 1
 
-    def _begun(self, event: Any, uuid: int, interned: Interned) -> dict[str, Any]:  # noqa: ANN401
+    def _begin(self, event: Any, uuid: int, interned: Interned) -> dict[str, Any]:  # noqa: ANN401
         numbered = (interned.categories.get(iid, "") for iid in event.category_iids)
         category = ",".join(filter(None, (*numbered, *map(_text, event.categories))))
         pid, tid = self._lane(uuid)
@@ -365,7 +365,7 @@ class _Events:
             "pid": event.legacy.pid or pid,
             "tid": event.legacy.tid or tid,
             "args": {
-                name: _parsed(value) if isinstance(value, str) else value
+                name: _parse_json(value) if isinstance(value, str) else value
                 for name, value in annotations_of(event, interned)
             },
         }
@@ -378,7 +378,7 @@ class _Events:
         start_ns, begun = self._open[uuid].pop()
         yield begun | {"dur": _microseconds(time_ns - start_ns)}
 
-    def _counted(self, uuid: int, event: Any, time_ns: int) -> dict[str, Any]:  # noqa: ANN401
+    def _sample(self, uuid: int, event: Any, time_ns: int) -> dict[str, Any]:  # noqa: ANN401
         track = self._tracks.setdefault(uuid, _Track())
         kind = event.WhichOneof("value")
         value = (getattr(event, kind) if kind else 0) * track.multiplier

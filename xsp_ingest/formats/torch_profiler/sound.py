@@ -136,7 +136,7 @@ def _not_events(document: Document) -> list[Finding]:
     paired = document.events.filter(pl.col("ph").is_in(["B", "E"])).height
     names = document.events["name"].unique().cast(pl.String)
     foreign = names.filter(names.str.contains(_REPLACED, literal=True))
-    unreadable = document.events["name"].is_in(foreign.implode()).sum() if len(foreign) else 0
+    unreadable = document.events.filter(pl.col("name").is_in(foreign.implode())).height if len(foreign) else 0
     return [
         Finding(
             LedgerKind.NOT_UTF8, "events whose names have bytes that are not UTF-8, which show as U+FFFD", unreadable

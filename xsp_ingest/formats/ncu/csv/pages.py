@@ -172,19 +172,19 @@ def as_csv(lines: Iterable[str]) -> Iterator[str]:
     launch: list[str] | None = None
     count, section, widths = 0, "", (0, 0, 0)
     for line in lines:
-        if found := _LAUNCH_LINE.match(line):
+        if match := _LAUNCH_LINE.match(line):
             if not count:
                 yield _csv_line(_DETAILS)
             keys = ("context", "stream", "block", "grid", "device", "cc")
-            sizes = {key: f"({found[key]})" if key in {"block", "grid"} and found[key] else found[key] for key in keys}
-            launch = [str(count), *process, found["name"], *(sizes[key] or "" for key in keys)]
+            sizes = {key: f"({match[key]})" if key in {"block", "grid"} and match[key] else match[key] for key in keys}
+            launch = [str(count), *process, match["name"], *(sizes[key] or "" for key in keys)]
             count, section, widths = count + 1, "", (0, 0, 0)
-        elif found := _PROCESS_LINE.match(line):
-            process = (found[1], found[2], found[3])
-        elif found := _SECTION.match(line):
-            section, widths = found[1], (0, 0, 0)
-        elif found := _DASHES.match(line):
-            widths = (found.start(2), found.start(3), found.end(3))
+        elif match := _PROCESS_LINE.match(line):
+            process = (match[1], match[2], match[3])
+        elif match := _SECTION.match(line):
+            section, widths = match[1], (0, 0, 0)
+        elif match := _DASHES.match(line):
+            widths = (match.start(2), match.start(3), match.end(3))
         elif launch is not None and widths[2] and line.startswith("    ") and line[widths[1] :].strip():
             cells = (line[: widths[0]], line[widths[0] : widths[1]], line[widths[1] :])
             if cells[0].strip() != "Metric Name":
