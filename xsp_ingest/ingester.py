@@ -120,8 +120,17 @@ class Ingester(ABC):
         return [self.read(path, options) for path in paths]
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-        """What `narrow` makes of these runs for the selection of the options."""
-        return [narrow(raw, options.selection) for raw in self.read_runs(paths, options)]
+        """What `narrow` makes of these runs for the selection of the options; of several those that have any of it."""
+        parts: list[RawTrace] = []
+        nothing: XspError | None = None
+        for raw in self.read_runs(paths, options):
+            try:
+                parts.append(narrow(raw, options.selection))
+            except XspError as error:
+                nothing = error
+        if not parts and nothing is not None:
+            raise nothing
+        return parts
 
     def supplement(self, path: Path, runs: Sequence[RawTrace]) -> Sequence[RawTrace]:
         """The same runs, in their order, with what the file says of them; XspError where it is of none of them."""

@@ -14,6 +14,7 @@ from xsp_ingest.convert import convert
 from xsp_ingest.formats.torch_profiler import TORCH_PROFILER
 from xsp_ingest.formats.torch_profiler.sound import numbered_copy
 from xsp_ingest.ingester import Options
+from xsp_ingest.staging.selection import Selection
 from xsp_model import XspError, integrity
 from xsp_model.limits import override_limits
 
@@ -130,6 +131,16 @@ def test_work_of_ranks_that_see_their_device_as_the_first_is_no_duplicate(tmp_pa
     twice = _converted([*events, *(event for event in events if event.get("cat") == "kernel")], tmp_path)
     assert len(_work(twice)) == 4
     assert ledger_counts(twice)["duplicate_event"] == 4
+
+
+def test_a_chosen_process_is_of_its_rank_alone(tmp_path: Path) -> None:
+    path = tmp_path / "merged.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": _merged(0, 1, pid="rank {rank}: {pid}")}))
+    trace = convert([path], Options(selection=Selection(process_ids=(81,))))
+    assert trace.frame("runs")["rank"].to_list() == [1]
+    assert [row[:3] for row in _work(trace)] == [(1, "gemm", 81), (1, "gemm_bw", 81)]
+    with pytest.raises(XspError, match="nothing of the file is within --pid 5"):
+        convert([path], Options(selection=Selection(process_ids=(5,))))
 
 
 def test_without_a_label_all_is_one_run(tmp_path: Path) -> None:
