@@ -66,7 +66,7 @@ def _members(frames: TraceView) -> Mapping[int, tuple[int, ...]]:
         return {}
     links = _links(frames)
     ranks = set(rows["rank"].unique())
-    groups = _groups_of_links(links, ranks) if links else [ranks] if rows["marked"].any() else []
+    groups = _groups_of_links(links, ranks) if links else [ranks] if _names_stages(rows) else []
     return {rank: tuple(sorted(group)) for group in groups if _is_pipeline(rows, group) for rank in group}
 
 
@@ -94,7 +94,7 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     if len(ranks) < 2:  # noqa: PLR2004 (a pair)
         return False
     own = rows.filter(pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_a_step(rows), pl.Int64)))
-    if own["marked"].any():
+    if _names_stages(own):
         return True
     time = pl.col("end_ns") - pl.col("start_ns")
     at_work = time.cum_sum() >= _SOME_WORK * time.sum()  # what little comes before prepares it
@@ -103,6 +103,11 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     both = first.join(got.agg(pl.col("launch_ns").min().alias("got_ns")), on="rank", how="left")
     leading = both.filter(pl.col("got_ns").is_null() | (pl.col("work_ns") < pl.col("got_ns")))
     return both.height > 1 and 0 < leading.height <= both.height / 2
+
+
+def _names_stages(rows: pl.DataFrame) -> bool:
+    """Whether marks say of which stage work is: `forward_step` alone may as well be of a job without stages."""
+    return bool(rows["mark"].drop_nulls().str.contains(r"^PP:\d").any())
 
 
 def _a_step(rows: pl.DataFrame) -> int | None:

@@ -109,10 +109,10 @@ def _matched_calls(answers: Answers) -> float:
 def _unequal_parts(answers: Answers) -> Iterator[str]:
     """The rank that sends most where ranks send unequal parts."""
     result = answers.of("B30")
-    known = None if isinstance(result, str) else result.table.drop_nulls("sent_over_mean_share")
-    if known is None or known.is_empty():
+    rows = None if isinstance(result, str) else result.table.drop_nulls("sent_over_mean_share")
+    if rows is None or rows.is_empty():
         return
-    row = known.sort("sent_over_mean_share", descending=True, maintain_order=True).row(0, named=True)
+    row = rows.sort("sent_over_mean_share", descending=True, maintain_order=True).row(0, named=True)
     if row["sent_over_mean_share"] >= _UNEQUAL:
         yield (
             f"Parts of {row['operation']} are unequal: rank {row['rank']} sends others {size(row['sent_bytes'])}"
