@@ -111,7 +111,7 @@ def _names_stages(rows: pl.DataFrame) -> bool:
 
 
 def _a_step(rows: pl.DataFrame) -> int | None:
-    steps = rows["step"].unique().sort(nulls_last=True).to_list()
+    steps: list[int | None] = rows["step"].unique().sort(nulls_last=True).to_list()
     return steps[len(steps) // 2]
 
 
@@ -177,7 +177,8 @@ def _read_mark(mark: str | None) -> tuple[str | None, int | None, int | None]:
         return None, None, None
     parts = match.groupdict()
     kind = _KINDS.get(parts["kind"], parts["kind"].lower())
-    return kind, *(None if parts.get(c) is None else int(parts[c]) for c in ("stage", "batch"))
+    stage, batch = (None if parts.get(c) is None else int(parts[c]) for c in ("stage", "batch"))
+    return kind, stage, batch
 
 
 def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | None], Sequence[Sequence[Unit]]]:
@@ -195,9 +196,9 @@ def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | Non
     if not frames.of_trace.all_steps.is_empty():
         rows = rows.drop_nulls("step")
     for (step, rank), own in rows.group_by("step", "rank", maintain_order=True):
-        units = _units_in_order(list(_units_of(int(rank), own)))  # type: ignore[call-overload]
+        units = _units_in_order(list(_units_of(int(rank), own)))
         if units:
-            out.setdefault((members[int(rank)], step), []).append(units)  # type: ignore[call-overload,arg-type]
+            out.setdefault((members[int(rank)], step), []).append(units)
     return out
 
 

@@ -86,10 +86,9 @@ def reason_of(rank: int, times: pl.DataFrame, kernels: pl.DataFrame) -> str:
     own, others = times.filter(pl.col("rank") == rank), times.filter(pl.col("rank") != rank)
     if own.is_empty() or others.is_empty():
         return ""
-    measures = ("compute_ns", "idle_ns", "idle_input_ns")
-    more = {c: (own[c][0] or 0) - (others[c].median() or 0) for c in measures}  # type: ignore[operator]
-    compute, idle = max(more["compute_ns"], 0), max(more["idle_ns"], 0)
-    if compute + idle <= _SLOWER * (others["compute_ns"].median() or 0):  # type: ignore[operator]
+    more = {c: _middle(own[c]) - _middle(others[c]) for c in ("compute_ns", "idle_ns", "idle_input_ns")}
+    compute, idle = max(more["compute_ns"], 0.0), max(more["idle_ns"], 0.0)
+    if compute + idle <= _SLOWER * _middle(others["compute_ns"]):
         return ""
     if more["idle_input_ns"] >= _HALF * (compute + idle):
         return f"Its device waits for input {duration(more['idle_input_ns'])} a step longer than the median rank's."
@@ -103,6 +102,12 @@ def reason_of(rank: int, times: pl.DataFrame, kernels: pl.DataFrame) -> str:
         f"{by_how_much}, with the same kernels, most of them slower ({share(slowdown)} in all): look at its clocks and"
         " temperature."
     )
+
+
+def _middle(values: pl.Series) -> float:
+    """The median; 0 where nothing is known."""
+    median = values.cast(pl.Float64).median()
+    return float(median) if isinstance(median, float | int) else 0.0
 
 
 def _slowdown(rank: int, kernels: pl.DataFrame) -> float | None:

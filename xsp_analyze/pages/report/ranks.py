@@ -203,7 +203,7 @@ def _bubble_words(rows: pl.DataFrame) -> str:
         return f"{text}."
     slowest_stage = rows.sort("compute_ns", descending=True).row(0, named=True)
     unequal = rows.filter(pl.col("imbalance_ns") > 0)["imbalance_ns"].mean()
-    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""  # type: ignore[operator]
+    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""
     return (
         f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
         f" {duration(first['transfer_ns'])} a step{slow}."
