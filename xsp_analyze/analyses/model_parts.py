@@ -449,10 +449,11 @@ def _modules_ahead(spans: pl.DataFrame, hooks: Bools, around: Ints) -> list[floa
         for (run,), rows in before.filter(pl.col("hook").is_in(_BEFORE)).sort("start_ns").group_by("run_id")
     }
     own = dict(zip(before["at"], before.select("run_id", "path", "start_ns").rows(), strict=True))
-    return [_ahead(*own[int(at)], turns) if at >= 0 else None for at in around]
+    return [_ahead(own[int(at)], turns) if at >= 0 else None for at in around]
 
 
-def _ahead(run: int, path: str, start_ns: int, turns: Mapping[int, tuple[Ints, list[str]]]) -> float | None:
+def _ahead(hook: tuple[Any, ...], turns: Mapping[Any, tuple[Ints, list[str]]]) -> float | None:
+    run, path, start_ns = hook
     starts, paths = turns.get(run, (np.zeros(0, np.int64), []))
     first = int(np.searchsorted(starts, start_ns, side="right"))
     if first and paths[first - 1] == path:

@@ -1,6 +1,7 @@
 """What a kernel is, for everything that groups kernels: its class, its collective, its precision, a short label."""
 
 from xsp_analyze.classification.classify import (
+    PEER_COPY,
     Classified,
     KernelClass,
     by_name,
@@ -14,6 +15,7 @@ from xsp_analyze.classification.classify import (
 from xsp_analyze.classification.labels import label_of, precision_of
 
 __all__ = [
+    "PEER_COPY",
     "Classified",
     "KernelClass",
     "by_name",

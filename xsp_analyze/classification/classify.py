@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "PEER_COPY",
     "Classified",
     "Entry",
     "KernelClass",
@@ -267,7 +268,7 @@ def classify(
     return decide(kind, name, launcher, around, in_optimizer=in_optimizer)
 
 
-_PEERS = re.compile(r"(?i)\bp(?:to|2)p\b|peer")
+PEER_COPY = r"(?i)\bp(?:to|2)p\b|peer"
 """Copies between devices: in a collective's call the copy engines are what communicates."""
 _BY_NAME_FIRST = (KernelClass.COMMUNICATION, KernelClass.MIXTURE_OF_EXPERTS)
 """Classes that a kernel's name tells more surely than its operator's: a router's own `TopK` is no sort."""
@@ -279,7 +280,7 @@ def decide(
     """What `classify` answers, of what operator and layer were found to be."""
     if kind in _BY_KIND:
         is_of_collective = operator is not None and operator.kernel_class is KernelClass.COMMUNICATION
-        return operator if operator and is_of_collective and _PEERS.search(name) else _BY_KIND[kind]
+        return operator if operator and is_of_collective and re.search(PEER_COPY, name) else _BY_KIND[kind]
     named = by_name(name)
     if named is not None and named.kernel_class in _BY_NAME_FIRST:
         return named

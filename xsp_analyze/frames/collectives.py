@@ -245,7 +245,7 @@ def _partners(
         ends = (rank, peer) if operation == "send" else (peer, rank)
         return operation if peer is None or peer == rank else f"{ends[0]}>{ends[1]}", None, None
     index = members.index(rank) if rank in members else None if members else rank
-    return operation, *(_to_others(_numbers(parts), index, size) for parts in (sent, got))
+    return operation, _to_others(_numbers(sent), index, size), _to_others(_numbers(got), index, size)
 
 
 @cache

@@ -66,7 +66,7 @@ def _members(frames: TraceView) -> Mapping[int, tuple[int, ...]]:
         return {}
     links = _links(frames)
     ranks = set(rows["rank"].unique())
-    groups = _groups_of_links(links, ranks) if links else [ranks] if rows["marked"].any() else []
+    groups = _groups_of_links(links, ranks) if links else [ranks] if _names_stages(rows) else []
     return {rank: tuple(sorted(group)) for group in groups if _is_pipeline(rows, group) for rank in group}
 
 
@@ -94,7 +94,7 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     if len(ranks) < 2:  # noqa: PLR2004 (a pair)
         return False
     own = rows.filter(pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_a_step(rows), pl.Int64)))
-    if own["marked"].any():
+    if _names_stages(own):
         return True
     time = pl.col("end_ns") - pl.col("start_ns")
     at_work = time.cum_sum() >= _SOME_WORK * time.sum()  # what little comes before prepares it
@@ -105,8 +105,13 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     return both.height > 1 and 0 < leading.height <= both.height / 2
 
 
+def _names_stages(rows: pl.DataFrame) -> bool:
+    """Whether marks say of which stage work is: `forward_step` alone may as well be of a job without stages."""
+    return bool(rows["mark"].drop_nulls().str.contains(r"^PP:\d").any())
+
+
 def _a_step(rows: pl.DataFrame) -> int | None:
-    steps = rows["step"].unique().sort(nulls_last=True).to_list()
+    steps: list[int | None] = rows["step"].unique().sort(nulls_last=True).to_list()
     return steps[len(steps) // 2]
 
 
@@ -172,7 +177,8 @@ def _read_mark(mark: str | None) -> tuple[str | None, int | None, int | None]:
         return None, None, None
     parts = match.groupdict()
     kind = _KINDS.get(parts["kind"], parts["kind"].lower())
-    return kind, *(None if parts.get(c) is None else int(parts[c]) for c in ("stage", "batch"))
+    stage, batch = (None if parts.get(c) is None else int(parts[c]) for c in ("stage", "batch"))
+    return kind, stage, batch
 
 
 def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | None], Sequence[Sequence[Unit]]]:
@@ -190,9 +196,9 @@ def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | Non
     if not frames.of_trace.all_steps.is_empty():
         rows = rows.drop_nulls("step")
     for (step, rank), own in rows.group_by("step", "rank", maintain_order=True):
-        units = _units_in_order(list(_units_of(int(rank), own)))  # type: ignore[call-overload]
+        units = _units_in_order(list(_units_of(int(rank), own)))
         if units:
-            out.setdefault((members[int(rank)], step), []).append(units)  # type: ignore[call-overload,arg-type]
+            out.setdefault((members[int(rank)], step), []).append(units)
     return out
 
 

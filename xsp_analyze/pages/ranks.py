@@ -125,14 +125,14 @@ def rank_grid(cells: pl.DataFrame) -> Block | None:
     first, last = int(mean["rank"][0]) // per_row, int(mean["rank"][-1]) // per_row
     every = pl.DataFrame({"rank": range(first * per_row, (last + 1) * per_row)}, schema={"rank": pl.Int64})
     values = every.join(mean, on="rank", how="left", maintain_order="left")
-    known = [c for c in values.columns[1:] if values[c].is_not_null().any()]
+    columns = [c for c in values.columns[1:] if values[c].is_not_null().any()]
     return {
         "type": "heat_map",
         "title": "The mean step of every rank",
         "ranks": [str(row * per_row) for row in range(first, last + 1)],
         "steps": [f"+{column}" for column in range(per_row)],
         "names": [rank_name(rank) for rank in values["rank"]],
-        "measures": [_measure(key, values[key]) for key in known],
+        "measures": [_measure(key, values[key]) for key in columns],
         "note": f"A row is {per_row} ranks, beginning with the one beside it.",
     }
 
@@ -142,10 +142,10 @@ def stages(units: Sequence[Sequence[Unit]], note: str, step: int | None) -> Bloc
     begin, end = min(u.start_ns for own in units for u in own), max(u.end_ns for own in units for u in own)
     rows = [
         {
-            "name": f"{place}: {rank_name(own[0].rank)}",
+            "name": f"{number}: {rank_name(own[0].rank)}",
             "units": [[u.start_ns - begin, u.end_ns - u.start_ns, u.kind, u.batch, _unit_text(u, begin)] for u in own],
         }
-        for place, own in enumerate(units)
+        for number, own in enumerate(units)
     ]
     title = "Stages of the pipeline" if step is None else f"Stages of the pipeline in step {step}"
     return {"type": "stages", "title": title, "window_ns": end - begin, "rows": rows, "note": note}
@@ -286,8 +286,8 @@ def late_sentences(late: pl.DataFrame, reason: Callable[[int], str]) -> Iterator
         first = rows.row(0, named=True)
         group = f" of {_short_group(first['process_group'])}" if several and first["process_group"] else ""
         more = f", and most in {count_of(rows.height - 1, 'more group', 'more groups')}," if rows.height > 1 else ""
-        words = f"Of all waiting in collectives{group} {share(first['waited_share'])}{more} is for rank {rank}."
-        yield " ".join(filter(None, [words, reason(rank)]))
+        sentence = f"Of all waiting in collectives{group} {share(first['waited_share'])}{more} is for rank {rank}."
+        yield " ".join(filter(None, [sentence, reason(rank)]))
     if len(ranks) > _MAX_LATE:
         yield f"So it is for {count_of(len(ranks) - _MAX_LATE, 'more rank', 'more ranks')}."
 

@@ -14,7 +14,7 @@ import polars as pl
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio, trimmed_mean
-from xsp_analyze.frames.collectives import CALL, GROUP, waiting_by_rank, with_waits
+from xsp_analyze.frames.collectives import CALL, GROUP, SENT, waiting_by_rank, with_waits
 from xsp_analyze.frames.kernels.kernel_classes import communication_names
 from xsp_analyze.ranks.facts import RANK_TABLES
 from xsp_model import XspError, bundle
@@ -128,7 +128,11 @@ class Job:
             "rank", "step", pl.col("duration_ns").alias("step_ns"), "compute_ns", "exposed_communication_ns"
         )
         wait = pl.when(judged).then(pl.col("wait_ns").fill_null(0))
-        joined = times.collect().join(waits, on=["rank", "step"], how="left", nulls_equal=True)
+        keys = ["rank", "step"]
+        sums = (pl.when(pl.col(c).count() > 0).then(pl.col(c).sum()).alias(c) for c in SENT)
+        sent = self.scan("collectives").group_by(keys).agg(sums).collect(engine="streaming")
+        joined = times.collect().join(waits, on=keys, how="left", nulls_equal=True)
+        joined = joined.join(sent, on=keys, how="left", nulls_equal=True)
         return joined.with_columns(wait).sort("step", "rank", nulls_last=True)
 
     def by_kernel(self) -> pl.DataFrame:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["FEW_CALLS", "is_beyond_chance", "late_ranks", "late_ranks_of", "rank_reason", "reason_of"]
 
 _UNLIKELY = 0.01  # that so much waiting is for any one of the ranks, if each call were for any of them
-_LEAST_CALLS = 2.9  # three whose waiting is about the same
+_MIN_CALLS = 2.9  # three whose waiting is about the same
 FEW_CALLS = 10
 """Of fewer calls chance says little; they are told as they are."""
-_MOST = 0.5
-_MOST_WORK = 0.9
+_HALF = 0.5
+_NEARLY_ALL = 0.9
 _SLOWER = 0.01
 
 
@@ -63,11 +63,11 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
         (pl.col("waited_for_ns") / pl.col("all_ns")).alias("waited_share"),
         (pl.col("all_ns").pow(2) / pl.col("squares")).alias("effective_calls"),
     )
-    rows = rows.filter(pl.col("all_ns") > 0, pl.col("waited_share") >= _MOST).drop("all_ns", "squares")
+    rows = rows.filter(pl.col("all_ns") > 0, pl.col("waited_share") >= _HALF).drop("all_ns", "squares")
     keep = [_is_late(*each) for each in rows.select("waited_share", "effective_calls", "ranks").iter_rows()]
     own = met.group_by("rank").agg(pl.col("wait_ns").sum().alias("own_ns"))
     kept = rows.filter(pl.Series(keep, dtype=pl.Boolean)).join(own, on="rank")
-    is_first = pl.col("own_ns") < _MOST * pl.col("waited_for_ns") / (pl.col("ranks") - 1)
+    is_first = pl.col("own_ns") < _HALF * pl.col("waited_for_ns") / (pl.col("ranks") - 1)
     kept = kept.filter(is_first).drop("own_ns")
     return kept.sort("waited_for_ns", "rank", descending=[True, False])
 
@@ -75,7 +75,7 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
 def _is_late(part: float, calls: float, ranks: int) -> bool:
     if part < (1 + 1 / ranks) / 2:
         return False
-    return is_beyond_chance(part, calls, ranks) if calls >= FEW_CALLS else calls >= _LEAST_CALLS
+    return is_beyond_chance(part, calls, ranks) if calls >= FEW_CALLS else calls >= _MIN_CALLS
 
 
 def reason_of(rank: int, times: pl.DataFrame, kernels: pl.DataFrame) -> str:
@@ -86,12 +86,11 @@ def reason_of(rank: int, times: pl.DataFrame, kernels: pl.DataFrame) -> str:
     own, others = times.filter(pl.col("rank") == rank), times.filter(pl.col("rank") != rank)
     if own.is_empty() or others.is_empty():
         return ""
-    measures = ("compute_ns", "idle_ns", "idle_input_ns")
-    more = {c: (own[c][0] or 0) - (others[c].median() or 0) for c in measures}  # type: ignore[operator]
-    compute, idle = max(more["compute_ns"], 0), max(more["idle_ns"], 0)
-    if compute + idle <= _SLOWER * (others["compute_ns"].median() or 0):  # type: ignore[operator]
+    more = {c: _middle(own[c]) - _middle(others[c]) for c in ("compute_ns", "idle_ns", "idle_input_ns")}
+    compute, idle = max(more["compute_ns"], 0.0), max(more["idle_ns"], 0.0)
+    if compute + idle <= _SLOWER * _middle(others["compute_ns"]):
         return ""
-    if more["idle_input_ns"] >= _MOST * (compute + idle):
+    if more["idle_input_ns"] >= _HALF * (compute + idle):
         return f"Its device waits for input {duration(more['idle_input_ns'])} a step longer than the median rank's."
     if idle > compute:
         return f"Its device is idle {duration(idle)} a step longer than the median rank's: its host comes later."
@@ -105,6 +104,12 @@ def reason_of(rank: int, times: pl.DataFrame, kernels: pl.DataFrame) -> str:
     )
 
 
+def _middle(values: pl.Series) -> float:
+    """The median; 0 where nothing is known."""
+    median = values.cast(pl.Float64).median()
+    return float(median) if isinstance(median, float | int) else 0.0
+
+
 def _slowdown(rank: int, kernels: pl.DataFrame) -> float | None:
     """How much longer the same kernels take on it; None where it runs others, more, or only a few are slower."""
     median = (
@@ -115,11 +120,11 @@ def _slowdown(rank: int, kernels: pl.DataFrame) -> float | None:
     own = kernels.filter(pl.col("rank") == rank).join(median, on="kernel_name", how="left").drop_nulls("usual_ns")
     total = float(kernels.filter(pl.col("rank") == rank)["duration_ns"].sum())
     same = own.filter(pl.col("count") == pl.col("usual_count"))
-    if not total or same["duration_ns"].sum() < _MOST_WORK * total:
+    if not total or same["duration_ns"].sum() < _NEARLY_ALL * total:
         return None
     slowdown = float(same["duration_ns"].sum()) / float(same["usual_ns"].sum()) - 1
     slower = same.filter(pl.col("duration_ns") > (1 + max(slowdown / 2, _SLOWER)) * pl.col("usual_ns"))
-    return slowdown if slower["duration_ns"].sum() >= _MOST_WORK * total else None
+    return slowdown if slower["duration_ns"].sum() >= _NEARLY_ALL * total else None
 
 
 def rank_reason(frames: StepView, rank: int) -> str:

@@ -257,9 +257,9 @@ def _through_hooks(forest: Forest, held_in: Positions, layer: Positions) -> Posi
     )  # fmt: skip
     before = ranges.filter(pl.col("hook") == "pre_forward", pl.col("call") >= 0).sort("start_ns")
     calls = before.select("process_id", "path", "start_ns", pl.col("call").alias("of_path"))
-    near = {"on": "start_ns", "by": ["process_id", "path"], "check_sortedness": False}
-    ranges = ranges.sort("start_ns").join_asof(calls, **near)
-    ranges = ranges.join_asof(calls.rename({"of_path": "next_of_path"}), strategy="forward", **near)
+    near, later = ["process_id", "path"], calls.rename({"of_path": "next_of_path"})
+    ranges = ranges.sort("start_ns").join_asof(calls, on="start_ns", by=near, check_sortedness=False)
+    ranges = ranges.join_asof(later, on="start_ns", by=near, strategy="forward", check_sortedness=False)
     named = ranges.select("at", pl.coalesce("of_path", "next_of_path").alias("of_path")).drop_nulls()
     of_hook = no_refs(len(layer))
     of_hook[named["at"].to_numpy()] = named["of_path"].to_numpy()

@@ -67,6 +67,19 @@ def test_a_gather_by_copy_engines_is_an_all_gather(tmp_path: Path) -> None:
     assert rows.select("operation", "duration_ns").rows() == [("all_gather", 300_000)]
 
 
+def test_a_copy_between_devices_is_of_the_communication_around_it_and_alone_a_copy(tmp_path: Path) -> None:
+    """Symmetric memory: the fused operator calls `aten::copy_` for each piece, and products beside it."""
+    trace = KinetoTrace()
+    trace.operator("symm_mem::fused_all_gather_matmul", 10_000, 500_000)
+    for start, direction in ((20_000, "PtoP"), (120_000, "DtoD"), (800_000, "PtoP")):
+        trace.operator("aten::copy_", start, 30_000)
+        trace.copy(direction, start + 5_000, start + 40_000, 30_000, size=1000, memory=("Device", "Device"))
+    trace.operator("aten::mm", 60_000, 30_000)
+    trace.launch("gemm", 65_000, 200_000, 400_000)
+    view = StepView.of(convert(write_ranks(tmp_path, [trace]), Options()))
+    assert view.of_trace.all_activities["kernel_class"].to_list() == ["communication", "copy", "matrix product", "copy"]
+
+
 def _gloo(rank: int, wait: int, **head: object) -> KinetoTrace:
     """The call returns at once; a thread of Gloo's exchanges, from then to 2 ms, in which 1 ms is computed."""
     trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 2, "pg_count": 1, **head})

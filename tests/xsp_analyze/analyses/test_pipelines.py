@@ -118,3 +118,16 @@ def test_a_ring_of_ranks_is_no_pipeline(tmp_path: Path) -> None:
     view = StepView.of(convert(write_ranks(tmp_path, traces), Options()))
     assert not holds(view.of_trace, "pipeline")
     assert run(find("B08"), view).table["matched_count"].sum() == 8
+
+
+def test_ranks_that_name_forward_steps_and_send_nothing_are_no_pipeline(tmp_path: Path) -> None:
+    traces = []
+    for rank in range(2):
+        trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 2})
+        trace.step(0, 0, 1_000_000)
+        trace.annotation("forward_step", 5_000, 90_000)
+        trace.operator("aten::mm", 10_000, 9_000)
+        trace.launch("gemm", 11_000, 30_000, 180_000)
+        traces.append(trace)
+    view = StepView.of(convert(write_ranks(tmp_path, traces), Options()))
+    assert not holds(view.of_trace, "pipeline")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.helpers.rank_traces import REDUCE, grouped_traces, rank_trace, write_rank
+from tests.helpers.rank_traces import REDUCE, collective_args, grouped_traces, rank_trace, write_rank
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
@@ -181,3 +181,16 @@ def test_ranks_stand_by_their_places_in_groups(tmp_path: Path) -> None:
 )
 def test_a_kind_of_groups_is_its_name_or_the_distance_of_its_ranks(text: str, kind: tuple[str, int, int]) -> None:
     assert _kind_of_group(text) == kind
+
+
+def test_what_each_rank_sends_to_others_is_known_by_step(tmp_path: Path) -> None:
+    """Of parts [1000, 3000] and [2000, 500] of four bytes the first stays with rank 0, the second with rank 1."""
+    for rank, parts in enumerate(("[1000, 3000]", "[2000, 500]")):
+        trace = KinetoTrace(distributedInfo={"rank": rank, "world_size": 2})
+        trace.step(0, 0, _MS)
+        args = collective_args("all_to_allv", "ep", [0, 1], (4000, 2500)) | {"In split size": parts}
+        launch = trace.runtime("cudaLaunchKernel", 10_000, 5_000)
+        trace.kernel("ncclDevKernel_SendRecv()", 20_000, 9_000, correlation=launch, args=args)
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    cells = open_job(tmp_path).by_rank_and_step()
+    assert cells.select("rank", "sent_bytes").rows() == [(0, 12_000), (1, 8_000)]

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import (
+    PEER_COPY,
     KernelClass,
     by_name,
     by_operator,
@@ -19,7 +20,7 @@ from xsp_analyze.classification import (
 )
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_analyze.frames.kernels.activities import origins
-from xsp_model import Attribution, Level, Phase
+from xsp_model import Attribution, Kind, Level, Phase
 from xsp_model.columns.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -156,20 +157,29 @@ def _names(names: pl.Series, holds: Callable[[str, Classified], bool]) -> pl.Ser
 def _operators(trace: Trace, activities: pl.DataFrame) -> pl.Series:
     """The name of the innermost operator (or library call) around each launch that says what it launches.
 
-    For a graph's replay that is where the kernel was captured: around the replay stands only what replays it all.
+    For a graph's replay that is where the kernel was captured: around the replay stands only what replays it all. A
+    copy between devices is of the operator around it that communicates, though it calls `aten::copy_` for it.
     """
     spans = trace.scan("spans").select("parent_id", "level", "name").collect()
-    says = _saying(spans)
-    at = _nearest(spans["parent_id"].fill_null(-1).to_numpy(), _launchers(trace, activities), says)
+    parents, launchers = spans["parent_id"].fill_null(-1).to_numpy(), _launchers(trace, activities)
+    at = _nearest(parents, launchers, _saying(spans))
+    names = activities["name"].unique()
+    of_peers = names.filter(names.cast(pl.String).str.contains(PEER_COPY))
+    peers = activities["name"].is_in(of_peers.implode()) & (activities["kind"] == str(Kind.MEMCPY))
+    if peers.any():
+        is_peer = peers.to_numpy()
+        around = _nearest(parents, launchers[is_peer], _saying(spans, KernelClass.COMMUNICATION))
+        at[is_peer] = np.where(around >= 0, around, at[is_peer])
     return spans["name"].gather(nullable_index(at)).alias("operator")
 
 
-def _saying(spans: pl.DataFrame) -> Bools:
-    """Which spans are operators, or calls of libraries, whose name tells a class."""
+def _saying(spans: pl.DataFrame, only: KernelClass | None = None) -> Bools:
+    """Which spans are operators, or calls of libraries, whose name tells a class (or this one)."""
     is_operator = spans["level"].cast(pl.String).is_in(_LEVELS)
     names = spans["name"].filter(is_operator).unique()
     learn(operators=names.cast(pl.String))
-    says = [by_operator(name) is not None for name in names.cast(pl.String)]
+    classes = [by_operator(name) for name in names.cast(pl.String)]
+    says = [c is not None and (only is None or c.kernel_class == only) for c in classes]
     saying = names.filter(pl.Series(says, dtype=pl.Boolean))
     return (is_operator & spans["name"].is_in(saying.implode())).to_numpy()
 

@@ -215,15 +215,15 @@ def rank_tables(c: Comparison) -> list[Table]:
     """A row a rank, those that changed most, and the distribution over ranks; nothing where a side has not several."""
     if not c.ranks:
         return []
-    known = [pair for pair in c.ranks if pair.before_ns and pair.after_ns]
-    ordered = sorted(known, key=lambda pair: -abs((pair.after_ns or 0) - (pair.before_ns or 0)))[:_MAX_RANKS]
+    both = [pair for pair in c.ranks if pair.before_ns and pair.after_ns]
+    ordered = sorted(both, key=lambda pair: -abs((pair.after_ns or 0) - (pair.before_ns or 0)))[:_MAX_RANKS]
     columns = [("rank", "", True, 0), ("before", "", True, 1), ("after", "", True, 1), ("ratio", "", True, 1),
                ("compute before", "", True, 2), ("compute after", "", True, 2), ("waiting before", "", True, 2),
                ("waiting after", "", True, 2)]  # fmt: skip
-    one_side = len(c.ranks) - len(known)
+    one_side = len(c.ranks) - len(both)
     notes = [f"{count_of(one_side, 'rank is', 'ranks are')} of one side only, or without a time."] if one_side else []
-    if len(known) > len(ordered):
-        notes.append(f"The {count(len(ordered))} of {count(len(known))} whose step changed most; --json has all.")
+    if len(both) > len(ordered):
+        notes.append(f"The {count(len(ordered))} of {count(len(both))} whose step changed most; --json has all.")
     by_rank = of_rows("Rank by rank", columns, [_rank_row(pair) for pair in ordered], notes)
     spread = [("over ranks", "", False, 0), ("before", "", True, 1), ("after", "", True, 1), ("ratio", "", True, 1)]
     return [of_rows("Steps over ranks", spread, list(_spread_rows(c)), []), by_rank]

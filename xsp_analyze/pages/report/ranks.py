@@ -107,10 +107,10 @@ def _matched_calls(answers: Answers) -> float:
 def _unequal_parts(answers: Answers) -> Iterator[str]:
     """The rank that sends most where ranks send unequal parts."""
     result = answers.of("B30")
-    known = None if isinstance(result, str) else result.table.drop_nulls("sent_over_mean_share")
-    if known is None or known.is_empty():
+    rows = None if isinstance(result, str) else result.table.drop_nulls("sent_over_mean_share")
+    if rows is None or rows.is_empty():
         return
-    row = known.sort("sent_over_mean_share", descending=True, maintain_order=True).row(0, named=True)
+    row = rows.sort("sent_over_mean_share", descending=True, maintain_order=True).row(0, named=True)
     if row["sent_over_mean_share"] >= _UNEQUAL:
         yield (
             f"Parts of {row['operation']} are unequal: rank {row['rank']} sends others {size(row['sent_bytes'])}"
@@ -201,7 +201,7 @@ def _bubble_words(rows: pl.DataFrame) -> str:
         return f"{text}."
     slowest_stage = rows.sort("compute_ns", descending=True).row(0, named=True)
     unequal = rows.filter(pl.col("imbalance_ns") > 0)["imbalance_ns"].mean()
-    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""  # type: ignore[operator]
+    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""
     return (
         f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
         f" {duration(first['transfer_ns'])} a step{slow}."
