@@ -288,7 +288,7 @@ def grow(raw: RawTrace, impossible: Sequence[Finding] | None = None) -> tuple[Fo
     parent, crossed = with_open_ranges(spans, kinds, raw.tables["ranges"], parent)
     parent[launches.launch >= 0] = launches.launch[launches.launch >= 0]
     parent = with_holders(spans, kinds, parent)
-    numbered, parent = steps.number(spans, kinds, parent)
+    numbered, parent = steps.number(spans, kinds, parent, layers_begin_early=raw.facts.layers_begin_early)
     parent, deeper = with_limited_depth(parent)
     arrays.release()
     kernels = at_spans(spans, raw.tables["kernels"])

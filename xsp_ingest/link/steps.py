@@ -297,7 +297,9 @@ def _with_rows(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 # In which step each span ran.
 
 
-def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl.DataFrame, Positions]:
+def number(
+    spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, *, layers_begin_early: bool = False
+) -> tuple[pl.DataFrame, Positions]:
     """The spans with a column `step`, and parents in which a thread's roots hang under the step they ran in.
 
     A step is an outermost model span; of a serving engine see `_of_engines`. It keeps the number in its name
@@ -308,7 +310,8 @@ def number(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions) -> tuple[pl
         return spans.with_columns(pl.lit(None, pl.Int32).alias("step")), parent
     top = np.flatnonzero(is_step)
     top = top[outermost(parent, is_step)[top] == top]
-    parent = _under_steps(spans, kinds, parent, top)
+    early = kinds.is_level(Level.LAYER) if layers_begin_early else None
+    parent = _under_steps(spans, kinds, parent, top, early)
     is_top = np.zeros(spans.height, dtype=np.bool_)
     is_top[top] = True
     holder = innermost(parent, is_top)
@@ -366,11 +369,13 @@ def _numbers(steps: pl.DataFrame) -> Ints:
     return steps.select(order.cast(pl.Int64) - 1).to_series().to_numpy()
 
 
-def _under_steps(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps: Ints) -> Positions:
+def _under_steps(
+    spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps: Ints, early: Bools | None
+) -> Positions:
     """The parents, changed: host spans that nothing on their thread holds are children of the step they began in.
 
-    So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it. Of a layer that began
-    in none its middle counts: an engine's thread may begin before the call that it waits for.
+    So are ranges of the application's: what `Optimizer.step` encloses ran in the step around it. Of `early` spans that
+    began in none the middle counts: an engine's thread may begin before the call that waits for it.
     """
     roots = true_indices((parent < 0) & ~kinds.is_level(Level.MODEL) & ~kinds.is_level(Level.KERNEL))
     at = spans.select("process_id", "start_ns", "duration_ns")
@@ -380,10 +385,10 @@ def _under_steps(spans: pl.DataFrame, kinds: SpanKinds, parent: Positions, steps
     above[steps] = _roots(parent, steps)
     times = arrays.gather_rows(at, roots).with_columns(pl.Series("root_at", roots))
     _hang(parent, times.drop("duration_ns"), windows, above)
-    late = times.filter(pl.Series(kinds.is_level(Level.LAYER)[roots] & (parent[roots] < 0)))
-    if late.height:
+    if early is not None:
         middle = pl.col("start_ns") + pl.col("duration_ns").fill_null(0) // 2
-        _hang(parent, late.select("process_id", middle, "root_at").sort("start_ns"), windows, above)
+        left = times.filter(pl.Series(early[roots] & (parent[roots] < 0)))
+        _hang(parent, left.select("process_id", middle, "root_at").sort("start_ns"), windows, above)
     return parent
 
 

@@ -286,6 +286,7 @@ class RunFacts:
     source_sha256: str | None = None
     device_name: str | None = None  # of a file without devices that says what it ran on
     results: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # as of RunOverrides
+    layers_begin_early: bool = False  # of a layer that begins in no step the step counts that its middle is in
     rows_nest: bool = (
         True  # of spans alike in time the earlier row is outside; else what the source says of them decides
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.browser import Browser, opened
 from tests.helpers.report_trace import small_trace
-from tests.helpers.serving_trace import serving_trace
+from tests.helpers.serving_trace import served, serving_trace
 from xsp_analyze.pages.report.page import render
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 
 MS = 1_000_000
 
@@ -46,6 +46,18 @@ def test_a_section_has_the_phases_and_every_step_by_phase(tmp_path: Path) -> Non
     ]
     assert len(chart["labels"]) == 30
     assert len(steps["values"][0]) == 30
+
+
+_LOAD = Path(__file__).parents[3] / "fixtures/serving_load/vllm_synthetic/result.json"
+
+
+def test_what_clients_waited_stands_beside_the_phases_or_alone(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(served().to_bytes())
+    _, phases, clients, *_ = _serving(render(convert([_LOAD, tmp_path / "trace.json"], Options())))
+    assert phases["values"][1] == ["decode", "mixed", "prefill"]
+    assert clients["values"][1] == ["request", "first token", "further token"]
+    (alone,) = _serving(render(convert([_LOAD], Options())))
+    assert alone["values"][1] == clients["values"][1]
 
 
 def test_the_head_says_what_steps_of_each_phase_take(tmp_path: Path) -> None:

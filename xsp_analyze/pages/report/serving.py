@@ -28,6 +28,7 @@ __all__ = ["output_rate", "sentence", "serving", "stages"]
 
 _MAX_COLUMNS = 300
 _TONES = {ServingPhase.PREFILL: "compute", ServingPhase.MIXED: "communication", ServingPhase.DECODE: "layer"}
+_CLIENTS = ("serving", "Serving", "What clients waited for", "No steps of a server were recorded beside the load test.")
 _TITLE = ("serving", "Serving", "Prefill and decode")
 _MEANS = (
     "Steps by what the engine named them. Prefill computes the tokens of prompts; decode goes on from requests past"
@@ -36,12 +37,12 @@ _MEANS = (
 
 
 def serving(answers: Answers) -> Section | None:
-    """The phases in a table, every step in a chart and a table; None where no step is of these phases."""
-    steps, phases = answers.of("B20"), answers.of("B25")
-    if isinstance(steps, str) or isinstance(phases, str):
-        return None
-    if not steps.table["serving_phase"].is_in([str(phase) for phase in _TONES]).any():
-        return None
+    """What clients waited, the phases in a table, every step in a chart and a table; None where there is none of it."""
+    steps, phases, clients = answers.of("B20"), answers.of("B25"), answers.of("B48")
+    waits = [] if isinstance(clients, str) else [blocks.table(clients)]
+    named = [str(phase) for phase in _TONES]
+    if isinstance(steps, str) or isinstance(phases, str) or not steps.table["serving_phase"].is_in(named).any():
+        return blocks.section(*_CLIENTS, waits) if waits else None
     kept, left_out = cut_rows(steps)
     return blocks.section(
         *_TITLE,
@@ -49,6 +50,7 @@ def serving(answers: Answers) -> Section | None:
         [
             *(blocks.text(sentence) for sentence in _steady_states(steps.table)),
             blocks.table(phases, bar="duration_ns"),
+            *waits,
             *_chart(steps),
             blocks.table(kept, left_out=left_out, name="steps"),
         ],

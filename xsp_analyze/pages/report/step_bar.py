@@ -12,6 +12,7 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import COMMUNICATION, INPUT, host_time_by
+from xsp_analyze.frames.model_time import load_test
 from xsp_analyze.pages.blocks import IDLE_TONES, tone
 from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import IDLE, duration, share
@@ -106,7 +107,8 @@ def _profiled_clause(answers: Answers) -> str:
     """Of a profile, whose bar is not of the run that tells the latency."""
     if not answers.is_leveled:
         return ""
-    latency = answers.first("A15").get("model_latency_ns")
+    test = load_test(answers.trace)
+    latency = None if test and test.has_queueing else answers.first("A15").get("model_latency_ns")
     without = f" ({duration(latency)} without)" if latency else ""
     return f", with kernels profiled{without}"
 

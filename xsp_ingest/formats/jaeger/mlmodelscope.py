@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -290,7 +290,8 @@ def read_mlmodelscope(trace: JaegerTrace, options: Options) -> RawTrace:
     _add_device(reading)
     waited = Finding(LedgerKind.STEPS_INFERRED, _ASYNCHRONOUS, reading.counts["asynchronous"], advice="")
     findings += [*lost, waited, *_complaints(reading), _overhead_finding(len(timed) - len(spans))]
-    return RawTrace(reading.rows.frames(), _facts(tags), tuple(findings))
+    facts = replace(_facts(tags), layers_begin_early=bool(begun))
+    return RawTrace(reading.rows.frames(), facts, tuple(findings))
 
 
 _SIDE_BY_SIDE = 64  # layers that an engine's threads run side by side
