@@ -144,7 +144,8 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     )
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     kept = attempt("The simulation of gains", partial(with_simulated_gains, frames, kept), lambda _: kept)
-    ranked = sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_rank_ns(a, kept)))
+    bounds = {one.rule.id: _rank_ns(replace(one, simulated_ns=None), kept) for one in kept}
+    ranked = sorted(kept, key=lambda a: (not a.rule.first, a.rule.on_trust, -_rank_ns(a, kept), -bounds[a.rule.id]))
     return attempt("The simulation of gains together", partial(with_gain_together, frames, ranked), lambda _: ranked)
 
 
