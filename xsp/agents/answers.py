@@ -32,7 +32,7 @@ from xsp_analyze.sql import query as answered
 from xsp_analyze.text.units import plain_spaces
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
-from xsp_analyze.what_if.changes import changes_named
+from xsp_analyze.what_if.changes import changes_by_name
 from xsp_model import Severity, Trace, XspError
 from xsp_model.errors import clean, closest
 
@@ -299,9 +299,9 @@ class ServedAnswers:
 
         def compute() -> _Kept:
             frames = self._view(one, trace, steps, serving_phase)
-            told = what_if(frames, changes_named(changes)).document()
-            rows = [*told.pop("alone"), told.pop("together")]
-            return {"file": one.alias, **told, **coverage_of(frames)}, rows
+            answer = what_if(frames, changes_by_name(changes)).document()
+            rows = [*answer.pop("alone"), answer.pop("together")]
+            return {"file": one.alias, **answer, **coverage_of(frames)}, rows
 
         return self._page_of(("what_if", one.alias, steps, serving_phase, json_text(changes)), compute, page)
 

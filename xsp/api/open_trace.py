@@ -180,10 +180,10 @@ class OpenTrace:
         """
         from xsp_analyze.service import view_of_one  # noqa: PLC0415
         from xsp_analyze.what_if.answer import what_if  # noqa: PLC0415
-        from xsp_analyze.what_if.changes import changes_named  # noqa: PLC0415
+        from xsp_analyze.what_if.changes import changes_by_name  # noqa: PLC0415
 
         view = view_of_one(self.trace, serving_phase, None if steps is None else str(steps))
-        return what_if(view, changes_named(changes))
+        return what_if(view, changes_by_name(changes))
 
     @takes(steps=str | None, per_input=bool, serving_phase=str | None)
     @fault_sentence()

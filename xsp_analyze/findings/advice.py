@@ -91,8 +91,8 @@ class Rule:
 class Advice:
     """A finding: the rule that fired and what it observed; `gain_share` is of model latency.
 
-    `simulated_ns` is what a simulation gains (null: none was made), `together_ns` of the first of a list what the first
-    few gain together.
+    `simulated_ns` is what a simulation gains (null: none was made), of an unknown gain were all that it is about gone;
+    `together_ns` of the first of a list what the first few gain together.
     """
 
     rule: Rule

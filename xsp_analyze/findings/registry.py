@@ -155,10 +155,11 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     kept = attempt("The simulation of gains", partial(with_simulated_gains, frames, kept), lambda _: kept)
     last = _OF_COMPUTING if _waits_for_host(facts) else ()
+    bounds = {one.rule.id: _rank_ns(replace(one, simulated_ns=None), kept) for one in kept}
 
-    def rank(one: Advice) -> tuple[bool, bool, bool, float]:
+    def rank(one: Advice) -> tuple[bool, bool, bool, float, float]:
         comes_last = one.rule.id in last and one.simulated_ns is None
-        return not one.rule.first, one.rule.on_trust, comes_last, -_rank_ns(one, kept)
+        return not one.rule.first, one.rule.on_trust, comes_last, -_rank_ns(one, kept), -bounds[one.rule.id]
 
     ranked = sorted(kept, key=rank)
     return attempt("The simulation of gains together", partial(with_gain_together, frames, ranked), lambda _: ranked)

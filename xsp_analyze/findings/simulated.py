@@ -48,10 +48,11 @@ _OF_HOST = ("host-dominant", "short-operators", "gpu-idle", "graph-breaks", "rec
 
 
 def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
-    """What acting on a finding comes to; nothing where that is not known, or its gain is not."""
+    """What acting on a finding comes to (of an unknown gain, were all that it is about gone); nothing where unknown."""
     if one.rule.id in _ALWAYS:
         return _ALWAYS[one.rule.id]
-    if one.gain_ns is None:
+    bound = one.observation.about_ns if one.gain_ns is None else one.gain_ns
+    if bound is None:
         return ()
     if one.rule.id in _OF_CLASS:
         pattern = _OF_CLASS[one.rule.id]
@@ -59,9 +60,9 @@ def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
         chosen = made.view.of_chosen_steps(work)
         steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
         time = float(chosen["duration_ns"].sum()) / steps
-        return (Change("scale", f"class:{pattern}", max(1 - one.gain_ns / time, 0.0)),) if time else ()
+        return (Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0)),) if time else ()
     if one.rule.id in _OF_HOST and made.step_ns:
-        return (Change("host", "", max(1 - one.gain_ns / made.step_ns, 0.0)),)
+        return (Change("host", "", max(1 - bound / made.step_ns, 0.0)),)
     return ()
 
 
@@ -80,20 +81,19 @@ def _with_gain(made: Simulation, one: Advice) -> Advice:
     gain = None if one.rule.on_trust else _gain(made, changes_for(made, one))
     if gain is None:
         return one
-    gain = max(gain if one.gain_ns is None else min(gain, one.gain_ns), 0.0)
+    bound = one.observation.about_ns if one.gain_ns is None else one.gain_ns
+    gain = max(gain if bound is None else min(gain, bound), 0.0)
     return replace(one, simulated_ns=gain)
 
 
 def with_gain_together(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
     """The findings in their order; the first says what the first three that were simulated gain together."""
-    simulated = [one for one in advice if one.simulated_ns][:TOGETHER]
+    simulated = [one for one in advice if one.gain_ns is not None and one.simulated_ns][:TOGETHER]
     if len(simulated) < 2:  # noqa: PLR2004 (of one alone it is its own)
         return list(advice)
     made = simulation(frames)
     gain = _gain(made, [change for one in simulated for change in changes_for(made, one)])
-    bounds = [one.gain_ns for one in simulated if one.gain_ns is not None]
-    if gain is not None and len(bounds) == len(simulated):
-        gain = min(gain, sum(bounds))
+    gain = None if gain is None else min(gain, sum(one.gain_ns or 0.0 for one in simulated))
     first = simulated[0]
     return [replace(one, together_ns=gain) if one is first else one for one in advice]
 

@@ -6,7 +6,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
-from xsp_analyze.findings.advice import Basis
+from xsp_analyze.findings.advice import Basis, Evidence
 from xsp_analyze.render.json_text import plain
 from xsp_analyze.render.markdown import escape_markdown, table_lines
 from xsp_analyze.text.table import clean, of_rows
@@ -15,9 +15,9 @@ from xsp_analyze.text.units import count, duration, plain_spaces, quantity, shar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xsp_analyze.findings.advice import Advice, Evidence
+    from xsp_analyze.findings.advice import Advice
 
-__all__ = ["as_json", "as_markdown", "as_text", "documents", "gain", "gain_of", "value_of"]
+__all__ = ["as_json", "as_markdown", "as_text", "documents", "evidence_of", "gain", "gain_of", "value_of"]
 
 _NOTHING = "No rule found anything. Most rules look at device work, some at hardware counters."
 _DOUBTS = "How far to trust the numbers:"
@@ -40,8 +40,15 @@ def gain_of(advice: Advice) -> str:
     """What is to be gained, as a phrase; empty for doubts."""
     if advice.rule.on_trust:
         return ""
-    bound = gain(advice.gain_ns, advice.gain_share)
-    return bound if advice.simulated_ns is None else f"{bound}; by simulation {duration(advice.simulated_ns)}"
+    return gain(advice.gain_ns, advice.gain_share)
+
+
+def evidence_of(advice: Advice) -> Sequence[Evidence]:
+    """What the finding rests on, and what a simulation gains."""
+    seen = advice.observation.evidence
+    if advice.simulated_ns is None or advice.gain_ns is None:
+        return seen
+    return [*seen, Evidence("gain by simulation", advice.simulated_ns)]
 
 
 def gain(gain_ns: float | None, gain_share: float | None) -> str:
@@ -68,7 +75,7 @@ def as_text(advice: Sequence[Advice], width: int = 100, before: Sequence[str] = 
 def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
     note = "" if one.rule.on_trust else f": {gain_of(one)}"
     yield f"{number:>2}. {one.rule.title} ({one.rule.id}){note}"
-    evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in one.observation.evidence)
+    evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in evidence_of(one))
     estimated = _estimate_sentence(one)
     texts = [
         clean(one.observation.sentence),

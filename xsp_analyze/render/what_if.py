@@ -47,10 +47,10 @@ def path_table(answer: WhatIf) -> Table:
 
 def as_text(answer: WhatIf, width: int | None = None) -> str:
     """For a terminal: the baseline and how well it is replayed, gains, the path before and after, and caveats."""
-    trust = answer.confidence
+    confidence = answer.confidence
     head = (
         f"The {answer.per} takes {duration(answer.step_ns)}; the replay of what was recorded is off by"
-        f" {share(trust.mean_error)} (at most {share(trust.worst_error)})."
+        f" {share(confidence.mean_error)} (at most {share(confidence.worst_error)})."
     )
     lines = [head, "", *table_lines(gains_table(answer), width), "", *table_lines(path_table(answer), width)]
     return "\n".join([*lines, *(["", *answer.caveats] if answer.caveats else [])]) + "\n"

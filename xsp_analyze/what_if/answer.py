@@ -1,4 +1,4 @@
-"""The answer to "what if": baseline, each change alone, all of them together, and how far to trust it."""
+"""The answer to "what if": baseline, each change alone, all of them together, and how far to confidence it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class WhatIf:
 
     def document(self) -> dict[str, Any]:
         """In JSON's own types."""
-        trust = self.confidence
+        confidence = self.confidence
         return {
             "per": self.per,
             "step_ns": self.step_ns,
-            "replay_error_mean": trust.mean_error,
-            "replay_error_worst": trust.worst_error,
-            "quiet_share": trust.quiet_share,
-            "unexplained_share": trust.unexplained_share,
+            "replay_error_mean": confidence.mean_error,
+            "replay_error_worst": confidence.worst_error,
+            "quiet_share": confidence.quiet_share,
+            "unexplained_share": confidence.unexplained_share,
             "path_ns": dict(self.path),
             "alone": [_gain(each) for each in self.alone],
             "together": _gain(self.together),
@@ -65,12 +65,12 @@ def _gain(gain: Gain) -> dict[str, Any]:
 def what_if(view: StepView, changes: Sequence[Change]) -> WhatIf:
     """The answer; XspError where a replay cannot tell it, in one sentence that says why."""
     made = simulation(view)
-    trust = made.confidence
-    if trust.refusals:
+    confidence = made.confidence
+    if confidence.refusals:
         raise XspError(
-            f"no gain can be told. {trust.refusals[0].removesuffix('.')}", advice="`xsp findings` has upper bounds"
+            f"no gain can be told. {confidence.refusals[0].removesuffix('.')}", advice="`xsp findings` has upper bounds"
         )
     together = made.gain(changes)
     alone = [made.gain([each]) for each in changes] if len(changes) > 1 else [together]
     per = "job" if view.choice.mode is StepMode.ALL else "step"
-    return WhatIf(per, made.step_ns, made.path(made.base), trust, alone, together, made.caveats(together))
+    return WhatIf(per, made.step_ns, made.path(made.base), confidence, alone, together, made.caveats(together))

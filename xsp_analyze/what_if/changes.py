@@ -59,8 +59,8 @@ class Change:
         """Of `class:attention=0.5`; XspError where it is none."""
         match = re.fullmatch(r"(\w+):(.+)=([\d.eE+-]+|roof)", text)
         if match is None or match[1] not in SCALED:
-            known = ", ".join(SCALED)
-            raise XspError(f"{text!r} scales nothing", advice=f"Write KIND:NAME=FACTOR, where KIND is one of {known}")
+            kinds = ", ".join(SCALED)
+            raise XspError(f"{text!r} scales nothing", advice=f"Write KIND:NAME=FACTOR, where KIND is one of {kinds}")
         return cls("scale", f"{match[1]}:{match[2]}", checked_factor(match[3], text))
 
 
@@ -132,13 +132,13 @@ class Program:
     def scale(self, change: Change, times: _Times) -> None:
         """A class, layer, operator, kernel, collective or range: its device work; without devices its host time."""
         kind, _, name = change.part.partition(":")
-        host, work = self._chosen(kind, name)
+        host, work = self._selection(kind, name)
         if not host.any() and not work.any():
             raise XspError(f"the trace has no {kind} {name!r}{self._did_you_mean(kind, name)}")
         times.host[host] *= change.factor
         times.work[work] *= change.factor
 
-    def _chosen(self, kind: str, name: str) -> tuple[Bools, Bools]:
+    def _selection(self, kind: str, name: str) -> tuple[Bools, Bools]:
         """Stretches of the host, and device work, of this kind and name; of what has device work only that."""
         work, spans = self.graph.work, self.graph.threads.spans
         column = {"class": "kernel_class", "kernel": "name", "collective": "collective"}.get(kind)
@@ -148,9 +148,9 @@ class Program:
             names = ("layer_name", "layer_type", "path")
             rows = self.view.trace.scan("layers").select("span_id", *names).collect()
             fits = pl.DataFrame([_like(rows[each], name) for each in names])
-            found = rows.filter(fits.select(pl.any_horizontal(pl.all())).to_series())
-            host, _ = self._inside(found)
-            below = work["layer_id"].is_in(found["span_id"].implode()).fill_null(value=False).to_numpy()
+            layers = rows.filter(fits.select(pl.any_horizontal(pl.all())).to_series())
+            host, _ = self._inside(layers)
+            below = work["layer_id"].is_in(layers["span_id"].implode()).fill_null(value=False).to_numpy()
         elif kind == "class":
             host, below = self._inside(spans.filter(_is_operator_of(spans, name)).select("span_id"))
         else:
@@ -161,8 +161,8 @@ class Program:
 
     def _did_you_mean(self, kind: str, name: str) -> str:
         column = {"class": "kernel_class", "kernel": "name", "collective": "collective"}.get(kind)
-        known = self.graph.work[column].drop_nulls().unique().cast(pl.String).sort().to_list() if column else []
-        near = closest(name, known) or (known[:10] if kind != "kernel" else [])
+        names = self.graph.work[column].drop_nulls().unique().cast(pl.String).sort().to_list() if column else []
+        near = closest(name, names) or (names[:10] if kind != "kernel" else [])
         return f"; it has {', '.join(near)}" if near else ""
 
     def host(self, change: Change, times: _Times) -> None:
@@ -208,10 +208,10 @@ class Program:
         """Copies of pageable memory do not hold the host (async), and take what pinned memory takes (pinned)."""
         times.gone |= self.graph.kind == Edge.COPY
         if change.part == _PINNED:
-            rows, factor = self._pinned()
+            rows, factor = self._pinned_copies()
             times.work[rows] *= factor
 
-    def _pinned(self) -> tuple[Ints, Floats]:
+    def _pinned_copies(self) -> tuple[Ints, Floats]:
         """Pageable copies, and what of each one's time pinned memory would take, by rates of this trace."""
         columns = ("span_id", "bytes", "copy_kind", "source_kind", "destination_kind")
         copies = self.view.trace.scan("copies").select(columns).collect()
@@ -253,7 +253,7 @@ class Program:
         phase = self.view.trace.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
         times.host[self._inside(phase.select("span_id").collect())[0]] = 0.0
 
-    def replayed(self, change: Change, times: _Times) -> None:
+    def graph_replay(self, change: Change, times: _Times) -> None:
         """Steps or layers are replayed as graphs: of each one launch is left, and its kernels follow on each other."""
         first, last = self._intervals(change.part)
         if not len(first):
@@ -297,8 +297,8 @@ class Program:
 def _is_operator_of(spans: pl.DataFrame, kernel_class: str) -> pl.Series:
     """Which spans are operators of this class of work."""
     names = spans.filter(pl.col("level") == str(Level.OPERATOR))["name"].unique()
-    found = [str(class_of_operator(str(each))) == kernel_class for each in names]
-    return spans["name"].is_in(names.filter(pl.Series(found, dtype=pl.Boolean)).implode())
+    is_class = [str(class_of_operator(str(each))) == kernel_class for each in names]
+    return spans["name"].is_in(names.filter(pl.Series(is_class, dtype=pl.Boolean)).implode())
 
 
 def _like(names: pl.Series, pattern: str) -> pl.Series:
@@ -316,18 +316,18 @@ def _roof_ratio(name: str, kind: str, here: Mapping[str, float], there: Mapping[
     """What is left of a kernel's time where the rate that bounds it is that of the other device."""
     precision = precision_of(name) or "fp32"
     rates = (f"{precision}_tensor", precision, "fp32", "fp16_tensor") if kind in _COMPUTE else (BANDWIDTH,)
-    known = next((rate for rate in rates if rate in here and rate in there), None)
-    if known is None:
+    rate_of_both = next((rate for rate in rates if rate in here and rate in there), None)
+    if rate_of_both is None:
         raise XspError(
-            f"peak rates of both devices are needed: {rates[-1]} is not known of one of them",
-            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are known",
+            f"peak rates of both devices are needed: {rates[-1]} is not rate_of_both of one of them",
+            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are rate_of_both",
         )
-    return here[known] / there[known]
+    return here[rate_of_both] / there[rate_of_both]
 
 
 CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "scale": Program.scale,
-    "graph": Program.replayed,
+    "graph": Program.graph_replay,
     "no-sync": Program.no_sync,
     "copies": Program.copies,
     "fuse": Program.fuse,
@@ -391,25 +391,25 @@ def changes_of(
     if copies not in (None, "async", _PINNED):
         raise XspError(f"copies cannot be made {copies!r}", advice="Say async, or pinned")
     factors = {"input": input, "python": python, "host": host, "communication": communication}
-    found = [
+    changes = [
         *(Change.scale(each) for each in scale),
         *(Change("graph", each) for each in graph),
-        *(Change(name) for name, wanted in (("no-sync", no_sync), ("fuse", fuse), ("overlap", overlap)) if wanted),
+        *(Change(name) for name, is_on in (("no-sync", no_sync), ("fuse", fuse), ("overlap", overlap)) if is_on),
         *([Change("copies", copies)] if copies else []),
         *(Change(name, "", checked_factor(each, f"--{name}")) for name, each in factors.items() if each is not None),
         *([Change("on", on)] if on else []),
         *([Change("no-recompute")] if no_recompute else []),
     ]
-    if not found:
+    if not changes:
         raise XspError("nothing is changed", advice="Say what to change: --scale class:attention=0.5, --host 0.5, ...")
-    return found
+    return changes
 
 
-def changes_named(options: Mapping[str, Any]) -> list[Change]:
+def changes_by_name(options: Mapping[str, Any]) -> list[Change]:
     """The changes of options by name; XspError for a name that none has."""
-    known = signature(changes_of).parameters
-    strange = next((name for name in options if name not in known), None)
+    names = signature(changes_of).parameters
+    strange = next((name for name in options if name not in names), None)
     if strange is not None:
-        near = closest(strange, list(known)) or list(known)
+        near = closest(strange, list(names)) or list(names)
         raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
     return changes_of(**options)

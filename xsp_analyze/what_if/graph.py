@@ -94,21 +94,21 @@ def task_graph(view: TraceView) -> TaskGraph:
     threads = host_threads(view)
     calls = node_calls(view, threads)
     work = DeviceWork(view.all_activities, calls)
-    places = _Places(threads, calls, _steps(view), hand_overs(threads, host_stretches(threads)), len(work.start))
-    along = np.flatnonzero(places.points.thread[1:] == places.points.thread[:-1])
-    begin, end = places.work_begins, places.work_ends
-    ends, last_times = _run_ends(places, work)
-    waits, law = _waits(places, work, along)
+    nodes = _Nodes(threads, calls, _steps(view), hand_overs(threads, host_stretches(threads)), len(work.start))
+    along = np.flatnonzero(nodes.points.thread[1:] == nodes.points.thread[:-1])
+    begin, end = nodes.work_begins, nodes.work_ends
+    ends, last_times = _run_ends(nodes, work)
+    waits, law = _waits(nodes, work, along)
     parts = [  # of edges that bind alike the first counts: a wait rather than the host
         _Edges.of(begin, end, work.end - work.start, Edge.WORK),
         waits,
-        *_between_work(view, threads, places, work),
-        _launch_edges(places, work),
-        _hand_over_edges(places),
+        *_between_work(view, threads, nodes, work),
+        _launch_edges(nodes, work),
+        _hand_over_edges(nodes),
         ends,
         _Edges.of(along, along + 1, law, Edge.HOST),
     ]
-    return _in_order(places, work, _Edges.concat(parts), len(along), last_times)
+    return _in_order(nodes, work, _Edges.concat(parts), len(along), last_times)
 
 
 def _steps(view: TraceView) -> pl.DataFrame:
@@ -120,7 +120,7 @@ def _steps(view: TraceView) -> pl.DataFrame:
     return view.kernel_runs.of(pl.concat([steps, rest])).sort("run_id", "start_ns")
 
 
-class _Places:
+class _Nodes:
     """Numbers nodes: points of threads, by thread and time, then begins and ends of device work, then ends of runs."""
 
     def __init__(
@@ -135,15 +135,15 @@ class _Places:
         columns = (
             (of_calls, begin, np.where(end > begin, 2, 1)), (of_calls, end, np.where(end > begin, 0, 1)),
             (main, self.steps["start_ns"].to_numpy(), 1), (main, self.steps["end_ns"].to_numpy(), 1),
-            (handed.thread, handed.since, 1), (handed.thread, handed.wake, 1), (handed.giver, handed.given, 1),
+            (handed.thread, handed.since, 1), (handed.thread, handed.wake, 1), (handed.giver, handed.ended, 1),
             (every, first, 0), (every, last, 3),
         )  # fmt: skip
         thread, time = (np.concatenate([column[i] for column in columns]) for i in (0, 1))
         tie = np.concatenate([np.broadcast_to(np.asarray(column[2]), len(column[0])) for column in columns])
         order = np.lexsort((tie, time, thread))
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        parts = np.split(place, np.cumsum([len(column[0]) for column in columns])[:-1])
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        parts = np.split(position, np.cumsum([len(column[0]) for column in columns])[:-1])
         self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers = parts[:7]
         self.points = Points(thread[order], time[order])
         self.work_begins = np.arange(len(order), len(order) + work)
@@ -162,77 +162,77 @@ def _main_threads(threads: HostThreads, calls: pl.DataFrame) -> dict[int, int]:
     return dict(best.select("run_id", "thread").iter_rows())
 
 
-def _waits(places: _Places, work: DeviceWork, along: Ints) -> tuple[_Edges, Ints]:
+def _waits(nodes: _Nodes, work: DeviceWork, along: Ints) -> tuple[_Edges, Ints]:
     """What calls wait for, and what the host takes from point to point: in a call that waited what others take."""
-    points, calls = places.points, places.calls
+    points, calls = nodes.points, nodes.calls
     awaited = awaited_work(work)
     has_waited = np.zeros(calls.height, dtype=np.bool_)
     has_waited[awaited.call[work.end[awaited.work] > calls["start_ns"].to_numpy()[awaited.call]]] = True
     law = points.time[along + 1] - points.time[along]
     into = np.full(len(points.time), -1)
     into[along + 1] = np.arange(len(along))
-    at = into[places.returns[has_waited]]
+    at = into[nodes.returns[has_waited]]
     typical = typical_ns(calls, has_waited)[has_waited]
     law[at[at >= 0]] = np.minimum(law[at[at >= 0]], typical[at >= 0])
-    woken = into[places.wakes]
+    woken = into[nodes.wakes]
     law[woken[woken >= 0]] = 0
     rest = typical_return_ns(calls, awaited, work)
-    return _Edges.of(places.work_ends[awaited.work], places.returns[awaited.call], rest, awaited.kind), law
+    return _Edges.of(nodes.work_ends[awaited.work], nodes.returns[awaited.call], rest, awaited.kind), law
 
 
-def _launch_edges(places: _Places, work: DeviceWork) -> _Edges:
-    rows = work.launched
-    return _Edges.of(places.begins[work.call[rows]], places.work_begins[rows], work.latency_ns[rows], Edge.LAUNCH)
+def _launch_edges(nodes: _Nodes, work: DeviceWork) -> _Edges:
+    rows = work.with_call
+    return _Edges.of(nodes.begins[work.call[rows]], nodes.work_begins[rows], work.latency_ns[rows], Edge.LAUNCH)
 
 
-def _between_work(view: TraceView, threads: HostThreads, places: _Places, work: DeviceWork) -> list[_Edges]:
+def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: DeviceWork) -> list[_Edges]:
     recorded = work.behind_events(view, threads)
     behind = [*work.on_stream, recorded, work.behind_others(recorded.after)]
     return [
         _Edges.of(
-            (places.work_ends if each.from_end else places.work_begins)[each.before],
-            places.work_begins[each.after], each.weight, each.kind,
+            (nodes.work_ends if each.from_end else nodes.work_begins)[each.before],
+            nodes.work_begins[each.after], each.weight, each.kind,
         )
         for each in behind
     ]  # fmt: skip
 
 
-def _hand_over_edges(places: _Places) -> _Edges:
+def _hand_over_edges(nodes: _Nodes) -> _Edges:
     """Between threads of which one runs the backward pass for the other they are no guess."""
-    handed, spans = places.handed, places.threads.spans
+    handed, spans = nodes.handed, nodes.threads.spans
     operators = spans.select(pl.col("level") == str(Level.OPERATOR), pl.col("phase") == str(Phase.BACKWARD))
     counts = [
         np.bincount(
-            places.threads.thread,
+            nodes.threads.thread,
             weights=column.fill_null(value=False).to_numpy(),
-            minlength=places.threads.keys.height,
+            minlength=nodes.threads.keys.height,
         )
         for column in operators.with_columns(pl.col("phase") & pl.col("level"))
     ]
     engine = counts[1] > _MOSTLY * counts[0]
     kind = np.where(engine[handed.thread] != engine[handed.giver], Edge.BACKWARD, Edge.HAND_OVER)
-    return _Edges.of(places.givers, places.wakes, handed.wake - handed.given, kind)
+    return _Edges.of(nodes.givers, nodes.wakes, handed.wake - handed.ended, kind)
 
 
-def _run_ends(places: _Places, work: DeviceWork) -> tuple[_Edges, Ints]:
+def _run_ends(nodes: _Nodes, work: DeviceWork) -> tuple[_Edges, Ints]:
     """The job of a run ends with its last step, and with the last work of every stream that was launched in a step."""
     run_of, in_step = work.frame["run_id"].to_numpy(), work.frame["step"].is_not_null().to_numpy()
     parts, times = [], []
-    for i, run in enumerate(places.steps["run_id"].unique(maintain_order=True)):
-        rows = np.flatnonzero((places.steps["run_id"] == run).to_numpy())
-        is_whole = places.steps["step"][int(rows[0])] is None
-        mine = work.order[(run_of[work.order] == run) & (in_step[work.order] | is_whole)]
+    for i, run in enumerate(nodes.steps["run_id"].unique(maintain_order=True)):
+        rows = np.flatnonzero((nodes.steps["run_id"] == run).to_numpy())
+        has_no_steps = nodes.steps["step"][int(rows[0])] is None
+        mine = work.order[(run_of[work.order] == run) & (in_step[work.order] | has_no_steps)]
         last = mine[np.append(run_starts(work.stream[mine])[1:], len(mine)) - 1] if len(mine) else mine
-        nodes = np.append(places.work_ends[last], places.step_ends[rows[-1]])
-        parts.append(_Edges.of(nodes, np.full(len(nodes), places.count + i), 0, Edge.HOST))
-        times.append(max([int(places.points.time[places.step_ends[rows[-1]]]), *work.end[last].tolist()]))
+        last_nodes = np.append(nodes.work_ends[last], nodes.step_ends[rows[-1]])
+        parts.append(_Edges.of(last_nodes, np.full(len(last_nodes), nodes.count + i), 0, Edge.HOST))
+        times.append(max([int(nodes.points.time[nodes.step_ends[rows[-1]]]), *work.end[last].tolist()]))
     nothing = np.empty(0, dtype=np.int64)
     return _Edges.concat(parts) if parts else _Edges.of(nothing, nothing, 0, Edge.HOST), np.array(times, dtype=np.int64)
 
 
-def _in_order(places: _Places, work: DeviceWork, edges: _Edges, along: int, last_times: Ints) -> TaskGraph:
+def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_times: Ints) -> TaskGraph:
     """Nodes renumbered so that edges go forward, and edges by target; those that close a circle are left out."""
-    time = np.concatenate((places.points.time, work.start, work.end, last_times))
+    time = np.concatenate((nodes.points.time, work.start, work.end, last_times))
     count = len(time)
     by_source = np.argsort(edges.source, kind="stable")
     order, number = np.empty(count, dtype=np.int32), np.full(count, -1, dtype=np.int32)
@@ -246,23 +246,23 @@ def _in_order(places: _Places, work: DeviceWork, edges: _Edges, along: int, last
     source, target = number[edges.source], number[edges.target]
     by_target = np.argsort(target, kind="stable")
     by_target = by_target[source[by_target] < target[by_target]]
-    place = np.full(len(source), -1)
-    place[by_target] = np.arange(len(by_target))
-    into = np.full(len(places.points.time) + 1, -1)
-    into[edges.target[len(edges.target) - along :]] = place[len(place) - along :]
-    stretches = host_stretches(places.threads, places.points)
-    runs = places.steps["run_id"].unique(maintain_order=True).to_list()
+    position = np.full(len(source), -1)
+    position[by_target] = np.arange(len(by_target))
+    into = np.full(len(nodes.points.time) + 1, -1)
+    into[edges.target[len(edges.target) - along :]] = position[len(position) - along :]
+    stretches = host_stretches(nodes.threads, nodes.points)
+    runs = nodes.steps["run_id"].unique(maintain_order=True).to_list()
     return TaskGraph(
         time[order],
         np.searchsorted(target[by_target], np.arange(count + 1)),
         source[by_target],
         edges.weight[by_target],
         edges.kind[by_target],
-        places.threads,
+        nodes.threads,
         stretches,
         into[stretches.point],
         work.frame,
-        place[: len(work.start)],
-        places.steps.with_columns(node=pl.Series(number[places.step_begins], dtype=pl.Int64)),
-        {run: int(number[places.count + i]) for i, run in enumerate(runs)},
+        position[: len(work.start)],
+        nodes.steps.with_columns(node=pl.Series(number[nodes.step_begins], dtype=pl.Int64)),
+        {run: int(number[nodes.count + i]) for i, run in enumerate(runs)},
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.replay import Replay
     from xsp_model.columns.arrays import Ints
 
-__all__ = ["LINKS", "Chain", "Link", "chain", "recorded", "slack"]
+__all__ = ["LINKS", "Chain", "Link", "chain", "recorded_replay", "slack"]
 
 
 class Link(StrEnum):
@@ -55,15 +55,15 @@ class Chain:
     rows: Ints
 
 
-def recorded(view: TraceView) -> Replay:
-    """The replay of what was recorded, with what bound each node."""
+def recorded_replay(view: TraceView) -> Replay:
+    """The replay of what was recorded_replay, with what bound each node."""
     graph = view.once(task_graph)
     return replay(graph, fit(graph))
 
 
 def chain(view: TraceView, run: int) -> Chain:
     """The run's path, from the begin of its first step on."""
-    replayed = view.once(recorded)
+    replayed = view.once(recorded_replay)
     graph = replayed.graph
     edges = path_edges(replayed, run)
     begin = int(graph.time_ns[graph.steps.filter(pl.col("run_id") == run)["node"].to_numpy()].min())
@@ -107,7 +107,7 @@ def _end_to_end(links: Ints, start: Ints, inside: Ints, rows: Ints, begin: int, 
 
 def slack(view: TraceView) -> pl.DataFrame:
     """Of each device activity (span_id) `slack_ns`: how much later it could end without its run's job ending later."""
-    replayed = view.once(recorded)
+    replayed = view.once(recorded_replay)
     graph = replayed.graph
     has_edge = np.flatnonzero(graph.work_edge >= 0)
     ends = graph.target[graph.work_edge[has_edge]]

@@ -69,9 +69,9 @@ def fit(graph: TaskGraph) -> Ints:
     left = apart - weight
     has_edges = np.flatnonzero(np.diff(graph.first))
     if len(has_edges):
-        least = np.minimum.reduceat(left, graph.first[has_edges])
-        is_least = left == np.repeat(least, np.diff(graph.first)[has_edges])
-        at = np.flatnonzero(is_least)
+        smallest = np.minimum.reduceat(left, graph.first[has_edges])
+        is_smallest = left == np.repeat(smallest, np.diff(graph.first)[has_edges])
+        at = np.flatnonzero(is_smallest)
         first = at[np.concatenate(([0], np.flatnonzero(np.diff(target[at])) + 1))]
         weight[first] += left[first]
     return weight

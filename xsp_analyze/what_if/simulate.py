@@ -77,9 +77,9 @@ class Simulation:
     @cached_property
     def base(self) -> Replay:
         """The replay of what was recorded."""
-        return replay(self.graph, self._fitted(())[1])
+        return replay(self.graph, self._fit_without(())[1])
 
-    def _fitted(self, without: tuple[Edge, ...]) -> tuple[Program, Ints]:
+    def _fit_without(self, without: tuple[Edge, ...]) -> tuple[Program, Ints]:
         """The program without some kinds of edges, and its weights."""
         if without not in self._fits:
             graph = self.graph.without(without)
@@ -103,16 +103,16 @@ class Simulation:
 
     def gain(self, changes: Sequence[Change], *, ranged: bool = True) -> Gain:
         """What these changes come to, together."""
-        main, new = self._simulated(changes, ())
+        main, new = self._simulate(changes, ())
         gains = [main]
         if ranged:
             kinds = [kind for kind in GUESSED if (self.graph.kind == kind).any()]
             variants = [(kind,) for kind in kinds] + ([tuple(kinds)] if len(kinds) > 1 else [])
-            gains += [self._simulated(changes, variant)[0] for variant in variants]
+            gains += [self._simulate(changes, variant)[0] for variant in variants]
         return Gain(changes, self.mean_period_ns(new), main, min(gains), max(gains), self.path(new))
 
-    def _simulated(self, changes: Sequence[Change], without: tuple[Edge, ...]) -> tuple[float, Replay]:
-        program, weight = self._fitted(without)
+    def _simulate(self, changes: Sequence[Change], without: tuple[Edge, ...]) -> tuple[float, Replay]:
+        program, weight = self._fit_without(without)
         new = replay(program.graph, weights_with(program, weight, changes))
         return self.step_ns - self.mean_period_ns(new), new
 
@@ -167,7 +167,7 @@ class Simulation:
 
     def _doubtful_shares(self) -> tuple[float, float]:
         """What of the path is long quiet of a thread, and what is device work without launch or late for no cause."""
-        graph, program = self.graph, self._fitted(())[0]
+        graph, program = self.graph, self._fit_without(())[0]
         on_path = np.zeros(len(graph.source), dtype=np.bool_)
         for run in graph.ends:
             on_path[path_edges(self.base, run)] = True
@@ -187,8 +187,8 @@ class Simulation:
         spread = gain.high_ns - gain.low_ns
         if spread <= _MAX_RANGE * abs(gain.gain_ns) or spread < 1:
             return self.confidence.warnings
-        told = "Without what is guessed of who waits for whom the gain is another by more than half of it."
-        return [*self.confidence.warnings, told]
+        sentence = "Without what is guessed of who waits for whom the gain is another by more than half of it."
+        return [*self.confidence.warnings, sentence]
 
 
 _NAMES = {
@@ -203,7 +203,7 @@ def simulation(view: StepView) -> Simulation:
     """The trace to change, made once for a view; XspError where it has nothing that could be."""
     made = view.once(_make)
     if not made.graph.ends:
-        raise XspError("the trace has no time of host or device to change")
+        raise XspError("the trace has no spans of host threads, which would tell what its work waited for")
     return made
 
 

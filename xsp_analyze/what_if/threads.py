@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, numbers_in_order
-from xsp_analyze.frames.host_calls import NO_THREAD
 from xsp_model import Kind, Level
 from xsp_model.columns.tree import depths
 
@@ -48,13 +47,6 @@ class HostThreads:
     depth: Ints
     keys: pl.DataFrame
 
-    def codes(self, rows: pl.DataFrame) -> Ints:
-        """The number of the thread of each of these rows (with THREAD); -1: it has no spans."""
-        nulls = pl.col("thread_id").fill_null(NO_THREAD), pl.col("process_id").fill_null(NO_THREAD)
-        keys = self.keys.with_columns(nulls).with_row_index("code")
-        codes = rows.select(THREAD).with_columns(nulls).join(keys, on=THREAD, how="left", maintain_order="left")
-        return codes["code"].cast(pl.Int64).fill_null(_NONE).to_numpy()
-
 
 @dataclass(frozen=True, slots=True)
 class Points:
@@ -90,13 +82,13 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class HandOvers:
-    """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `given`."""
+    """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `ended`."""
 
     thread: Ints
     since: Ints
     wake: Ints
     giver: Ints
-    given: Ints
+    ended: Ints
 
 
 def host_threads(view: TraceView) -> HostThreads:
@@ -131,8 +123,8 @@ def host_stretches(threads: HostThreads, points: Points | None = None) -> Stretc
     order = _sort_moments(thread, time, rank)
     thread, time, owner = thread[order], time[order], owner[order]
     passed = np.cumsum(order >= 2 * len(lasting), dtype=np.int64)
-    known = np.maximum.accumulate(np.where(owner == _AS_BEFORE, -1, np.arange(len(owner))))
-    owner = np.where(known >= 0, owner[np.maximum(known, 0)], _NONE) if len(owner) else owner
+    own = np.maximum.accumulate(np.where(owner == _AS_BEFORE, -1, np.arange(len(owner))))
+    owner = np.where(own >= 0, owner[np.maximum(own, 0)], _NONE) if len(owner) else owner
     piece = np.flatnonzero((thread[1:] == thread[:-1]) & (time[1:] > time[:-1]))
     return Stretches(thread[piece], time[piece], time[piece + 1], owner[piece], passed[piece])
 
@@ -171,8 +163,8 @@ def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
     owner = stretches.owner
     works = (owner >= 0) & busy[np.maximum(owner, 0)] if len(busy) else owner >= 0
     runs = _busy_runs(stretches, works)
-    found = [each for members in _processes(threads, runs) for each in _wakes(members, runs)]
-    columns = (np.concatenate(column) for column in zip(*found, strict=True)) if found else _no_columns()
+    wakes = [each for members in _processes(threads, runs) for each in _wakes(members, runs)]
+    columns = (np.concatenate(column) for column in zip(*wakes, strict=True)) if wakes else _no_columns()
     return HandOvers(*columns)
 
 
@@ -186,7 +178,7 @@ def _busy_runs(stretches: Stretches, works: Bools) -> _Runs:
     thread, start, end = stretches.thread[at], stretches.start[at], stretches.end[at]
     apart = (thread[1:] != thread[:-1]) | (start[1:] - end[:-1] >= _QUIET_NS)
     first = np.concatenate(([0], np.flatnonzero(apart) + 1)) if len(at) else at
-    last = np.append(first[1:], len(at)) - 1
+    last = np.append(first[1:], len(at))[: len(first)] - 1
     total = np.concatenate(([0], np.cumsum(end - start)))
     return _Runs(thread[first], start[first], end[last], total[last + 1] - total[first])
 
@@ -208,25 +200,25 @@ def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
     """For each of the threads the columns of HandOvers."""
     bounds = {each: np.searchsorted(runs.thread, [each, each + 1]) for each in members}
     of = {each: slice(*bounds[each].tolist()) for each in members}
-    found: list[tuple[Ints, ...]] = []
+    columns: list[tuple[Ints, ...]] = []
     begin = min(int(runs.start[of[each].start]) for each in members)
     for each in members:
         wake = runs.start[of[each]]
         since = np.concatenate(([begin], runs.end[of[each]][:-1]))
-        given, giver = np.full(len(wake), _NONE), np.full(len(wake), _NONE)
+        latest, giver = np.full(len(wake), _NONE), np.full(len(wake), _NONE)
         for other in members:
             if other == each:
                 continue
-            ended = _ended_before(runs, of[other], since, wake)
-            later = ended > given
-            given, giver = np.where(later, ended, given), np.where(later, other, giver)
+            ended = _last_end_before(runs, of[other], since, wake)
+            later = ended > latest
+            latest, giver = np.where(later, ended, latest), np.where(later, other, giver)
         rows = np.flatnonzero(giver >= 0)
         begun = np.maximum(since[rows], runs.start[of[each].start])  # a thread is nowhere before its first work
-        found.append((np.full(len(rows), each), begun, wake[rows], giver[rows], given[rows]))
-    return found
+        columns.append((np.full(len(rows), each), begun, wake[rows], giver[rows], latest[rows]))
+    return columns
 
 
-def _ended_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
+def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
     """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1."""
     start, end, busy = runs.start[of], runs.end[of], runs.busy[of]
     at = np.searchsorted(end, wake, side="right") - 1

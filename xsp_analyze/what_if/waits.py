@@ -84,7 +84,7 @@ class DeviceWork:
         self.call = np.where(frame["call_start_ns"].is_not_null().to_numpy(), launched, -1)
 
     @cached_property
-    def launched(self) -> Ints:
+    def with_call(self) -> Ints:
         """The work whose call is known."""
         return np.flatnonzero(self.call >= 0)
 
@@ -108,7 +108,7 @@ class DeviceWork:
     def latency_ns(self) -> Ints:
         """How long after its launch began each begins on an idle device; of a call that loads what it took."""
         begin, end = (self.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-        rows = self.launched
+        rows = self.with_call
         took = self.start[rows] - begin[self.call[rows]]
         idle = self._is_idle_at(begin[self.call[rows]])
         idle &= first_rows(self.call[rows], self.calls.height)[self.call[rows]] == np.arange(len(rows))
@@ -117,8 +117,8 @@ class DeviceWork:
         for each in np.unique(kind).tolist():
             mine = (kind == each) & (took >= 0)
             alone = took[mine & idle & (took < _LOADING_NS)]
-            least = took[mine].min() if mine.any() else _TYPICAL_NS
-            latency[kind == each] = int(np.median(alone)) if len(alone) else int(least)
+            shortest = took[mine].min() if mine.any() else _TYPICAL_NS
+            latency[kind == each] = int(np.median(alone)) if len(alone) else int(shortest)
         waits = (self.calls["waits"] == "copy").fill_null(value=False).to_numpy() | self.is_behind_full_queue
         lasted = np.where(waits, 0, end - begin)[self.call[rows]]
         every = np.zeros(len(self.start), dtype=np.int64)
@@ -130,7 +130,7 @@ class DeviceWork:
         """Of each call whether so much is launched and has not ended that a launch must wait for its place."""
         begin = self.calls["start_ns"].to_numpy()
         ends = np.full(len(begin), -1)
-        np.maximum.at(ends, self.call[self.launched], self.end[self.launched])
+        np.maximum.at(ends, self.call[self.with_call], self.end[self.with_call])
         launched, ended = np.sort(begin[ends >= 0]), np.sort(ends[ends >= 0])
         outstanding = np.searchsorted(launched, begin) - np.searchsorted(ended, begin, side="right")
         return np.asarray(self.calls["launches"].to_numpy() & (outstanding >= _FULL_QUEUE))
@@ -158,7 +158,7 @@ class DeviceWork:
     def is_late(self) -> Bools:
         """What began later than its launch and its stream explain."""
         ready = np.full(len(self.start), -1)
-        rows = self.launched
+        rows = self.with_call
         ready[rows] = self.calls["start_ns"].to_numpy()[self.call[rows]] + self.latency_ns[rows]
         rows = np.flatnonzero(self.before >= 0)
         ready[rows] = np.maximum(ready[rows], self.end[self.before[rows]] + self.queue_gap_ns)
@@ -178,9 +178,9 @@ class DeviceWork:
             (ending >= 0) & (self.start[ending] < self.start[rows]) & (self.end[ending] - self.start[rows] <= tail)
         )
         before = np.where(near, ended, np.where(in_tail, ending, -1))
-        found = before >= 0
-        early = np.minimum(self.start[rows[found]] - self.end[before[found]], 0)
-        return Behind(before[found], rows[found], early, Edge.SHARED)
+        is_behind = before >= 0
+        early = np.minimum(self.start[rows[is_behind]] - self.end[before[is_behind]], 0)
+        return Behind(before[is_behind], rows[is_behind], early, Edge.SHARED)
 
     def _of_other_stream(self, candidate: Ints, rows: Ints, exists: Bools) -> Ints:
         """The candidates that are of another stream of the same run than the rows, else -1."""
@@ -198,7 +198,7 @@ class DeviceWork:
         """
         waits, records = (_moments_of(view, threads, pattern) for pattern in (_STREAM_WAITS, _RECORDS))
         records = records if len(records[0]) else waits
-        rows = self.launched
+        rows = self.with_call
         thread, moment = (self.calls[c].to_numpy()[self.call[rows]] for c in ("thread", "start_ns"))
         order = np.lexsort((moment, thread))
         rows, thread = rows[order], thread[order]
@@ -290,11 +290,11 @@ def awaited_work(work: DeviceWork) -> Awaited:
     process = numbers_in_order(*group_ids(pl.concat(rows)))[0]
     of_work, of_call = process[: len(work.start)], process[len(work.start) :]
     launch = work.frame["call_start_ns"].fill_null(work.frame["start_ns"]).to_numpy()
-    parts = [_syncs(work, calls, launch, of_work, of_call), _ended_within(work, calls, of_work, of_call)]
+    parts = [_syncs(work, calls, launch, of_work, of_call), _work_ending_within(work, calls, of_work, of_call)]
     parts.append(_own_copies(work, calls))
-    found = Awaited(*(np.concatenate([getattr(part, name) for part in parts]) for name in Awaited.__slots__))
-    late = work.end[found.work] - calls["end_ns"].to_numpy()[found.call]
-    return found.of(late <= np.where(found.kind == Edge.COPY, _CLOCKS_NS, _LATE_NS))
+    awaited = Awaited(*(np.concatenate([getattr(part, name) for part in parts]) for name in Awaited.__slots__))
+    late = work.end[awaited.work] - calls["end_ns"].to_numpy()[awaited.call]
+    return awaited.of(late <= np.where(awaited.kind == Edge.COPY, _CLOCKS_NS, _LATE_NS))
 
 
 def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, of_call: Ints) -> Awaited:
@@ -305,10 +305,10 @@ def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, o
     order = np.lexsort((launch, work.stream))
     queue = line.at(work.stream[order], launch[order])
     own = np.full(len(begin), -1)
-    own[work.call[work.launched]] = work.stream[work.launched]
+    own[work.call[work.with_call]] = work.stream[work.with_call]
     last = np.maximum.accumulate(np.where(own >= 0, np.arange(len(own)), -1)) if len(own) else own
-    known = (last >= 0) & (thread[last] == thread) if len(own) else own >= 0
-    on_stream = np.flatnonzero((waits == "stream").fill_null(value=False).to_numpy() & known)
+    is_own = (last >= 0) & (thread[last] == thread) if len(own) else own >= 0
+    on_stream = np.flatnonzero((waits == "stream").fill_null(value=False).to_numpy() & is_own)
     on_device = np.flatnonzero((waits == "device").fill_null(value=False).to_numpy())
     streams = np.unique(work.stream)
     process_of = np.full(len(streams), -1)
@@ -319,12 +319,12 @@ def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, o
     )
     rows = np.concatenate(call)
     at = np.searchsorted(queue, line.at(stream, begin[rows])) - 1
-    found = at >= 0
-    found[found] = work.stream[order[at[found]]] == stream[found]
-    return Awaited(rows[found], order[at[found]], np.full(int(found.sum()), int(Edge.SYNC)))
+    has_work = at >= 0
+    has_work[has_work] = work.stream[order[at[has_work]]] == stream[has_work]
+    return Awaited(rows[has_work], order[at[has_work]], np.full(int(has_work.sum()), int(Edge.SYNC)))
 
 
-def _ended_within(work: DeviceWork, calls: pl.DataFrame, of_work: Ints, of_call: Ints) -> Awaited:
+def _work_ending_within(work: DeviceWork, calls: pl.DataFrame, of_work: Ints, of_call: Ints) -> Awaited:
     """The last work that ended in each call that waits for an event, or for room: in memory, or in a full queue."""
     begin, end = (calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     waits, launches = calls["waits"].fill_null(""), calls["launches"].to_numpy()
@@ -333,12 +333,12 @@ def _ended_within(work: DeviceWork, calls: pl.DataFrame, of_work: Ints, of_call:
     order = np.lexsort((work.end, of_work))
     ends = line.at(of_work[order], work.end[order])
     at = np.searchsorted(ends, line.at(of_call[rows], end[rows] + _CLOCKS_NS), side="right") - 1
-    found = at >= 0
+    has_work = at >= 0
     candidate = order[np.maximum(at, 0)] if len(order) else at
-    found[found] = (of_work[candidate[found]] == of_call[rows[found]]) & (
-        work.end[candidate[found]] > begin[rows[found]]
+    has_work[has_work] = (of_work[candidate[has_work]] == of_call[rows[has_work]]) & (
+        work.end[candidate[has_work]] > begin[rows[has_work]]
     )
-    rows, candidate = rows[found], candidate[found]
+    rows, candidate = rows[has_work], candidate[has_work]
     is_launch = launches[rows] & (waits.gather(rows) == "room").to_numpy()
     full = ~is_launch | work.is_behind_full_queue[rows]
     kind = np.where(is_launch, Edge.QUEUE, np.where((waits.gather(rows) == "event").to_numpy(), Edge.SYNC, Edge.FREE))
@@ -348,7 +348,7 @@ def _ended_within(work: DeviceWork, calls: pl.DataFrame, of_work: Ints, of_call:
 def _own_copies(work: DeviceWork, calls: pl.DataFrame) -> Awaited:
     """The copy of each call that blocks until it has been made."""
     blocks = (calls["waits"] == "copy").fill_null(value=False).to_numpy()
-    rows = work.launched[blocks[work.call[work.launched]]]
+    rows = work.with_call[blocks[work.call[work.with_call]]]
     return Awaited(work.call[rows], rows, np.full(len(rows), int(Edge.COPY)))
 
 

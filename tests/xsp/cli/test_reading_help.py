@@ -50,7 +50,8 @@ def test_help_keeps_every_bracket_and_has_the_command_s_own_options(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = _help(capsys, name, "--help")
-    about = inspect.getdoc(getattr(import_module(f"xsp.cli.commands.{name}"), name)) or ""
+    module = name.replace("-", "_")
+    about = inspect.getdoc(getattr(import_module(f"xsp.cli.commands.{module}"), module)) or ""
     assert _squeezed(about) in _squeezed(text)
     reads = any(each.name == "help_reading" for each in command_named(name).params)
     assert not reads or not _flags(text) & (_FLAGS - {"--keep-private"})  # which one command alone has

@@ -70,7 +70,7 @@ def _cells(text: str) -> Iterable[tuple[str, frozenset[str]]]:
 
 def test_the_table_says_of_a_command_what_its_own_help_begins_with() -> None:
     for each in COMMANDS:
-        function = getattr(import_module(each.module), each.name)
+        function = getattr(import_module(each.module), each.function)
         assert each.help == " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 

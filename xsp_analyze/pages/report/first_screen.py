@@ -18,7 +18,7 @@ from xsp_analyze.pages import blocks
 from xsp_analyze.pages.report.step_bar import step_bar
 from xsp_analyze.pages.report.summary import in_one_line
 from xsp_analyze.pages.report.tiles import tiles
-from xsp_analyze.render.findings import gain, gain_of, value_of
+from xsp_analyze.render.findings import evidence_of, gain, gain_of, value_of
 from xsp_analyze.service import coverage_of, roofed_time_ns
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share
@@ -166,7 +166,7 @@ _SIMULATED_MEANS = (
 
 def simulated_gains(answers: Answers) -> Section | None:
     """The first three findings that were simulated, each alone, and together; None where none was."""
-    simulated = [one for one in answers.advice if one.simulated_ns][:TOGETHER]
+    simulated = [one for one in answers.advice if one.gain_ns is not None and one.simulated_ns][:TOGETHER]
     items = [
         (one.rule.title, duration(one.simulated_ns), f"{one.simulated_ns:.0f} ns", gain(one.gain_ns, one.gain_share))
         for one in simulated
@@ -191,7 +191,7 @@ def _item(one: Advice) -> dict[str, Any]:
         "gain": gain_of(one),
         "share": one.gain_share,
         "sentence": clean(observation.sentence),
-        "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in observation.evidence],
+        "evidence": [{"label": clean(e.label), "value": value_of(e)} for e in evidence_of(one)],
         "rows": _section(observation.rows),
         "search": clean(observation.search),
         "do": one.do,
