@@ -327,8 +327,8 @@ def test_real_traces(real_dir: Path, name: str, steps: str | None, bound: Bound)
     assert one.bound is bound
 
 
-@pytest.mark.parametrize(("weights", "told"), [(8, False), (7, True)])
-def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, told: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("weights", "fires"), [(8, False), (7, True)])
+def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, fires: bool) -> None:  # noqa: FBT001
     """Weights of 500 us each, then four rounds of an input of 100 us and a kernel: a few copies may be inputs too."""
     hand = Hand()
     hand.run(0)
@@ -344,13 +344,13 @@ def test_what_is_copied_once_before_the_first_kernel_sets_up(weights: int, told:
             begin += 800_000
     hand.extra["copies"] = sizes
     facts = Facts(StepView.of(hand.build()))
-    assert facts.set_up.height == (0 if told else weights)
+    assert facts.set_up.height == (0 if fires else weights)
     ids = {one.rule.id for one in advise(facts.frames)}
     assert ("pageable-copies" in ids, "dominant-kernel" in ids) == (True, True)
     copies = sum(
         one.gain_ns or 0 for one in advise(facts.frames) if one.rule.id in {"pageable-copies", "copies-in-step"}
     )
-    assert copies == pytest.approx(3_900_000 if told else 400_000)
+    assert copies == pytest.approx(3_900_000 if fires else 400_000)
 
 
 def test_steps_that_are_repetitions_say_so(tmp_path: Path) -> None:
