@@ -35,7 +35,8 @@ CLEARED = 1  # flag of a packet before which nothing is interned
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _REALTIME, _BOOTTIME = 1, 6
 _OF_SEQUENCE = range(64, 128)  # clocks that only one sequence of packets has
-_FIRST_PACKETS = 8
+_FIRST_PACKETS, _ENOUGH = 8, 3  # by which a trace is known, also a damaged one
+_SEQUENCE = 10
 _MAX_INFLATED = 1 << 28
 _DEEPEST = 32
 _BLOCK = 1 << 20
@@ -78,32 +79,34 @@ _PACKETS = _messages()
 
 
 def is_perfetto(text: bytes) -> bool:
-    """Whether a content that begins so is packets (field 1), of the first of which one has a sequence (field 10)."""
-    if text[:1] != bytes([PACKET]):
-        return False
-    at = 0
-    for _ in range(_FIRST_PACKETS):
+    """Whether a content that begins so is sound packets (field 1), one of the first of which names its sequence."""
+    at, has_sequence = 0, False
+    for number in range(_FIRST_PACKETS):
         length, start = varint(text, at + 1, len(text))
         if text[at : at + 1] != bytes([PACKET]) or start < 0:
-            return False
+            return has_sequence and (at >= len(text) or number >= _ENOUGH)
         at = start + length
-        if _has_sequence(text[start:at]):
-            return True
-    return False
+        if at > len(text):
+            break
+        fields = _fields(text[start:at])
+        if fields is None:
+            return False
+        has_sequence |= (_SEQUENCE, 0) in fields
+    return has_sequence
 
 
-def _has_sequence(packet: bytes) -> bool:
-    """Whether a varint of field 10 is among the packet's fields, as far as these can be followed."""
+def _fields(packet: bytes) -> set[tuple[int, int]] | None:
+    """Numbers and wire types of the packet's fields; None where these do not end with it."""
+    fields: set[tuple[int, int]] = set()
     at = 0
     while 0 <= at < len(packet):
         tag, at = varint(packet, at, len(packet))
         if at < 0:
-            return False
-        if tag == 10 << 3:
-            return True
+            return None
+        fields.add((tag >> 3, tag & 7))
         value, behind = varint(packet, at, len(packet))
         at = {0: behind, 1: at + 8, 2: behind + value if behind >= 0 else -1, 5: at + 4}.get(tag & 7, -1)
-    return False
+    return fields if at == len(packet) else None
 
 
 def packets(data: bytes, path: Path, *, is_inflated: bool = False) -> Iterator[Any]:

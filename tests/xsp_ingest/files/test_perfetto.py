@@ -199,7 +199,16 @@ def test_what_is_no_trace_is_refused(content: bytes, says: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("content", "is_one"),
-    [(_sdk(), True), (b"\n\x02\x08\x01" * 9, False), (b"", False), (b"\n", False), (b"\n\xff\xff\xff\xff\x0f", False)],
+    [
+        (_sdk(), True),
+        (_sdk()[:-3], True),
+        (b"\n\x02\x08\x01" * 9, False),
+        (b"", False),
+        (b"\n", False),
+        (b"\n\xff\xff\xff\xff\x0f", False),
+        (b'\n  {\n  "schemaVersion": 1,\n  "deviceProperties": [\n  ], "traceEvents": []}', False),
+        (b"\n\x04P\x01P\x01 and so on", False),
+    ],
 )
 def test_a_trace_is_known_by_its_first_packets(content: bytes, is_one: bool) -> None:  # noqa: FBT001
     assert is_perfetto(content) is is_one
