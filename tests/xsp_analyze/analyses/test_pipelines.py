@@ -12,6 +12,7 @@ from tests.helpers.rank_traces import collective_args, write_ranks
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.findings import advise
 from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
@@ -131,3 +132,12 @@ def test_ranks_that_name_forward_steps_and_send_nothing_are_no_pipeline(tmp_path
         traces.append(trace)
     view = StepView.of(convert(write_ranks(tmp_path, traces), Options()))
     assert not holds(view.of_trace, "pipeline")
+
+
+def test_waiting_of_stages_is_a_part_of_their_communication(tmp_path: Path) -> None:
+    """Each link has its own row of B08: their waits are means over its two ranks, and are not simply added up."""
+    view = StepView.of(convert(write_ranks(tmp_path, Pipeline(4, 4, "GPipe").traces("torch", sends=False)), Options()))
+    exposed = next(one.observation for one in advise(view) if one.rule.id == "exposed-communication")
+    times = {evidence.label: evidence.value for evidence in exposed.evidence}
+    assert 0 < times["waiting for other ranks"] <= times["communication"]
+    assert "More micro-batches" in exposed.do
