@@ -141,3 +141,12 @@ def test_waiting_of_stages_is_a_part_of_their_communication(tmp_path: Path) -> N
     times = {evidence.label: evidence.value for evidence in exposed.evidence}
     assert 0 < times["waiting for other ranks"] <= times["communication"]
     assert "More micro-batches" in exposed.do
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_of_stages_by_turns_without_names_the_bubble_is_told_and_no_cause(tmp_path: Path, ranks: int) -> None:
+    job = Pipeline(ranks, 8, "interleaved 1F1B", 2)
+    rows = _bubbles(tmp_path, job, "")
+    assert rows.select("schedule", "micro_batches", "schedule_ns").unique().rows() == [("interleaved", None, None)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(ranks)]
+    assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
