@@ -138,7 +138,7 @@ def test_waiting_of_stages_is_a_part_of_their_communication(tmp_path: Path) -> N
     """Each link has its own row of B08: their waits are means over its two ranks, and are not simply added up."""
     view = StepView.of(convert(write_ranks(tmp_path, Pipeline(4, 4, "GPipe").traces("torch", sends=False)), Options()))
     exposed = next(one.observation for one in advise(view) if one.rule.id == "exposed-communication")
-    times = {evidence.label: evidence.value for evidence in exposed.evidence}
+    times = {evidence.label: float(evidence.value or 0) for evidence in exposed.evidence}
     assert 0 < times["waiting for other ranks"] <= times["communication"]
     assert "More micro-batches" in exposed.do
 
