@@ -430,7 +430,7 @@ _OF_BUBBLE = (
         Column("pipeline", pl.String(), "Its ranks.", role=Role.KEY),
         Column("stage", pl.Int64(), "Place in the pipeline, from 0.", role=Role.LABEL),
         Column("rank", pl.Int64(), "The rank.", role=Role.KEY),
-        Column("schedule", pl.String(), "GPipe, 1F1B, interleaved ..., zero bubble, forward only.", role=Role.LABEL),
+        Column("schedule", pl.String(), "GPipe, 1F1B, interleaved (...), zero bubble, forward only.", role=Role.LABEL),
         Column("micro_batches", pl.Int64(), "Micro-batches of a step.", role=Role.LABEL),
         Column("stages_of_rank", pl.Int64(), "Stages that a rank has by turns; 1: one each.", role=Role.LABEL),
         *(Column(name, pl.Float64(), doc, "ns") for name, doc in _OF_BUBBLE),

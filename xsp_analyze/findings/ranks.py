@@ -42,6 +42,11 @@ __all__ = [
 # Rules on ranks that work together: those that are waited for, and what they say to each other.
 
 _POINT_TO_POINT = frozenset({"send_recv", "send", "recv"})
+_PIPELINE = (
+    "Stages of a pipeline wait for each other: B46 says what of that the schedule leaves at best, and what unequal"
+    " stages and transfers add. More micro-batches a step, several stages a rank by turns (interleaved), or weights'"
+    " part of the backward pass moved into the gaps (zero bubble) shorten it."
+)
 _NO_GRADIENTS = (
     "No backward pass is recorded, so these are no gradients that could go out earlier. What is not hidden is a"
     " transfer that compute depends on, or ranks that come at different times: record all ranks and see who is last;"
@@ -240,10 +245,11 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
     every, time = (mean_of(facts.devices[column]) for column in columns)
     if facts.share(time) < limit.EXPOSED_SHARE:
         return
-    waits = sum(float(row["wait_ns"] or 0) for row in _operations(facts))
+    number = facts.devices.height
+    waits = sum(float(row["wait_ns"] or 0) * row["rank_count"] for row in _operations(facts)) / number
+    waits = min(waits, every)  # calls side by side wait at once
     waiting = [Evidence("waiting for other ranks", waits)] if waits else []
     waited = f"; {duration(waits)} of it is waiting for other ranks" if waits else ""
-    number = facts.devices.height
     yield Observation(
         f"Communication runs alone for {duration(time)}, {share(facts.share(time))} {facts.of_the_time}, of"
         f" {duration(every)} in all{f' (mean over {number} devices)' if number > 1 else ''}{waited}."
@@ -251,8 +257,15 @@ def exposed_communication(facts: Facts) -> Iterator[Observation]:
         (Evidence("communication", every), Evidence("of it exposed", time), *waiting),
         time,
         "B03",
-        do=_NO_GRADIENTS if facts.context.is_inference else "",
+        do=_PIPELINE if _is_of_stages(facts) else _NO_GRADIENTS if facts.context.is_inference else "",
     )
+
+
+def _is_of_stages(facts: Facts) -> bool:
+    """Whether most of communication is between the stages of a pipeline."""
+    rows = _operations(facts)
+    passing = sum(row["duration_ns"] for row in rows if row["operation"] in _POINT_TO_POINT)
+    return passing > sum(row["duration_ns"] for row in rows) / 2 and facts.table("B46") is not None
 
 
 def _longest_call_words(facts: Facts) -> str:

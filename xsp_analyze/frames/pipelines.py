@@ -36,7 +36,8 @@ _MARKS = (
     r"^(?P<kind>Forward|Backward) (?P<batch>\d+)$",
     r"^(?:PP::?)?(?P<kind>forward|backward)[_ -]?step(?:\D*(?P<batch>\d+))?$",
 )
-_SOME_WORK = 0.05
+_SOME_WORK = 0.05  # of a rank's mean unit: less is none
+_LITTLE = 0.002  # of a rank's work, such as operators of the host that prepare a buffer
 _FORWARD, _BACKWARD, _WEIGHTS = "forward", "backward", "weights"
 _KINDS = {"F": _FORWARD, "B": _BACKWARD, "I": _BACKWARD, "W": _WEIGHTS}
 
@@ -97,7 +98,7 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     if _names_stages(own):
         return True
     time = pl.col("end_ns") - pl.col("start_ns")
-    at_work = time.cum_sum() >= _SOME_WORK * time.sum()  # what little comes before prepares it
+    at_work = time.cum_sum() >= _LITTLE * time.sum()  # what little comes before prepares it
     first = own.filter("computes").group_by("rank").agg(pl.col("launch_ns").filter(at_work).min().alias("work_ns"))
     got = own.filter(~pl.col("computes"), pl.col("operation") == "recv").group_by("rank")
     both = first.join(got.agg(pl.col("launch_ns").min().alias("got_ns")), on="rank", how="left")
@@ -250,11 +251,15 @@ def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
     )
     times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean())
     transfers = {str(link): float(time) for link, time in times.iter_rows()}
+    received: dict[int | None, dict[str, int]] = {}
+    counted = waits.filter(pl.col("operation") == "recv").group_by("step", "meeting").len()
+    for step, link, count in counted.iter_rows():
+        received.setdefault(step, {})[link] = count
     runs = dict(rank_units(frames.of_trace).select("rank", "run_id").iter_rows())
     rows = [
         {"run_id": runs[row["rank"]], "step": step, **row}
         for (ranks, step), units in frames.once(pipeline_units).items()
-        for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers)
+        for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers, received.get(step, {}))
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -276,13 +281,14 @@ def _position_of_stage(units: Sequence[Unit]) -> tuple[int, int, int]:
 
 
 def _bubbles(
-    ranks: Sequence[int], units: Sequence[Sequence[Unit]], transfers: Mapping[str, float]
+    ranks: Sequence[int], units: Sequence[Sequence[Unit]], transfers: Mapping[str, float], received: Mapping[str, int]
 ) -> Iterator[dict[str, object]]:
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
+    unclear = _are_stages_unclear(units, received)
     numbered = _with_stages(units, chunks)
-    equal, actual, moved = (_replay(each, moves) for each, moves in (
+    equal, actual, moved = (None,) * 3 if unclear else (_replay(each, moves) for each, moves in (
         (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
     ))  # fmt: skip
     compute = [sum(u.busy_ns for u in own) for own in units]
@@ -296,10 +302,22 @@ def _bubbles(
             causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
         yield {
             "pipeline": ", ".join(map(str, ranks)), "stage": position, "rank": own[0].rank,
-            "schedule": _schedule(units, chunks), "micro_batches": batches, "stages_of_rank": chunks,
+            "schedule": "interleaved" if unclear else _schedule(units, chunks),
+            "micro_batches": None if unclear else batches, "stages_of_rank": None if unclear else chunks,
             "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
             "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
         }  # fmt: skip
+
+
+def _are_stages_unclear(units: Sequence[Sequence[Unit]], received: Mapping[str, int]) -> bool:
+    """Whether the last rank passes work on to the first, as where ranks have several stages, which no name tells."""
+    if any(unit.stage is not None for own in units for unit in own):
+        return False
+    first, last = units[0][0].rank, units[-1][0].rank
+    back = received.get(f"{last}>{first}", 0)
+    if len(units) > 2:  # noqa: PLR2004 (of a pair it is also the way of gradients)
+        return back > 0
+    return back > sum(unit.kind == _BACKWARD for unit in units[0])
 
 
 def _chunks(units: Sequence[Sequence[Unit]]) -> int:

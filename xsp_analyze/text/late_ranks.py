@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FEW_CALLS", "is_beyond_chance", "late_ranks", "late_ranks_of", "rank_reason", "reason_of"]
 
 _UNLIKELY = 0.01  # that so much waiting is for any one of the ranks, if each call were for any of them
-_MIN_CALLS = 2.9  # three whose waiting is about the same
+_MIN_CALLS = 2.0  # one that takes nearly all of the waiting tells of no rank
 FEW_CALLS = 10
 """Of fewer calls chance says little; they are told as they are."""
 _HALF = 0.5
@@ -44,7 +44,7 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
     process_group, rank, last_count, calls, ranks, waited_for_ns, waited_share (of all waiting of the group) and
     effective_calls: so many calls of equal waiting would vary as much, so that one long call counts as one. `waits` as
     `with_waits` has them. Left out is what chance explains; of fewer than FEW_CALLS effective ones what is less than
-    half again of its turn, or in fewer than three; and ranks that are late since they waited themselves as long.
+    half again of its turn, or in fewer than two; and ranks that are late since they waited themselves as long.
     """
     met = waits.filter("matched", ~pl.col("operation").is_in(PAIRWISE))
     group, wait = pl.col("process_group"), pl.col("wait_ns").sum().cast(pl.Float64).over(CALL)

@@ -12,6 +12,7 @@ from tests.helpers.rank_traces import collective_args, write_ranks
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
+from xsp_analyze.findings import advise
 from xsp_analyze.needs import holds
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
@@ -131,3 +132,21 @@ def test_ranks_that_name_forward_steps_and_send_nothing_are_no_pipeline(tmp_path
         traces.append(trace)
     view = StepView.of(convert(write_ranks(tmp_path, traces), Options()))
     assert not holds(view.of_trace, "pipeline")
+
+
+def test_waiting_of_stages_is_a_part_of_their_communication(tmp_path: Path) -> None:
+    """Each link has its own row of B08: their waits are means over its two ranks, and are not simply added up."""
+    view = StepView.of(convert(write_ranks(tmp_path, Pipeline(4, 4, "GPipe").traces("torch", sends=False)), Options()))
+    exposed = next(one.observation for one in advise(view) if one.rule.id == "exposed-communication")
+    times = {evidence.label: float(evidence.value or 0) for evidence in exposed.evidence}
+    assert 0 < times["waiting for other ranks"] <= times["communication"]
+    assert "More micro-batches" in exposed.do
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_of_stages_by_turns_without_names_the_bubble_is_told_and_no_cause(tmp_path: Path, ranks: int) -> None:
+    job = Pipeline(ranks, 8, "interleaved 1F1B", 2)
+    rows = _bubbles(tmp_path, job, "")
+    assert rows.select("schedule", "micro_batches", "schedule_ns").unique().rows() == [("interleaved", None, None)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(ranks)]
+    assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)

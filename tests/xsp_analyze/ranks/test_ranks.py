@@ -159,6 +159,7 @@ def test_eight_real_ranks_add_up_to_what_their_files_hold(real_dir: Path, tmp_pa
     assert len(files) == 8
 
 
+@pytest.mark.slow
 def test_ranks_stand_by_their_places_in_groups(tmp_path: Path) -> None:
     """Two by two: tp [0, 1] and [2, 3], dp [0, 2] and [1, 3]."""
     for rank, trace in enumerate(grouped_traces()):

@@ -192,10 +192,11 @@ def _bubble_words(rows: pl.DataFrame) -> str:
     """How much of the pipeline is bubble, over its stages, and what most of that comes from."""
     bubble, window = total_of(rows["bubble_ns"]), total_of(rows["window_ns"])
     first = rows.row(0, named=True)
-    each = f", {count(first['stages_of_rank'])} stages a rank" if first["stages_of_rank"] > 1 else ""
+    each = f", {count(first['stages_of_rank'])} stages a rank" if (first["stages_of_rank"] or 0) > 1 else ""
+    batches = f", {count(first['micro_batches'])} micro-batches" if first["micro_batches"] else ""
     text = (
-        f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}, {count(first['micro_batches'])} micro-batches"
-        f"{each}): {share(bubble / window)} of it is bubble"
+        f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}{batches}{each}):"
+        f" {share(bubble / window)} of it is bubble"
     )
     if rows["schedule_share"].null_count():
         return f"{text}."
