@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _US = 1_000
 
 
-def _loop(*, steps: int = 3, kernel_us: int = 400, host_us: int = 300, sync: bool = True) -> Hand:
+def loop(*, steps: int = 3, kernel_us: int = 400, host_us: int = 300, sync: bool = True) -> Hand:
     """Steps in which the host works, launches a kernel (10 us later it runs), and waits for it, or not.
 
     Input is fetched for 100 us, then an operator of `host_us` launches at its end; the call takes 5 us.
@@ -61,34 +61,34 @@ def _gain(trace: Trace, **changes: Any) -> float:  # noqa: ANN401 (options)
 
 
 def test_a_kernel_that_the_host_waits_for_is_gained_whole() -> None:
-    assert _gain(_loop().build(), scale=["kernel:sgemm=0.5"]) == 200
-    assert _gain(_loop().build(), scale=["class:matrix product=0"]) == 400
+    assert _gain(loop().build(), scale=["kernel:sgemm=0.5"]) == 200
+    assert _gain(loop().build(), scale=["class:matrix product=0"]) == 400
 
 
 def test_input_and_host_are_gained_by_themselves() -> None:
-    assert _gain(_loop().build(), input=0) == 100
-    assert _gain(_loop().build(), host=0.5) == pytest.approx(150, abs=15)  # the operator; of calls a little
+    assert _gain(loop().build(), input=0) == 100
+    assert _gain(loop().build(), host=0.5) == pytest.approx(150, abs=15)  # the operator; of calls a little
 
 
 def test_without_the_wait_host_and_device_overlap() -> None:
     # A step of 820 us: 405 of the host, then 415 until the kernel has run. Side by side two steps take 405 each, and
     # the last one until its kernel has ended; nothing is left of two waits, but for what a call takes.
-    assert _gain(_loop().build(), no_sync=True) == pytest.approx(2 * 415 / 3, abs=5)
+    assert _gain(loop().build(), no_sync=True) == pytest.approx(2 * 415 / 3, abs=5)
 
 
 def test_what_the_host_hides_gains_nothing() -> None:
-    trace = _loop(kernel_us=100, sync=False, steps=5).build()
+    trace = loop(kernel_us=100, sync=False, steps=5).build()
     assert _gain(trace, scale=["kernel:sgemm=0.5"]) == 50 / 4  # of the last of four, the first is ramp-up
 
 
 def test_slack_is_what_may_be_later() -> None:
-    trace = _loop(kernel_us=100, sync=False, steps=3).build()
+    trace = loop(kernel_us=100, sync=False, steps=3).build()
     assert slack(StepView.of(trace).of_trace)["slack_ns"].to_list()[-1] == 0
     assert slack(StepView.of(trace).of_trace)["slack_ns"][0] > 300 * _US
 
 
 def test_a_replay_that_is_off_tells_no_gain() -> None:
-    hand = _loop(sync=False)
+    hand = loop(sync=False)
     call = hand.span("runtime", "call", "cudaLaunchKernel", 10 * _US, 5 * _US, thread_id=1, step=0)
     hand.work("late", 50_000 * _US, 10 * _US, parent_id=call, step=0)
     with pytest.raises(XspError, match="no gain can be told"):
@@ -201,6 +201,6 @@ def test_machine_code_and_python_agree(work: list[tuple[int, int, int, int, int,
     ids=["wait", "launch"],
 )
 def test_without_an_edge_what_it_stands_for_is_not_gained(kind: Edge, change: Change) -> None:
-    made = simulation(StepView.of(_loop().build()))
+    made = simulation(StepView.of(loop().build()))
     without = type(made)(made.view, made.graph.without([kind]))
     assert without.gain([change], ranged=False).gain_ns < made.gain([change], ranged=False).gain_ns
