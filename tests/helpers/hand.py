@@ -8,7 +8,9 @@ import polars as pl
 
 from xsp_model import Trace, TraceBuilder
 
-__all__ = ["Hand", "paper_run", "paper_trace", "total"]
+__all__ = ["US", "Hand", "paper_run", "paper_trace", "total", "waiting_loop"]
+
+US = 1_000
 
 
 def total(column: pl.Series) -> float:
@@ -107,6 +109,33 @@ class Hand:
                 frame = frame.with_columns(pl.col("start_ns") + shift)
             builder.add(table, frame if shuffle is None else frame.sample(fraction=1, shuffle=True, seed=shuffle))
         return builder.build()
+
+
+def waiting_loop(*, steps: int = 3, kernel_us: int = 400, host_us: int = 300, sync: bool = True) -> Hand:
+    """Steps in which the host works, launches a kernel (10 us later it runs), and waits for it, or not.
+
+    Input is fetched for 100 us, then an operator of `host_us` launches at its end; the call takes 5 us.
+    """
+    hand = Hand()
+    hand.run(0)
+    step_us = 100 + host_us + 5 + (kernel_us + 15 if sync else 0)
+    for number in range(steps):
+        at = number * step_us * US
+        hand.step(number, at, step_us * US, thread_id=1)
+        hand.span("operator", "operator", "DataLoader.__next__", at, 100 * US, thread_id=1, step=number)
+        hand.span("operator", "operator", "aten::mm", at + 100 * US, host_us * US, thread_id=1, step=number)
+        begin = at + (100 + host_us) * US
+        call = hand.span("runtime", "call", "cudaLaunchKernel", begin, 5 * US, thread_id=1, step=number)
+        hand.span(
+            "kernel", "kernel", "sgemm_128", begin + 10 * US, kernel_us * US, parent_id=call, device_id=0,
+            stream_id=7, attribution="model_only", step=number,
+        )  # fmt: skip
+        if sync:
+            hand.span(
+                "runtime", "call", "cudaDeviceSynchronize", begin + 5 * US, (kernel_us + 15) * US, thread_id=1,
+                step=number,
+            )  # fmt: skip
+    return hand
 
 
 def paper_run(hand: Hand, run_id: int = 0) -> None:

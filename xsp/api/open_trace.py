@@ -24,6 +24,7 @@ from xsp_analyze.render.findings import as_text, gain_of
 from xsp_analyze.sql import no_table
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.trace.step_view import StepView
+from xsp_analyze.trace.trace_view import TraceView
 from xsp_model.bundle import fault_sentence
 from xsp_model.errors import XspError
 from xsp_model.output_files import unwritable, write_file
@@ -165,6 +166,13 @@ class OpenTrace:
             advice = advise(view)
             bounds = verdict(view, advice)
         return Findings(advice, [str(fault) for fault in faults], bounds.sentence if bounds else "")
+
+    @fault_sentence()
+    def slack(self) -> pl.DataFrame:
+        """How much later each device activity could end without its job ending later: span_id, slack_ns."""
+        from xsp_analyze.what_if.path import slack  # noqa: PLC0415
+
+        return slack(TraceView(self.trace))
 
     @fault_sentence()
     def what_if(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.hand import Hand
+from tests.helpers.hand import US, Hand, waiting_loop
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
 from xsp_analyze.what_if.changes import Change, changes_of
@@ -26,71 +26,42 @@ if TYPE_CHECKING:
 
     from xsp_model import Trace
 
-_US = 1_000
-
-
-def _loop(*, steps: int = 3, kernel_us: int = 400, host_us: int = 300, sync: bool = True) -> Hand:
-    """Steps in which the host works, launches a kernel (10 us later it runs), and waits for it, or not.
-
-    Input is fetched for 100 us, then an operator of `host_us` launches at its end; the call takes 5 us.
-    """
-    hand = Hand()
-    hand.run(0)
-    step_us = 100 + host_us + 5 + (kernel_us + 15 if sync else 0)
-    for number in range(steps):
-        at = number * step_us * _US
-        hand.step(number, at, step_us * _US, thread_id=1)
-        hand.span("operator", "operator", "DataLoader.__next__", at, 100 * _US, thread_id=1, step=number)
-        hand.span("operator", "operator", "aten::mm", at + 100 * _US, host_us * _US, thread_id=1, step=number)
-        begin = at + (100 + host_us) * _US
-        call = hand.span("runtime", "call", "cudaLaunchKernel", begin, 5 * _US, thread_id=1, step=number)
-        hand.span(
-            "kernel", "kernel", "sgemm_128", begin + 10 * _US, kernel_us * _US, parent_id=call, device_id=0,
-            stream_id=7, attribution="model_only", step=number,
-        )  # fmt: skip
-        if sync:
-            hand.span(
-                "runtime", "call", "cudaDeviceSynchronize", begin + 5 * _US, (kernel_us + 15) * _US, thread_id=1,
-                step=number,
-            )  # fmt: skip
-    return hand
-
 
 def _gain(trace: Trace, **changes: Any) -> float:  # noqa: ANN401 (options)
-    return what_if(StepView.of(trace, "mean"), changes_of(**changes)).together.gain_ns / _US
+    return what_if(StepView.of(trace, "mean"), changes_of(**changes)).together.gain_ns / US
 
 
 def test_a_kernel_that_the_host_waits_for_is_gained_whole() -> None:
-    assert _gain(_loop().build(), scale=["kernel:sgemm=0.5"]) == 200
-    assert _gain(_loop().build(), scale=["class:matrix product=0"]) == 400
+    assert _gain(waiting_loop().build(), scale=["kernel:sgemm=0.5"]) == 200
+    assert _gain(waiting_loop().build(), scale=["class:matrix product=0"]) == 400
 
 
 def test_input_and_host_are_gained_by_themselves() -> None:
-    assert _gain(_loop().build(), input=0) == 100
-    assert _gain(_loop().build(), host=0.5) == pytest.approx(150, abs=15)  # the operator; of calls a little
+    assert _gain(waiting_loop().build(), input=0) == 100
+    assert _gain(waiting_loop().build(), host=0.5) == pytest.approx(150, abs=15)  # the operator; of calls a little
 
 
 def test_without_the_wait_host_and_device_overlap() -> None:
     # A step of 820 us: 405 of the host, then 415 until the kernel has run. Side by side two steps take 405 each, and
     # the last one until its kernel has ended; nothing is left of two waits, but for what a call takes.
-    assert _gain(_loop().build(), no_sync=True) == pytest.approx(2 * 415 / 3, abs=5)
+    assert _gain(waiting_loop().build(), no_sync=True) == pytest.approx(2 * 415 / 3, abs=5)
 
 
 def test_what_the_host_hides_gains_nothing() -> None:
-    trace = _loop(kernel_us=100, sync=False, steps=5).build()
+    trace = waiting_loop(kernel_us=100, sync=False, steps=5).build()
     assert _gain(trace, scale=["kernel:sgemm=0.5"]) == 50 / 4  # of the last of four, the first is ramp-up
 
 
 def test_slack_is_what_may_be_later() -> None:
-    trace = _loop(kernel_us=100, sync=False, steps=3).build()
+    trace = waiting_loop(kernel_us=100, sync=False, steps=3).build()
     assert slack(StepView.of(trace).of_trace)["slack_ns"].to_list()[-1] == 0
-    assert slack(StepView.of(trace).of_trace)["slack_ns"][0] > 300 * _US
+    assert slack(StepView.of(trace).of_trace)["slack_ns"][0] > 300 * US
 
 
 def test_a_replay_that_is_off_tells_no_gain() -> None:
-    hand = _loop(sync=False)
-    call = hand.span("runtime", "call", "cudaLaunchKernel", 10 * _US, 5 * _US, thread_id=1, step=0)
-    hand.work("late", 50_000 * _US, 10 * _US, parent_id=call, step=0)
+    hand = waiting_loop(sync=False)
+    call = hand.span("runtime", "call", "cudaLaunchKernel", 10 * US, 5 * US, thread_id=1, step=0)
+    hand.work("late", 50_000 * US, 10 * US, parent_id=call, step=0)
     with pytest.raises(XspError, match="no gain can be told"):
         _gain(hand.build(), host=0.5)
 
@@ -120,19 +91,19 @@ def _trace(work: Sequence[tuple[int, int, int, int, int, str]], *, shift: int = 
     at = {1: 0, 2: 0}
     spans = []
     for before, latency, duration, stream, thread, wait in work:
-        begin = at[thread] + before * _US
+        begin = at[thread] + before * US
         spans.append((begin, latency, duration, stream, thread))
-        at[thread] = begin + 5 * _US
+        at[thread] = begin + 5 * US
         if wait:
-            end = max(begin + (5 + latency + duration) * _US, at[thread] + 1)
+            end = max(begin + (5 + latency + duration) * US, at[thread] + 1)
             hand.span("runtime", "call", wait, at[thread], end - at[thread], thread_id=thread, step=1)
             at[thread] = end
-    hand.step(1, 0, max(at.values()) + _US, thread_id=1)
+    hand.step(1, 0, max(at.values()) + US, thread_id=1)
     free = {7: 0, 8: 0}
     for begin, latency, duration, stream, thread in sorted(spans):
-        start = max(begin + latency * _US, free[stream])
-        hand.work("k", start, duration * _US, launch=begin, stream_id=stream, thread_id=thread, step=1)
-        free[stream] = start + duration * _US
+        start = max(begin + latency * US, free[stream])
+        hand.work("k", start, duration * US, launch=begin, stream_id=stream, thread_id=thread, step=1)
+        free[stream] = start + duration * US
     return hand.build(shift=shift, shuffle=shuffle)
 
 
@@ -201,6 +172,6 @@ def test_machine_code_and_python_agree(work: list[tuple[int, int, int, int, int,
     ids=["wait", "launch"],
 )
 def test_without_an_edge_what_it_stands_for_is_not_gained(kind: Edge, change: Change) -> None:
-    made = simulation(StepView.of(_loop().build()))
+    made = simulation(StepView.of(waiting_loop().build()))
     without = type(made)(made.view, made.graph.without([kind]))
     assert without.gain([change], ranged=False).gain_ns < made.gain([change], ranged=False).gain_ns
