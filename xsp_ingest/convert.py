@@ -298,7 +298,7 @@ def _unmatched_ranges(raws: Sequence[RawTrace], options: Options) -> Iterator[Fi
     for pattern in options.model_ranges:
         if not any(name is not None and re.search(pattern, name) for of in (*names, *texts) for name in of):
             kind = LedgerKind.MODEL_RANGE_UNMATCHED
-            yield Finding(kind, f"{kind.sentence}: {pattern}", 1)
+            yield Finding(kind, f"{kind.sentence}: {readable(pattern)}", 1)
 
 
 def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Finding]:
