@@ -25,6 +25,7 @@ from xsp_ingest.files.broken_json import BrokenJsonError, Mending
 from xsp_ingest.files.content import Probe, rewriting
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, inside, leaves, sha256, size_of
+from xsp_ingest.files.values import characters
 from xsp_ingest.formats.nsys.sqlite import NSYS_SQLITE
 from xsp_ingest.ingester import choose, claimants_of, files_of_layout, owner_of, units
 from xsp_ingest.link.graph_captures import holds_capture
@@ -321,7 +322,7 @@ def _unmatched_ranges(raws: Sequence[RawTrace], options: Options) -> Iterator[Fi
     for pattern in options.model_ranges:
         if not any(name is not None and re.search(pattern, name) for of in (*names, *texts) for name in of):
             kind = LedgerKind.MODEL_RANGE_UNMATCHED
-            yield Finding(kind, f"{kind.sentence}: {pattern}", 1)
+            yield Finding(kind, f"{kind.sentence}: {characters(pattern)}", 1)
 
 
 def _another_level(raws: Sequence[RawTrace], overrides: RunOverrides) -> list[Finding]:

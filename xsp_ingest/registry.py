@@ -108,13 +108,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "serving_load",
         "serving_load:SERVING_LOAD",
-        tuple(
-            ("{", one)
-            for one in (
-                *("total_input_tokens", "request_latency", "time_to_first_token"),
-                *("request_start_ns", "response_timestamps"),
-            )
-        ),
+        tuple(("{", one) for one in ("input_tokens", "first_token", "request_", "response_timestamps")),
     ),
     Format("cupti_dump", "cupti_dump:CUPTI_DUMP", (_PARQUET, ("{", "xsp cupti dump"))),
     Format(

@@ -49,7 +49,7 @@ class LedgerKind(StrEnum):
         "model_range_unmatched",
         _WARNING,
         "no range matches the pattern of --model-range",
-        "`xsp sql INPUT \"select distinct name from spans where kind in ('range', 'step')\"` lists the names",
+        "`xsp query INPUT \"select distinct name from spans where kind in ('range', 'step')\"` lists the names",
     )
     ORPHAN_BEFORE_WINDOW = (
         "orphan_before_window",

@@ -139,7 +139,7 @@ def _flat(result: Mapping[str, Any]) -> LoadResult:
 def _add_flat_requests(test: LoadResult, result: Mapping[str, Any]) -> None:
     """Those of lists, one entry a request; an empty error and a latency are what an answered one has."""
     names = ("ttfts", "itls", "latencies", "start_times", "output_lens", "errors")
-    lists = {name: values if isinstance(values := result.get(name), list) else [] for name in names}
+    lists = {name: _list(result.get(name)) for name in names}
     count = max(len(lists["ttfts"]), len(lists["latencies"]))
     if any(values and len(values) != count for values in lists.values()):
         test.unreadable = count
@@ -185,18 +185,21 @@ def read_summary(path: Path) -> LoadResult:
     return test
 
 
-def _model_of(config: Any) -> str | None:  # noqa: ANN401 (JSON)
+def _model_of(config: object) -> str | None:
     """The first model that the configuration names."""
-    for _ in range(2):
-        if not isinstance(config, dict):
-            return None
-        names = config.get("model_names") or config.get("model")
-        if isinstance(names, list) and names:
-            return text(names[0])
-        if isinstance(names, str):
-            return text(names)
-        config = config.get("endpoint")
+    for part in (config, _member(config, "endpoint")):
+        names = _member(part, "model_names") or _member(part, "model")
+        if name := text(next(iter(_list(names)), names)):
+            return name
     return None
+
+
+def _member(value: object, key: str) -> Any:  # noqa: ANN401 (JSON)
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def add_records(test: LoadResult, path: Path) -> None:
@@ -210,45 +213,36 @@ def add_records(test: LoadResult, path: Path) -> None:
             failed += 1
             continue
         start, end = int64(where.get("request_start_ns")), int64(where.get("request_end_ns"))
-        of = metrics if isinstance(metrics, dict) else {}
-        latency = _amount(of.get("request_latency"))
+        latency = _amount(_member(metrics, "request_latency"))
         latency = end - start if latency is None and start is not None and end is not None else latency
         if start is None or latency is None or latency < 0:
             test.unreadable += 1
             continue
-        chunks = of.get("inter_chunk_latency")
-        gaps = chunks.get("value") if isinstance(chunks, dict) else None
-        unit = _UNITS_NS.get(str(chunks.get("unit")), _MS) if isinstance(chunks, dict) else _MS
-        sound = [ns for gap in gaps if (ns := _duration(gap, unit)) is not None] if isinstance(gaps, list) else []
-        tokens = of.get("output_sequence_length")
-        length = integer(tokens.get("value")) if isinstance(tokens, dict) else None
-        test.requests.append(Request(latency, start, _amount(of.get("time_to_first_token")), length, sound))
+        chunks = _member(metrics, "inter_chunk_latency")
+        gaps = [_amount({"value": gap, "unit": _member(chunks, "unit")}) for gap in _list(_member(chunks, "value"))]
+        length = integer(_member(_member(metrics, "output_sequence_length"), "value"))
+        ttft = _amount(_member(metrics, "time_to_first_token"))
+        test.requests.append(Request(latency, start, ttft, length, [gap for gap in gaps if gap is not None]))
     test.failed = max(test.failed, failed)
 
 
 def add_experiments(test: LoadResult, path: Path) -> None:
     """The requests of `profile_export.json`: when each was sent, and when each part of its answer came."""
     (result, *_) = _objects(path)
-    experiments = result.get("experiments")
-    for experiment in experiments if isinstance(experiments, list) else []:
-        requests = experiment.get("requests") if isinstance(experiment, dict) else None
-        for one in requests if isinstance(requests, list) else []:
-            start = int64(one.get("timestamp")) if isinstance(one, dict) else None
-            times = one.get("response_timestamps") if isinstance(one, dict) else None
-            came = [int64(time) for time in times] if isinstance(times, list) else []
-            sound = [time for time in came if time is not None]
-            if start is None or not sound or len(sound) < len(came) or sorted(sound) != sound or sound[0] < start:
-                test.unreadable += 1
-                continue
-            gaps = [after - before for before, after in pairwise(sound)]
-            test.requests.append(Request(sound[-1] - start, start, sound[0] - start, None, gaps))
+    for one in (one for each in _list(result.get("experiments")) for one in _list(_member(each, "requests"))):
+        start = int64(_member(one, "timestamp"))
+        times = [int64(time) for time in _list(_member(one, "response_timestamps"))]
+        sound = [time for time in times if time is not None]
+        if start is None or not sound or len(sound) < len(times) or sorted(sound) != sound or sound[0] < start:
+            test.unreadable += 1
+            continue
+        gaps = [after - before for before, after in pairwise(sound)]
+        test.requests.append(Request(sound[-1] - start, start, sound[0] - start, None, gaps))
     test.client = "genai-perf"
 
 
-def _amount(metric: Any) -> int | None:  # noqa: ANN401 (JSON)
-    return (
-        _duration(metric.get("value"), _UNITS_NS.get(str(metric.get("unit")), 0)) if isinstance(metric, dict) else None
-    )
+def _amount(metric: object) -> int | None:
+    return _duration(_member(metric, "value"), _UNITS_NS.get(str(_member(metric, "unit")), 0))
 
 
 def _duration(value: object, unit_ns: int) -> int | None:
