@@ -55,8 +55,8 @@ def _empty_trace() -> Trace:
 
 def test_every_section_is_there_in_its_order(trace: Trace) -> None:
     assert [s["id"] for s in _data(render(trace))["sections"]] == [
-        "next", "ledger", "model", "timeline", "tree", "layers", "gpu", "types", "kernels", "devices", "modules",
-        "analyses",
+        "next", "what-if", "ledger", "model", "timeline", "tree", "layers", "gpu", "types", "kernels", "devices",
+        "modules", "analyses",
     ]  # fmt: skip
 
 
