@@ -157,9 +157,10 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     last = _OF_COMPUTING if _waits_for_host(facts) else ()
     bounds = {one.rule.id: _rank_ns(replace(one, simulated_ns=None), kept) for one in kept}
 
-    def rank(one: Advice) -> tuple[bool, bool, bool, float, float]:
-        comes_last = one.rule.id in last and one.simulated_ns is None
-        return not one.rule.first, one.rule.on_trust, comes_last, -_rank_ns(one, kept), -bounds[one.rule.id]
+    def rank(one: Advice) -> tuple[bool, bool, bool, float, bool, float]:
+        comes_last, gain_ns = one.rule.id in last, _rank_ns(one, kept)
+        is_unknown = comes_last and one.simulated_ns is None
+        return not one.rule.first, one.rule.on_trust, is_unknown, -gain_ns, comes_last, -bounds[one.rule.id]
 
     ranked = sorted(kept, key=rank)
     return attempt("The simulation of gains together", partial(with_gain_together, frames, ranked), lambda _: ranked)

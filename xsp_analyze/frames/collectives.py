@@ -13,6 +13,7 @@ import polars as pl
 from xsp_analyze.classification.classify import by_operator
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.kernels.activities import column_at, every_span
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_analyze.frames.model_time import latency_by_run
 from xsp_analyze.frames.steps import StepMode, kept_steps
@@ -274,7 +275,7 @@ def host_calls_of_collectives(frames: TraceView) -> pl.DataFrame:
         return pl.DataFrame(schema=_HOST_COLUMNS)
     runs = set(frames.timed_runs.ids) - set(frames.device_work["run_id"])
     is_one = (pl.col("level") == str(Level.LIBRARY)) & pl.col("name").is_in(of_library.implode())
-    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(list(runs)), is_one, pl.col("duration_ns") >= 0)
+    spans = frames.runs(sorted(runs)).scan("spans").filter(is_one, pl.col("duration_ns") >= 0)
     return spans.select(pl.col(c).cast(t) for c, t in _HOST_COLUMNS.items()).sort("run_id", "start_ns").collect()
 
 
@@ -294,7 +295,7 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     if ranges.is_empty():
         return pl.DataFrame(schema=ranges.schema)
     units = rank_units(frames).select("run_id", "rank")
-    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(ranges["run_id"].unique().implode()))
+    spans = frames.runs(ranges["run_id"].unique().to_list()).scan("spans")
     is_call = (pl.col("level") == str(Level.OPERATOR)) & pl.col("name").cast(pl.String).str.contains(_HOST_CALL)
     calls = spans.filter(is_call).sort("run_id", "start_ns").select("run_id", pl.col("span_id").alias("call_id"))
     nth = pl.int_range(pl.len()).over("run_id").alias("nth")
@@ -305,8 +306,7 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     call_ids = paired.select(pl.when(pl.col("calls") == pl.col("ranges")).then("call_id").otherwise("span_id"))
     own, of_call = (recorded_facts(frames.trace, ids.to_numpy()) for ids in (ranges["span_id"], call_ids.to_series()))
     facts = pl.DataFrame(pl.select(pl.coalesce(of_call[c], own[c])).to_series().alias(c) for c in _FACTS)
-    called = frames.trace.scan("spans").select("span_id", pl.col("name").cast(pl.String)).collect()["name"]
-    names = called.gather(call_ids.to_series())
+    names = column_at(frames.trace, "name", call_ids.to_series()).cast(pl.String)
     operations = [_operation_of_call(name, each) for name, each in zip(names, ranges["name"], strict=True)]
     facts = facts.with_columns(pl.coalesce(pl.Series("operation", operations, dtype=pl.String), "operation"))
     rows = (
@@ -325,7 +325,8 @@ def _operation_of_call(call: str, name_of_range: str) -> str | None:
 
 def computing_operators(frames: TraceView) -> pl.DataFrame:
     """Operators of the host that neither communicate nor call any that do, by run, with step, phase and times."""
-    spans = frames.trace.scan("spans").select("parent_id", "level", "name").collect()
+    columns = ("run_id", "step", "phase", "start_ns", "duration_ns")
+    spans = every_span(frames.trace, "parent_id", "level", "name", *columns)
     communicates = spans["name"].cast(pl.String).str.contains(_HOST_CALL).to_numpy().copy()
     parents, above = spans["parent_id"].fill_null(-1).to_numpy(), np.flatnonzero(communicates)
     while len(above):
@@ -333,8 +334,7 @@ def computing_operators(frames: TraceView) -> pl.DataFrame:
         above = above[(above >= 0) & ~communicates[above]]
         communicates[above] = True
     is_one = (pl.col("level") == str(Level.OPERATOR)) & (pl.col("duration_ns") >= 0)
-    rows = frames.trace.scan("spans").filter(~pl.Series(communicates)).filter(is_one)
-    return rows.select("run_id", "step", "phase", "start_ns", "duration_ns").collect()
+    return spans.filter(~pl.Series(communicates)).filter(is_one).select(columns)
 
 
 def _time_alone_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:

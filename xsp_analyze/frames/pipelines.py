@@ -160,7 +160,7 @@ def _marks(frames: TraceView) -> pl.DataFrame:
     """Ranges that say which micro-batch is computed: run_id, mark, mark_ns, mark_end_ns."""
     names = frames.span_names
     named = names.filter(names.cast(pl.String).str.contains("|".join(_without_names(p) for p in _MARKS)))
-    ranges = frames.trace.scan("spans").filter(pl.col("name").is_in(named.implode()), pl.col("duration_ns") > 0)
+    ranges = frames.timed_runs.scan("spans").filter(pl.col("name").is_in(named.implode()), pl.col("duration_ns") > 0)
     return ranges.select(
         "run_id", pl.col("name").cast(pl.String).alias("mark"), pl.col("start_ns").alias("mark_ns"),
         (pl.col("start_ns") + pl.col("duration_ns")).alias("mark_end_ns"),

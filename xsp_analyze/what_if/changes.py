@@ -250,7 +250,7 @@ class Program:
         if not again.any():
             raise XspError("nothing is recomputed in this trace")
         times.work[again.to_numpy()] = 0.0
-        phase = self.view.trace.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
+        phase = self.view.timed_runs.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
         times.host[self._inside(phase.select("span_id").collect())[0]] = 0.0
 
     def graph_replay(self, change: Change, times: _Times) -> None:

@@ -234,5 +234,5 @@ def test_a_trace_without_communication_is_answered_in_a_sentence() -> None:
     hand = Hand()
     hand.run(0)
     hand.work("gemm", 0, 10)
-    with pytest.raises(XspError, match="needs communication kernels"):
+    with pytest.raises(XspError, match="needs communication "):
         run(find("B08"), StepView.of(hand.build()))

@@ -31,14 +31,14 @@ def test_a_kernel_says_what_it_sent_among_whom(dtype: str, element_bytes: int | 
     args = collective_args("_allgather_base", "7", (1, 3), (100, 200), dtype)
     trace.kernel("ncclDevKernel_AllGather", 0, 10, correlation=None, args=args)
     sizes = (None, None) if element_bytes is None else (100 * element_bytes, 200 * element_bytes)
-    assert _collectives(trace, tmp_path).rows() == [("all_gather", "7", "[1, 3]", 2, *sizes)]
+    assert _collectives(trace, tmp_path).rows() == [("all_gather", "7", "[1, 3]", 2, *sizes, None, None, None)]
 
 
 def test_what_is_empty_or_no_number_is_unknown(tmp_path: Path) -> None:
     trace = KinetoTrace()
     args = {**collective_args("barrier", "", (), (-1, 0)), "Group size": 0, "Process Group Ranks": ""}
     trace.kernel("ncclDevKernel_AllReduce", 0, 10, correlation=None, args=args)
-    assert _collectives(trace, tmp_path).rows() == [("barrier", None, None, None, None, 0)]
+    assert _collectives(trace, tmp_path).rows() == [("barrier", None, None, None, None, 0, None, None, None)]
 
 
 @pytest.mark.parametrize(

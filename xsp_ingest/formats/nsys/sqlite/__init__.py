@@ -50,10 +50,13 @@ class NsysSqlite(Ingester):
     def read_excerpt(self, path: Path, columns: Mapping[str, Collection[str]]) -> Mapping[str, pl.DataFrame]:
         """Tables of a trace with these sorts of rows alone, not linked; see `xsp_ingest.convert`."""
         from xsp_ingest.formats.nsys.sqlite.parts import read_excerpt
+        from xsp_ingest.formats.nsys.tables.host import mpi_ranks
 
         database = Database(path, _nsight_tables(path))
         if later_versions(database):
             raise XspError("tables have other names than these rows are known by: they are read as a whole", path=path)
+        if len(set(mpi_ranks(database).values())) > 1:
+            raise XspError("processes of several ranks are a run each: they are read as a whole", path=path)
         return read_excerpt(database, columns)
 
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
