@@ -64,6 +64,7 @@ __all__ = [
     "Comparison",
     "Expected",
     "OutputPair",
+    "RankPair",
     "Results",
     "compare",
     "expect_from_peaks",

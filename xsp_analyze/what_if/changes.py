@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_model.columns.arrays import Bools, Floats, Ints
 
-__all__ = ["SCALED", "Change", "Program", "weights_with"]
+__all__ = ["SCALED", "Change", "Program", "changes_by_name", "changes_of", "weights_with"]
 
 SCALED = ("class", "layer", "operator", "kernel", "collective", "range")
 """What can be scaled by name."""
@@ -49,7 +49,7 @@ class Change:
     factor: float = 0.0
 
     def __str__(self) -> str:
-        """As the command has it."""
+        """The option that the command has for it."""
         part = f" {self.part}" if self.part else ""
         factor = f"{'=' if self.part else ' '}{self.factor:g}" if self.what in _FACTORS else ""
         return f"--{self.what}{part}{factor}"
@@ -92,7 +92,7 @@ class Program:
         self.view, self.graph = view, graph
 
     def times(self, changes: Sequence[Change]) -> _Times:
-        """Those with all the changes; in whichever order they are given."""
+        """Times with all the changes, in whichever order they are given."""
         graph = self.graph
         times = _Times(
             np.ones(len(graph.host.start)), np.ones(graph.work.height),

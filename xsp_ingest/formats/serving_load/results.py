@@ -137,7 +137,7 @@ def _flat(result: Mapping[str, Any]) -> LoadResult:
 
 
 def _add_flat_requests(test: LoadResult, result: Mapping[str, Any]) -> None:
-    """Those of lists, one entry a request; an empty error and a latency are what an answered one has."""
+    """Requests of lists, one entry each; an empty error and a latency are what an answered one has."""
     names = ("ttfts", "itls", "latencies", "start_times", "output_lens", "errors")
     lists = {name: _list(result.get(name)) for name in names}
     count = max(len(lists["ttfts"]), len(lists["latencies"]))
