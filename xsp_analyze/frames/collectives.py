@@ -46,6 +46,7 @@ __all__ = [
     "longest_of_columns",
     "matched_count",
     "mean_waiting",
+    "means_by_rank",
     "median_rank",
     "message_bytes",
     "modelled_collectives",
@@ -55,6 +56,7 @@ __all__ = [
     "rank_units",
     "ranks_off_the_median",
     "recorded_facts",
+    "spans_around_calls",
     "waiting_by_rank",
     "waits_of",
     "with_sizes",
@@ -129,6 +131,11 @@ def recorded_facts(trace: Trace, kernels: Ints) -> pl.DataFrame:
     first = {name: [own[name], nearest[name]] for name in _FACTS}
     first["operation"].insert(1, named)
     return pl.DataFrame([pl.select(pl.coalesce(each)).to_series().alias(name) for name, each in first.items()])
+
+
+def spans_around_calls(trace: Trace) -> pl.DataFrame:
+    """All spans in order, for walks up from calls: run_id, parent_id, layer_id, phase, name, start_ns."""
+    return trace.scan("spans").select("run_id", "parent_id", "layer_id", "phase", "name", "start_ns").collect()
 
 
 def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
@@ -274,7 +281,7 @@ def host_calls_of_collectives(frames: TraceView) -> pl.DataFrame:
         return pl.DataFrame(schema=_HOST_COLUMNS)
     runs = set(frames.timed_runs.ids) - set(frames.device_work["run_id"])
     is_one = (pl.col("level") == str(Level.LIBRARY)) & pl.col("name").is_in(of_library.implode())
-    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(list(runs)), is_one, pl.col("duration_ns") >= 0)
+    spans = frames.runs(sorted(runs)).scan("spans").filter(is_one, pl.col("duration_ns") >= 0)
     return spans.select(pl.col(c).cast(t) for c, t in _HOST_COLUMNS.items()).sort("run_id", "start_ns").collect()
 
 
@@ -294,7 +301,7 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     if ranges.is_empty():
         return pl.DataFrame(schema=ranges.schema)
     units = rank_units(frames).select("run_id", "rank")
-    spans = frames.trace.scan("spans").filter(pl.col("run_id").is_in(ranges["run_id"].unique().implode()))
+    spans = frames.runs(ranges["run_id"].unique().to_list()).scan("spans")
     is_call = (pl.col("level") == str(Level.OPERATOR)) & pl.col("name").cast(pl.String).str.contains(_HOST_CALL)
     calls = spans.filter(is_call).sort("run_id", "start_ns").select("run_id", pl.col("span_id").alias("call_id"))
     nth = pl.int_range(pl.len()).over("run_id").alias("nth")
@@ -305,8 +312,11 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     call_ids = paired.select(pl.when(pl.col("calls") == pl.col("ranges")).then("call_id").otherwise("span_id"))
     own, of_call = (recorded_facts(frames.trace, ids.to_numpy()) for ids in (ranges["span_id"], call_ids.to_series()))
     facts = pl.DataFrame(pl.select(pl.coalesce(of_call[c], own[c])).to_series().alias(c) for c in _FACTS)
-    called = frames.trace.scan("spans").select("span_id", pl.col("name").cast(pl.String)).collect()["name"]
-    names = called.gather(call_ids.to_series())
+    looked_up = pl.col("span_id").is_in(call_ids.to_series().unique().implode())
+    called = spans.filter(looked_up).select(pl.col("span_id").alias("call_id"), pl.col("name").cast(pl.String))
+    names = call_ids.rename(dict.fromkeys(call_ids.columns, "call_id")).join(
+        called.collect(), on="call_id", how="left", maintain_order="left"
+    )["name"]
     operations = [_operation_of_call(name, each) for name, each in zip(names, ranges["name"], strict=True)]
     facts = facts.with_columns(pl.coalesce(pl.Series("operation", operations, dtype=pl.String), "operation"))
     rows = (
@@ -333,8 +343,9 @@ def computing_operators(frames: TraceView) -> pl.DataFrame:
         above = above[(above >= 0) & ~communicates[above]]
         communicates[above] = True
     is_one = (pl.col("level") == str(Level.OPERATOR)) & (pl.col("duration_ns") >= 0)
-    rows = frames.trace.scan("spans").filter(~pl.Series(communicates)).filter(is_one)
-    return rows.select("run_id", "step", "phase", "start_ns", "duration_ns").collect()
+    rows = frames.timed_runs.scan("spans").filter(is_one)
+    rows = rows.select("span_id", "run_id", "step", "phase", "start_ns", "duration_ns").collect()
+    return rows.filter(~communicates[rows["span_id"].to_numpy()]).drop("span_id")
 
 
 def _time_alone_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:
@@ -654,6 +665,11 @@ def longest_of_columns(cells: pl.DataFrame, columns: pl.DataFrame, measures: Ite
     """The largest value of each measure by rank and `column`, in no order; `columns` has the column of each step."""
     placed = cells.join(columns.cast({"step": cells.schema["step"]}), on="step", nulls_equal=True)
     return placed.group_by("rank", "column").agg(pl.col(list(measures)).max())
+
+
+def means_by_rank(cells: pl.DataFrame, measures: Iterable[str]) -> pl.DataFrame:
+    """The mean of each measure by rank, in order."""
+    return cells.group_by("rank").agg(pl.col(list(measures)).mean()).sort("rank")
 
 
 def groups_by_bytes(rates: pl.DataFrame) -> list[tuple[str, str | None]]:

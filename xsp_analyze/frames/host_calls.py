@@ -454,7 +454,7 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
 def first_uses(view: TraceView, run: int) -> pl.Series:
     """The run's long calls that ask about a kernel: a process's first of a name, and those far longer than usual."""
     asks = _is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("level") == str(Level.RUNTIME))
-    calls = view.trace.scan("spans").filter(pl.col("run_id") == run, asks).collect().sort("start_ns", "span_id")
+    calls = view.runs([run]).scan("spans").filter(asks).collect().sort("start_ns", "span_id")
     of_name, length = ("process_id", "name"), pl.col("duration_ns")
     is_first = pl.int_range(pl.len()).over(of_name) == 0
     is_slow = length > _SLOW * length.median().over(of_name)

@@ -250,7 +250,7 @@ class Program:
         if not again.any():
             raise XspError("nothing is recomputed in this trace")
         times.work[again.to_numpy()] = 0.0
-        phase = self.view.trace.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
+        phase = self.view.kernel_runs.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
         times.host[self._inside(phase.select("span_id").collect())[0]] = 0.0
 
     def graph_replay(self, change: Change, times: _Times) -> None:
@@ -319,8 +319,8 @@ def _roof_ratio(name: str, kind: str, here: Mapping[str, float], there: Mapping[
     rate_of_both = next((rate for rate in rates if rate in here and rate in there), None)
     if rate_of_both is None:
         raise XspError(
-            f"peak rates of both devices are needed: {rates[-1]} is not rate_of_both of one of them",
-            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are rate_of_both",
+            f"peak rates of both devices are needed: {rates[-1]} is not known of one of them",
+            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are known",
         )
     return here[rate_of_both] / there[rate_of_both]
 
