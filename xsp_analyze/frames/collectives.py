@@ -314,9 +314,7 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     facts = pl.DataFrame(pl.select(pl.coalesce(of_call[c], own[c])).to_series().alias(c) for c in _FACTS)
     looked_up = pl.col("span_id").is_in(call_ids.to_series().unique().implode())
     called = spans.filter(looked_up).select(pl.col("span_id").alias("call_id"), pl.col("name").cast(pl.String))
-    names = call_ids.rename(dict.fromkeys(call_ids.columns, "call_id")).join(
-        called.collect(), on="call_id", how="left", maintain_order="left"
-    )["name"]
+    names = call_ids.join(called.collect(), on="call_id", how="left", maintain_order="left")["name"]
     operations = [_operation_of_call(name, each) for name, each in zip(names, ranges["name"], strict=True)]
     facts = facts.with_columns(pl.coalesce(pl.Series("operation", operations, dtype=pl.String), "operation"))
     rows = (
