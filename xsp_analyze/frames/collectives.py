@@ -341,8 +341,8 @@ def computing_operators(frames: TraceView) -> pl.DataFrame:
         above = above[(above >= 0) & ~communicates[above]]
         communicates[above] = True
     is_one = (pl.col("level") == str(Level.OPERATOR)) & (pl.col("duration_ns") >= 0)
-    rows = frames.timed_runs.scan("spans").filter(is_one)
-    rows = rows.select("span_id", "run_id", "step", "phase", "start_ns", "duration_ns").collect()
+    columns = ("span_id", "run_id", "step", "phase", "start_ns", "duration_ns")
+    rows = frames.timed_runs.scan("spans").filter(is_one).select(columns).collect()
     return rows.filter(~communicates[rows["span_id"].to_numpy()]).drop("span_id")
 
 
@@ -498,7 +498,7 @@ def waits_of(frames: StepView) -> pl.DataFrame:
     `matched`: the median over the calls of its two ranks that it waited in, over both directions, in which a difference
     of clocks cancels. What took less had arrived before; its transfer is what it took.
     """
-    rows = _of_mailed(with_waits(frames.of_trace.once(operations)))
+    rows = _with_times_of_mail(with_waits(frames.of_trace.once(operations)))
     alone = rows.filter(pl.col("operation") == "recv", ~pl.col("matched"), pl.col("meeting").str.contains(">"))
     if alone.is_empty():
         return rows
@@ -513,7 +513,7 @@ def waits_of(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _of_mailed(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_times_of_mail(rows: pl.DataFrame) -> pl.DataFrame:
     """On the host a send does not wait for its receive: the transfer ends with the receive, from when both had begun.
 
     It takes both clocks for one, as a rate of what the ranges take would hold the time until somebody looked.

@@ -96,7 +96,9 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     """Whether most ranks wait for a message before they compute: those of a ring (context parallel) do not."""
     if len(ranks) < 2:  # noqa: PLR2004 (a pair)
         return False
-    own = rows.filter(pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_a_step(rows), pl.Int64)))
+    own = rows.filter(
+        pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_middle_step(rows), pl.Int64))
+    )
     if _names_stages(own):
         return True
     time = pl.col("end_ns") - pl.col("start_ns")
@@ -113,7 +115,7 @@ def _names_stages(rows: pl.DataFrame) -> bool:
     return bool(rows["mark"].drop_nulls().str.contains(r"^PP:\d").any())
 
 
-def _a_step(rows: pl.DataFrame) -> int | None:
+def _middle_step(rows: pl.DataFrame) -> int | None:
     steps: list[int | None] = rows["step"].unique().sort(nulls_last=True).to_list()
     return steps[len(steps) // 2]
 

@@ -112,10 +112,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_flat(path: Path) -> list[LoadResult]:
     """The tests, in order."""
-    return [_flat(result) for result in _objects(path)]
+    return [_flat_result(result) for result in _objects(path)]
 
 
-def _flat(result: Mapping[str, Any]) -> LoadResult:
+def _flat_result(result: Mapping[str, Any]) -> LoadResult:
     is_sglang = "mean_e2e_latency_ms" in result or "total_output_tokens_retokenized" in result
     engine = text(result.get("backend")) or text(result.get("endpoint_type"))
     parts = [f"serving load of {engine}" if engine else "serving load"]
