@@ -219,13 +219,13 @@ CONDITIONS: Mapping[str, Condition] = {
     "communication": Condition(
         "communication (kernels of NCCL or RCCL, ranges of Gloo)",
         "Only work of several devices or processes has it",
-        "ranks communicate, by kernels of a device or on the host",
+        clause="devices or processes communicate",
         holds=_communicates,
     ),
     "ranks": Condition(
         "several ranks",
         "Read the traces of all ranks together, such as a folder that holds them",
-        "several ranks are in the trace",
+        clause="several ranks are in the trace",
         holds=has_ranks,
     ),
     "pipeline": Condition(

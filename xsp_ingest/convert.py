@@ -242,7 +242,7 @@ def _read(
             with Digests() as digests, check_unchanged(paths):
                 digest = digests.of(path)
                 read_runs = ingester.read_part if pushed else ingester.read_runs
-                runs_of_files = _despite_broken_json(options, read_runs, paths, options)
+                runs_of_files = _read_despite_broken_json(options, read_runs, paths, options)
                 new_runs = [run for each in runs_of_files for run in by_rank(each)]
                 source = Source(ingester.name, overrides.shown_name(path.name), digest.result(), size_of(path))
         except XspError as error:
@@ -258,7 +258,7 @@ def _read(
         raise unusable[0]
     for paths, ingester in supplements:
         say(f"reading {paths[0].name}")
-        raws = list(_despite_broken_json(options, ingester.supplement, paths[0], raws))
+        raws = list(_read_despite_broken_json(options, ingester.supplement, paths[0], raws))
     if part and supplements:
         raws = [narrow(raw, options.selection) for raw in raws]
     captures, capture_sources = _captures(options, say, {} if part else read)
@@ -276,7 +276,7 @@ def _read(
     return StagedRuns([raws[n] for n in order], [sources[n] for n in order], captures, capture_sources, noted)
 
 
-def _despite_broken_json(
+def _read_despite_broken_json(
     options: Options, read: Callable[..., Sequence[RawTrace]], *arguments: object
 ) -> Sequence[RawTrace]:
     """The runs that it reads, if need be of JSON that is mended on its way, of which the first run's findings tell."""
@@ -363,7 +363,7 @@ def _captures(
         with Digests() as digests, check_unchanged(paths):
             digest = digests.of(paths[0])
             everything = replace(options, selection=EVERYTHING)
-            runs = _despite_broken_json(options, ingester.read_runs, paths, everything)
+            runs = _read_despite_broken_json(options, ingester.read_runs, paths, everything)
             name = str(paths[0].relative_to(capture.parent)) if capture.is_dir() else paths[0].name
             source = Source(ingester.name, name, digest.result(), size_of(paths[0]))
         with_captures = [replace(r, facts=replace(r.facts, role=GRAPH_CAPTURE)) for r in runs if holds_capture(r)]

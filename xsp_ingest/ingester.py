@@ -153,7 +153,7 @@ class IngesterOfRuns(Ingester):
 
     @abstractmethod
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
-        """As `Ingester.read_runs`."""
+        """The runs of these files, as of `Ingester.read_runs`."""
 
     def read(self, path: Path, options: Options) -> RawTrace:
         """The file's only run; XspError where it holds several."""

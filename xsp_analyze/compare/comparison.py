@@ -64,9 +64,11 @@ __all__ = [
     "Comparison",
     "Expected",
     "OutputPair",
+    "RankPair",
     "Results",
     "compare",
     "expect_from_peaks",
+    "rank_quantiles",
     "results",
 ]
 
@@ -229,6 +231,17 @@ class RankPair:
     compute_after_ns: float | None
     wait_before_ns: float | None
     wait_after_ns: float | None
+
+
+def rank_quantiles(pairs: Sequence[RankPair], part: float) -> tuple[float | None, float | None, float | None]:
+    """What this part of all ranks takes at most before and after, in ns a step, and the ratio of both."""
+    before, after = (
+        pl.Series([value for pair in pairs if (value := getattr(pair, side)) is not None], dtype=pl.Float64).quantile(
+            part, "linear"
+        )
+        for side in ("before_ns", "after_ns")
+    )
+    return before, after, after / before if before and after is not None else None
 
 
 def rank_pairs(one: Side, two: Side) -> list[RankPair]:

@@ -275,12 +275,12 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
         facts.longest(rows) * part if factor else None,
         "A10",
         "gemm",
-        do=_DO.get(precision, "").format(_words_on(precision, facts)),
+        do=_DO.get(precision, "").format(_further_advice_on(precision, facts)),
         about_ns=facts.longest(rows) / 2,  # FP16 on tensor cores is twice as fast at least
     )
 
 
-def _words_on(precision: str, facts: Facts) -> str:
+def _further_advice_on(precision: str, facts: Facts) -> str:
     """What else the advice on this precision says of the device and the phase."""
     if precision == "fp16_tensor":
         return "" if facts.context.is_inference else " with a GradScaler"

@@ -47,6 +47,7 @@ __all__ = [
     "longest_of_columns",
     "matched_count",
     "mean_waiting",
+    "means_by_rank",
     "median_rank",
     "message_bytes",
     "modelled_collectives",
@@ -56,6 +57,7 @@ __all__ = [
     "rank_units",
     "ranks_off_the_median",
     "recorded_facts",
+    "spans_around_calls",
     "waiting_by_rank",
     "waits_of",
     "with_sizes",
@@ -130,6 +132,11 @@ def recorded_facts(trace: Trace, kernels: Ints) -> pl.DataFrame:
     first = {name: [own[name], nearest[name]] for name in _FACTS}
     first["operation"].insert(1, named)
     return pl.DataFrame([pl.select(pl.coalesce(each)).to_series().alias(name) for name, each in first.items()])
+
+
+def spans_around_calls(trace: Trace) -> pl.DataFrame:
+    """All spans in order, for walks up from calls: run_id, parent_id, layer_id, phase, name, start_ns."""
+    return trace.scan("spans").select("run_id", "parent_id", "layer_id", "phase", "name", "start_ns").collect()
 
 
 def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
@@ -489,7 +496,7 @@ def waits_of(frames: StepView) -> pl.DataFrame:
     `matched`: the median over the calls of its two ranks that it waited in, over both directions, in which a difference
     of clocks cancels. What took less had arrived before; its transfer is what it took.
     """
-    rows = _of_mailed(with_waits(frames.of_trace.once(operations)))
+    rows = _with_times_of_mail(with_waits(frames.of_trace.once(operations)))
     alone = rows.filter(pl.col("operation") == "recv", ~pl.col("matched"), pl.col("meeting").str.contains(">"))
     if alone.is_empty():
         return rows
@@ -504,7 +511,7 @@ def waits_of(frames: StepView) -> pl.DataFrame:
     )
 
 
-def _of_mailed(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_times_of_mail(rows: pl.DataFrame) -> pl.DataFrame:
     """On the host a send does not wait for its receive: the transfer ends with the receive, from when both had begun.
 
     It takes both clocks for one, as a rate of what the ranges take would hold the time until somebody looked.
@@ -654,6 +661,11 @@ def longest_of_columns(cells: pl.DataFrame, columns: pl.DataFrame, measures: Ite
     """The largest value of each measure by rank and `column`, in no order; `columns` has the column of each step."""
     placed = cells.join(columns.cast({"step": cells.schema["step"]}), on="step", nulls_equal=True)
     return placed.group_by("rank", "column").agg(pl.col(list(measures)).max())
+
+
+def means_by_rank(cells: pl.DataFrame, measures: Iterable[str]) -> pl.DataFrame:
+    """The mean of each measure by rank, in order."""
+    return cells.group_by("rank").agg(pl.col(list(measures)).mean()).sort("rank")
 
 
 def groups_by_bytes(rates: pl.DataFrame) -> list[tuple[str, str | None]]:

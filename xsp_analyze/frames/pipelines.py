@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.formulas import mean_of, total_of
 from xsp_analyze.frames.collectives import (
     PAIRWISE,
     computing_operators,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
 
-__all__ = ["Unit", "has_pipeline", "pipeline_bubbles", "pipeline_units"]
+__all__ = ["Unit", "bubble_share", "has_pipeline", "pipeline_bubbles", "pipeline_units", "slowest_stage", "usual_step"]
 
 # How schedules name what they do: torch.distributed.pipelining (PP:0F1 is stage 0, forward, micro-batch 1; I and W are
 # the backward pass of inputs and of weights), its older schedules, and those of Megatron and its like.
@@ -38,6 +39,7 @@ _MARKS = (
 )
 _SOME_WORK = 0.05  # of a rank's mean unit: less is none
 _LITTLE = 0.002  # of a rank's work, such as operators of the host that prepare a buffer
+_UNEQUAL = 0.02  # of a step: stages that wait less for the slowest do not wait for it
 _FORWARD, _BACKWARD, _WEIGHTS = "forward", "backward", "weights"
 _KINDS = {"F": _FORWARD, "B": _BACKWARD, "I": _BACKWARD, "W": _WEIGHTS}
 
@@ -94,7 +96,9 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     """Whether most ranks wait for a message before they compute: those of a ring (context parallel) do not."""
     if len(ranks) < 2:  # noqa: PLR2004 (a pair)
         return False
-    own = rows.filter(pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_a_step(rows), pl.Int64)))
+    own = rows.filter(
+        pl.col("rank").is_in(list(ranks)), pl.col("step").eq_missing(pl.lit(_middle_step(rows), pl.Int64))
+    )
     if _names_stages(own):
         return True
     time = pl.col("end_ns") - pl.col("start_ns")
@@ -111,7 +115,7 @@ def _names_stages(rows: pl.DataFrame) -> bool:
     return bool(rows["mark"].drop_nulls().str.contains(r"^PP:\d").any())
 
 
-def _a_step(rows: pl.DataFrame) -> int | None:
+def _middle_step(rows: pl.DataFrame) -> int | None:
     steps: list[int | None] = rows["step"].unique().sort(nulls_last=True).to_list()
     return steps[len(steps) // 2]
 
@@ -203,6 +207,23 @@ def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | Non
     return out
 
 
+def usual_step(frames: StepView, pipeline: str) -> tuple[int | None, Sequence[Sequence[Unit]]]:
+    """The step of median length of a pipeline, which is named as in B46, with the units of each rank."""
+    steps = {
+        step: units for (ranks, step), units in frames.once(pipeline_units).items() if _pipeline_name(ranks) == pipeline
+    }
+    lengths = {
+        step: max(unit.end_ns for own in units for unit in own) - min(unit.start_ns for own in units for unit in own)
+        for step, units in steps.items()
+    }
+    step = sorted(lengths, key=lambda one: lengths[one])[len(lengths) // 2]
+    return step, steps[step]
+
+
+def _pipeline_name(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
 def _units_of(rank: int, rows: pl.DataFrame) -> Iterator[Unit]:
     is_back = (pl.col("phase").fill_null("") == str(Phase.BACKWARD)).alias("back")
     rows = rows.with_columns(is_back, (~pl.col("computes")).cast(pl.Int64).cum_sum().alias("after"))
@@ -264,6 +285,19 @@ def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 
+def bubble_share(stages: pl.DataFrame) -> float:
+    """How much of the time of a pipeline's stages is bubble, by its rows of B46."""
+    return total_of(stages["bubble_ns"]) / total_of(stages["window_ns"])
+
+
+def slowest_stage(stages: pl.DataFrame) -> int | None:
+    """The stage that others of a pipeline wait for, by its rows of B46; None where they hardly wait for any."""
+    waits = stages.filter(pl.col("imbalance_ns") > 0)["imbalance_ns"]
+    if waits.is_empty() or mean_of(waits) <= _UNEQUAL * stages["window_ns"][0]:
+        return None
+    return int(stages.sort("compute_ns", descending=True)["stage"][0])
+
+
 _MEASURED = (
     "window_ns", "compute_ns", "bubble_ns", "warm_up_ns", "drain_ns", "schedule_ns", "imbalance_ns", "transfer_ns",
     "other_ns",
@@ -301,7 +335,7 @@ def _bubbles(
             names = ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns")
             causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
         yield {
-            "pipeline": ", ".join(map(str, ranks)), "stage": position, "rank": own[0].rank,
+            "pipeline": _pipeline_name(ranks), "stage": position, "rank": own[0].rank,
             "schedule": "interleaved" if unclear else _schedule(units, chunks),
             "micro_batches": None if unclear else batches, "stages_of_rank": None if unclear else chunks,
             "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,

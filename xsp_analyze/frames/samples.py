@@ -49,7 +49,7 @@ class Energy:
         steps = held * (power_w[:-1] if holds else (power_w[1:] + power_w[:-1]) / 2) / _NS_PER_S
         # What holds for less than the gap stands still between its end and the next sample.
         self._time = np.append(np.column_stack((time_ns[:-1], time_ns[:-1] + held)).ravel(), time_ns[-1:])
-        self._used, self._sampled = (_risen(amounts) for amounts in (steps, held))
+        self._used, self._sampled = (_sums_at_bounds(amounts) for amounts in (steps, held))
 
     def between(self, start_ns: Ints, end_ns: Ints) -> Floats:
         """Joules used in each interval, as far as samples cover it; between two samples at an even rate."""
@@ -64,7 +64,7 @@ class Energy:
         return np.interp(time_ns, self._time, self._used)
 
 
-def _risen(amounts: Floats | Ints) -> Floats:
+def _sums_at_bounds(amounts: Floats | Ints) -> Floats:
     """What has been added up at the start and the end of each, and after the last."""
     sums = np.concatenate(([0.0], np.cumsum(amounts)))
     return np.append(np.column_stack((sums[:-1], sums[1:])).ravel(), sums[-1:])

@@ -14,6 +14,7 @@ from xsp_analyze.frames.collectives import (
     CALL,
     groups_by_bytes,
     longest_of_columns,
+    means_by_rank,
     median_rank,
     ranks_off_the_median,
 )
@@ -118,7 +119,7 @@ def _measure(key: str, values: pl.Series) -> dict[str, Any]:
 
 def rank_grid(cells: pl.DataFrame) -> Block | None:
     """Of more ranks than a heat map over steps can show: a cell each, their mean step, in rows of some."""
-    mean = cells.group_by("rank").agg(pl.col(c).mean() for c in MEASURES if c in cells.columns).sort("rank")
+    mean = means_by_rank(cells, (key for key in MEASURES if key in cells.columns))
     if mean.height <= _MAX_RANKS:
         return None
     per_row = next((wide for wide in _WIDTHS if mean.height / wide <= _MAX_ROWS_OF_GRID), _WIDTHS[-1])

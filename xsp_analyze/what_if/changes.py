@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_model.columns.arrays import Bools, Floats, Ints
 
-__all__ = ["SCALED", "Change", "Program", "weights_with"]
+__all__ = ["SCALED", "Change", "Program", "changes_by_name", "changes_of", "weights_with"]
 
 SCALED = ("class", "layer", "operator", "kernel", "collective", "range")
 """What can be scaled by name."""
@@ -49,7 +49,7 @@ class Change:
     factor: float = 0.0
 
     def __str__(self) -> str:
-        """As the command has it."""
+        """The option that the command has for it."""
         part = f" {self.part}" if self.part else ""
         factor = f"{'=' if self.part else ' '}{self.factor:g}" if self.what in _FACTORS else ""
         return f"--{self.what}{part}{factor}"
@@ -92,7 +92,7 @@ class Program:
         self.view, self.graph = view, graph
 
     def times(self, changes: Sequence[Change]) -> _Times:
-        """Those with all the changes; in whichever order they are given."""
+        """Times with all the changes, in whichever order they are given."""
         graph = self.graph
         times = _Times(
             np.ones(len(graph.host.start)), np.ones(graph.work.height),
@@ -250,7 +250,7 @@ class Program:
         if not again.any():
             raise XspError("nothing is recomputed in this trace")
         times.work[again.to_numpy()] = 0.0
-        phase = self.view.timed_runs.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
+        phase = self.view.kernel_runs.scan("spans").filter(pl.col("phase").cast(pl.String) == str(Phase.RECOMPUTE))
         times.host[self._inside(phase.select("span_id").collect())[0]] = 0.0
 
     def graph_replay(self, change: Change, times: _Times) -> None:
@@ -319,8 +319,8 @@ def _roof_ratio(name: str, kind: str, here: Mapping[str, float], there: Mapping[
     rate_of_both = next((rate for rate in rates if rate in here and rate in there), None)
     if rate_of_both is None:
         raise XspError(
-            f"peak rates of both devices are needed: {rates[-1]} is not rate_of_both of one of them",
-            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are rate_of_both",
+            f"peak rates of both devices are needed: {rates[-1]} is not known of one of them",
+            advice="Name the trace's own device with --gpu; `xsp devices` lists those that are known",
         )
     return here[rate_of_both] / there[rate_of_both]
 

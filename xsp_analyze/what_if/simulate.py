@@ -148,20 +148,20 @@ class Simulation:
         refusals, warnings = [], []
         if worst > _MAX_ERROR:
             refusals.append(
-                f"The replay of what was recorded is off by up to {worst:.0%} of a step: something is waited for that"
-                " the trace does not tell."
+                f"The replay of what was recorded is off by more than {_MAX_ERROR:.0%} of a step: something is waited"
+                " for that the trace does not tell."
             )
         if unexplained > _MAX_UNEXPLAINED:
             refusals.append(
-                f"For {unexplained:.0%} of the critical path device work has no launch, or begins late for no cause"
-                " that the trace tells."
+                f"For more than {_MAX_UNEXPLAINED:.0%} of the critical path device work has no launch, or begins late"
+                " for no cause that the trace tells."
             )
         if self.graph.work.height and self.graph.work["call_start_ns"].null_count() == self.graph.work.height:
             refusals.append("The trace has no launches: what device work waited for is not known.")
         if quiet > _MAX_QUIET:
             warnings.append(
-                f"On {quiet:.0%} of the critical path no span was open for a millisecond: what was waited for then is"
-                " taken for work of the host."
+                f"On more than {_MAX_QUIET:.0%} of the critical path no span was open for a millisecond: what was"
+                " waited for then is taken for work of the host."
             )
         return Confidence(float(error.mean()) if len(error) else 0.0, worst, quiet, unexplained, refusals, warnings)
 

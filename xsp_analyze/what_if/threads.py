@@ -25,6 +25,7 @@ __all__ = [
     "host_bounds",
     "host_stretches",
     "host_threads",
+    "is_busy",
 ]
 
 _HOST_LEVELS = [str(level) for level in Level if level is not Level.KERNEL]
@@ -92,7 +93,7 @@ class HandOvers:
 
 
 def host_threads(view: TraceView) -> HostThreads:
-    """Those of the runs that kernels are taken from."""
+    """The threads of the runs that kernels are taken from."""
     spans = (
         view.kernel_runs.scan("spans")
         .filter(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.threads import HostThreads
     from xsp_model.columns.arrays import Bools, Ints
 
-__all__ = ["Awaited", "Behind", "DeviceWork", "Edge", "awaited_work", "node_calls", "typical_ns"]
+__all__ = ["Awaited", "Behind", "DeviceWork", "Edge", "awaited_work", "node_calls", "typical_ns", "typical_return_ns"]
 
 
 class Edge(IntEnum):

@@ -412,11 +412,11 @@ class _Document:
             except RecursionError as error:
                 raise BrokenJsonError("the JSON is nested too deeply", path=self._path) from error
             except ValueError as error:
-                place = getattr(error, "pos", start)
-                is_short = "Unterminated" in str(error) or place > len(self._text) - _MAX_NEAR
+                error_at = getattr(error, "pos", start)
+                is_short = "Unterminated" in str(error) or error_at > len(self._text) - _MAX_NEAR
                 if is_short and self._fill():
                     continue
-                return self._mended_value(place - start)
+                return self._mended_value(error_at - start)
             if end == len(self._text) and not self._has_ended:  # a number may go on
                 self._fill()
                 continue
@@ -434,8 +434,8 @@ class _Document:
             _decode(value)
         except ValueError:
             return self._begun_value()
-        for place, cause in causes.items():
-            self._note(start + place, cause)
+        for offset, cause in causes.items():
+            self._note(start + offset, cause)
         self._at = start + end
         return value
 
@@ -447,8 +447,8 @@ class _Document:
             value, causes = begun_value(self._text, self._at)
         except ValueError:
             return None
-        for place, cause in causes.items():
-            self._note(place, cause)
+        for offset, cause in causes.items():
+            self._note(offset, cause)
         self._at, self._breaks_off = len(self._text), True
         return value
 

@@ -283,14 +283,14 @@ class _Events:
 
     def _time_ns(self, packet: Any) -> int:  # noqa: ANN401
         clock = packet.clock or self._defaults.get(packet.sequence, (0, 0))[0] or _BOOTTIME
-        known = self._clocks.get((packet.sequence if clock in _OF_SEQUENCE else 0, clock))
-        if known is None or clock == _BOOTTIME:
+        current = self._clocks.get((packet.sequence if clock in _OF_SEQUENCE else 0, clock))
+        if current is None or clock == _BOOTTIME:
             return int(packet.timestamp)
-        passed = packet.timestamp * known.unit_ns
-        if known.is_incremental:
-            known.time_ns += passed
-            return known.time_ns
-        return known.time_ns + int(passed) - known.raw_ns
+        passed = packet.timestamp * current.unit_ns
+        if current.is_incremental:
+            current.time_ns += passed
+            return current.time_ns
+        return current.time_ns + int(passed) - current.raw_ns
 
     def _describe(self, track: Any) -> None:  # noqa: ANN401
         name = _text(track.name or track.static_name or track.thread.name or track.process.name)
@@ -416,8 +416,8 @@ def _legacy(legacy: Any, phase: str) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _microseconds(time_ns: int) -> msgspec.Raw:
-    sign, whole = "-" if time_ns < 0 else "", abs(time_ns)
-    return msgspec.Raw(b"%s%d.%03d" % (sign.encode(), whole // 1000, whole % 1000))
+    sign, absolute_ns = "-" if time_ns < 0 else "", abs(time_ns)
+    return msgspec.Raw(b"%s%d.%03d" % (sign.encode(), absolute_ns // 1000, absolute_ns % 1000))
 
 
 def _chrome_json(data: bytes, path: Path, events: _Events) -> Iterator[bytes]:

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from xsp_ingest.link.spans import SpanKinds
     from xsp_model.columns.arrays import Bools, Ints, Positions
 
-__all__ = ["Threads", "closed_elsewhere", "named_ranges", "nest_with_ranges", "with_limited_depth", "with_replicas"]
+__all__ = [
+    "Threads",
+    "closed_elsewhere",
+    "named_ranges",
+    "nest_with_ranges",
+    "with_limited_depth",
+    "with_open_ranges",
+    "with_replicas",
+]
 
 _OUTERMOST = 0
 _LIBRARY = LEVELS.index(Level.LIBRARY)
@@ -322,7 +330,7 @@ def with_open_ranges(
 
 
 def _calls_during(spans: pl.DataFrame, ranges: Positions, calls: Positions) -> Positions:
-    """Those of the ranges in whose time their process made any of the calls."""
+    """The ranges in whose time their process made any of the calls."""
     columns = spans.select("process_id", "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
     first = columns[calls].sort("start_ns")
     met = columns[ranges].with_columns(pl.Series("at", ranges)).sort("start_ns").join_asof(

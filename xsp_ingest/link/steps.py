@@ -384,15 +384,15 @@ def _under_steps(
     above = np.full(len(parent) + 1, -1, dtype=parent.dtype)  # a range that holds the step is not held by it
     above[steps] = _roots(parent, steps)
     times = arrays.gather_rows(at, roots).with_columns(pl.Series("root_at", roots))
-    _hang(parent, times.drop("duration_ns"), windows, above)
+    _put_in_open_steps(parent, times.drop("duration_ns"), windows, above)
     if early is not None:
         middle = pl.col("start_ns") + pl.col("duration_ns").fill_null(0) // 2
         left = times.filter(pl.Series(early[roots] & (parent[roots] < 0)))
-        _hang(parent, left.select("process_id", middle, "root_at").sort("start_ns"), windows, above)
+        _put_in_open_steps(parent, left.select("process_id", middle, "root_at").sort("start_ns"), windows, above)
     return parent
 
 
-def _hang(parent: Positions, times: pl.DataFrame, windows: pl.DataFrame, above: Positions) -> None:
+def _put_in_open_steps(parent: Positions, times: pl.DataFrame, windows: pl.DataFrame, above: Positions) -> None:
     """Makes each of the rows, in order of time, a child of the step that was open then in its process."""
     inside = times.join_asof(windows, on="start_ns", by="process_id", check_sortedness=False)
     held = inside.filter(pl.col("step_at").is_not_null(), (pl.col("start_ns") < pl.col("end_ns")).fill_null(value=True))

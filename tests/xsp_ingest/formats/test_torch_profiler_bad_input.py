@@ -91,7 +91,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes, message: st
 
 
 def test_lists_in_one_another_without_end_are_refused(tmp_path: Path) -> None:
-    events = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "x", "ts": 1, "dur": 2, "args": {"x": '
+    events = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "ts": 1, "dur": 2, "args": {"x": '
     content = events + b"[" * 20_000 + b"]" * 20_000 + b"}}]}"
     assert "the JSON nests lists or objects some thousand deep" in _refusal(tmp_path / "trace.json", content)
 

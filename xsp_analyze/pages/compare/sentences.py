@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from xsp_analyze.compare.comparison import rank_quantiles
 from xsp_analyze.compare.rows import Conclusion
 from xsp_analyze.compare.side import DifferenceKind
 from xsp_analyze.frames.outputs import Basis, InputMatch
@@ -236,14 +235,9 @@ def _rank_row(pair: RankPair) -> list[str]:
 
 
 def _spread_rows(c: Comparison) -> Iterator[list[str]]:
-    before, after = (
-        pl.Series([value for pair in c.ranks if (value := getattr(pair, side)) is not None], dtype=pl.Float64)
-        for side in ("before_ns", "after_ns")
-    )
     for part, name in _QUANTILES:
-        one, two = (each.quantile(part, "linear") for each in (before, after))
-        ratio = f"{two / one:.3f}" if one and two is not None else "-"
-        yield [name, duration(one), duration(two), ratio]
+        before, after, ratio = rank_quantiles(c.ranks, part)
+        yield [name, duration(before), duration(after), "-" if ratio is None else f"{ratio:.3f}"]
 
 
 def _accuracy_row(pair: AccuracyPair) -> list[str]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.catalog import result
-from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.collectives import PAIRWISE, matched_count, median_rank
-from xsp_analyze.frames.pipelines import pipeline_units
+from xsp_analyze.frames.pipelines import bubble_share, slowest_stage, usual_step
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
     bandwidth,
@@ -174,13 +173,9 @@ def _pipeline(answers: Answers) -> Iterator[Block]:
     name = rows.sort("bubble_ns", descending=True, nulls_last=True, maintain_order=True)["pipeline"][0]
     own = rows.filter(pl.col("pipeline") == name)
     yield blocks.text(_bubble_words(own))
-    steps = {step: units for (ranks, step), units in answers.per_step.once(pipeline_units).items()
-             if ", ".join(map(str, ranks)) == name}  # fmt: skip
-    lengths = {step: max(u.end_ns for o in units for u in o) - min(u.start_ns for o in units for u in o)
-               for step, units in steps.items()}  # fmt: skip
-    step = sorted(lengths, key=lambda one: lengths[one])[len(lengths) // 2]
+    step, units = usual_step(answers.per_step, name)
     order = dict(own.select("rank", "stage").iter_rows())
-    units = sorted(steps[step], key=lambda each: order.get(each[0].rank, len(order)))[:_MAX_STAGES]
+    units = sorted(units, key=lambda each: order.get(each[0].rank, len(order)))[:_MAX_STAGES]
     others = rows["pipeline"].n_unique() - 1
     yield stages(
         units, f"{count_of(others, 'other pipeline is', 'other pipelines are')} in B46." if others else "", step
@@ -190,19 +185,17 @@ def _pipeline(answers: Answers) -> Iterator[Block]:
 
 def _bubble_words(rows: pl.DataFrame) -> str:
     """How much of the pipeline is bubble, over its stages, and what most of that comes from."""
-    bubble, window = total_of(rows["bubble_ns"]), total_of(rows["window_ns"])
     first = rows.row(0, named=True)
     each = f", {count(first['stages_of_rank'])} stages a rank" if (first["stages_of_rank"] or 0) > 1 else ""
     batches = f", {count(first['micro_batches'])} micro-batches" if first["micro_batches"] else ""
     text = (
         f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}{batches}{each}):"
-        f" {share(bubble / window)} of it is bubble"
+        f" {share(bubble_share(rows))} of it is bubble"
     )
     if rows["schedule_share"].null_count():
         return f"{text}."
-    slowest_stage = rows.sort("compute_ns", descending=True).row(0, named=True)
-    unequal = rows.filter(pl.col("imbalance_ns") > 0)["imbalance_ns"].mean()
-    slow = f"; others wait for stage {slowest_stage['stage']}" if (unequal or 0) > 0.02 * first["window_ns"] else ""
+    stage = slowest_stage(rows)
+    slow = "" if stage is None else f"; others wait for stage {stage}"
     return (
         f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
         f" {duration(first['transfer_ns'])} a step{slow}."

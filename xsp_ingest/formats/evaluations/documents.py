@@ -132,7 +132,7 @@ def _times(values: object) -> list[int] | None:
 
 
 def _runs(system: tuple[str | None, ...], sizes: Mapping[int, _Evaluated]) -> Iterator[RawTrace]:
-    """Those with steps (M) and those with layers (ML); tables are of the fastest batch size, with layers if any has."""
+    """Runs with steps (M) and runs with layers (ML); tables are of the fastest batch size, with layers if any has."""
     used = {n: one for n, one in sorted(sizes.items()) if one.steps_ns or one.layered_steps or one.accuracies}
     chosen = max(used, key=lambda n: (bool(used[n].layered_steps), n * used[n].speed), default=None)
     for size, one in used.items():

@@ -112,10 +112,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_flat(path: Path) -> list[LoadResult]:
     """The tests, in order."""
-    return [_flat(result) for result in _objects(path)]
+    return [_flat_result(result) for result in _objects(path)]
 
 
-def _flat(result: Mapping[str, Any]) -> LoadResult:
+def _flat_result(result: Mapping[str, Any]) -> LoadResult:
     is_sglang = "mean_e2e_latency_ms" in result or "total_output_tokens_retokenized" in result
     engine = text(result.get("backend")) or text(result.get("endpoint_type"))
     parts = [f"serving load of {engine}" if engine else "serving load"]
@@ -137,7 +137,7 @@ def _flat(result: Mapping[str, Any]) -> LoadResult:
 
 
 def _add_flat_requests(test: LoadResult, result: Mapping[str, Any]) -> None:
-    """Those of lists, one entry a request; an empty error and a latency are what an answered one has."""
+    """Requests of lists, one entry each; an empty error and a latency are what an answered one has."""
     names = ("ttfts", "itls", "latencies", "start_times", "output_lens", "errors")
     lists = {name: _list(result.get(name)) for name in names}
     count = max(len(lists["ttfts"]), len(lists["latencies"]))
