@@ -47,6 +47,9 @@ def _check(path: Path) -> int:
     for one in _DECLARED:
         assert one.reads is not None
         part = excerpt([path], one.reads)
+        if full.frame("runs").height > 1:  # processes of several ranks, which only the whole file tells apart
+            assert part is None
+            continue
         assert part is not None
         expected, answer = _answer(one, full), _answer(one, part)
         if isinstance(expected, str):
