@@ -196,7 +196,7 @@ def test_the_first_rocprof_s_copies_and_kernels_are_device_work(tmp_path: Path) 
     ]
 
 
-_VALUE = st.sampled_from(
+_VALUE: st.SearchStrategy[object] = st.sampled_from(
     [None, True, -5, "7", 1e300, "GPU2", "X", "M", "s", "f", "api_op", "hipA", [], {"name": "GPU1"}, {"BeginNs": "4"}]
 )
 
