@@ -47,13 +47,13 @@ _GROUPS: Sequence[_Group] = tuple(
         (r"gloo:|c10d::|^mpi_|allreduce|all_reduce", "Communication",
          "See who waits for whom, with the traces of all ranks; send less, or while computing."),
         (r"scaled_dot_product|(?:flash|efficient|native_multi_head)_?attention|fmha", "Attention",
-         "Use all cores, shorter or packed sequences, a narrower type (bfloat16), or a device."),
+         "All cores, where some are idle; shorter or packed sequences, a narrower type (bfloat16), or a device."),
         (r"(?:batch|layer|group|instance)_?norm", "Normalisation apart from what is before it",
          "Fold it into the convolution before it (inference), or let a compiler fuse it: torch.compile."),
         (r"copy_?$|::to$|contiguous|::clone|memcpy", "Copies and conversions",
          "Keep one type and layout from input to output; look at what asks for each copy (with_stack=True)."),
         (r"conv|(?:^|::|/)(?:mm|bmm|addmm|baddbmm|matmul|linear|einsum)|gemm", "Products and convolutions",
-         "Use all cores, a narrower type (bfloat16), or a device."),
+         "All cores, where some are idle; a narrower type (bfloat16); or a device."),
     )
 )  # fmt: skip
 _OTHER = "See who calls it, with which sizes; call it less often on more at once, or let a compiler fuse it."

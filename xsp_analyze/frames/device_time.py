@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.formulas import quotient, total_of
 from xsp_analyze.frames.group_ids import group_ids, groups, numbers_by_appearance
 from xsp_analyze.frames.idle import CAUSES, DEVICE, IdleTime, idle_by_device
@@ -270,11 +271,13 @@ def window_by_run(devices: pl.DataFrame) -> list[int | float]:
 def working_times(view: TraceView) -> Mapping[object, tuple[int, int]]:
     """By run, from when to when its devices worked: what is before and after is start-up and end, whatever it was.
 
-    From the first kernel on, where there is one: what is filled and copied before it sets the program up. Where steps
-    are marked, from the first work on without an end: what is in a step is the step's.
+    From the first kernel on, where there is one: what is filled and copied before it, by whatever kernel, sets the
+    program up. Where steps are marked, from the first work on without an end: what is in a step is the step's.
     """
     has_steps = not view.marked_steps.is_empty()
-    kernels = pl.col("start_ns").filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).min()
+    computes = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
+    sets_up = pl.col("kernel_class").cast(pl.String).is_in([str(KernelClass.MEMSET), str(KernelClass.COPY)])
+    kernels = pl.col("start_ns").filter(computes & ~sets_up.fill_null(value=False)).min()
     first = pl.col("start_ns").min() if has_steps else pl.coalesce(kernels, pl.col("start_ns").min())
     last = pl.lit(LATEST_NS) if has_steps else (pl.col("start_ns") + pl.col("duration_ns")).max()
     extents = view.all_activities.group_by("run_id").agg(first.alias("first_ns"), last.alias("last_ns"))

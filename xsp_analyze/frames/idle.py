@@ -144,7 +144,7 @@ def idle_times(
     `calls` those of their processes that explain idle time. Until the next launch, what the launching thread was in
     explains a gap, else what another thread was in (but not input, which is fetched ahead); else the host did other
     work. From the launch on it is the launch, what that loads (of over a millisecond), or the call that it was made in,
-    if that blocks; of work that begins over a millisecond behind its call it is what the host waited in, else unknown.
+    if that blocks; of work that begins over a millisecond behind its call it is set-up or a profiler, else unknown.
     A gap after which nothing was launched is the host's. What the host worked and launched behind
     a wait is of the wait, see `_behind_waits`. Work of its own that lasts gets the span that it was in, see
     `innermost_around`. Where no launches are known at all, what `operators` of the host were open explains a gap.
@@ -315,9 +315,12 @@ def _long_calls(pieces: _Pieces, work: pl.DataFrame, row: Ints) -> tuple[_Pieces
 
 
 def _by_waits(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
-    """The pieces of work that waits, given to the calls in which the host waited for it meanwhile; else unknown."""
+    """The pieces of work that waits, given to what the program set up or a profiler did meanwhile; else unknown.
+
+    A call in which the host waited for this work is no cause: the work itself did not begin.
+    """
     parts = _by_calls(pieces, thread, calls)
-    is_cause = np.isin(parts.cause, (_SYNC, _INITIALISATION, _PROFILER))
+    is_cause = np.isin(parts.cause, (_INITIALISATION, _PROFILER))
     return replace(parts, cause=np.where(is_cause, parts.cause, _UNKNOWN), call=np.where(is_cause, parts.call, -1))
 
 
