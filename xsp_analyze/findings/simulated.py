@@ -71,7 +71,10 @@ def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Adv
     view = frames.of_trace
     if not advice or not (holds(view, "kernel") and holds(view, "runtime")) or view.is_leveled:
         return list(advice)
-    made = simulation(frames)
+    try:
+        made = simulation(frames)
+    except XspError:  # nothing of the host was recorded
+        return list(advice)
     if made.confidence.refusals:
         return list(advice)
     return [_with_gain(made, one) for one in advice]
