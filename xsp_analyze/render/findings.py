@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["as_json", "as_markdown", "as_text", "documents", "evidence_of", "gain", "gain_of", "value_of"]
 
 _NOTHING = "No rule found anything. Most rules look at device work, some at hardware counters."
+_NEARLY = 0.95  # of the most: a simulation that gains it says no more
 _DOUBTS = "How far to trust the numbers:"
 _INDENT = "    "
 _ALL = 0.995  # from there on a share is shown as whole
@@ -37,10 +38,13 @@ def value_of(evidence: Evidence) -> str:
 
 
 def gain_of(advice: Advice) -> str:
-    """What is to be gained, as a phrase; empty for doubts."""
+    """What is to be gained, as a phrase, also by simulation where that is less; empty for doubts."""
     if advice.rule.on_trust:
         return ""
-    return gain(advice.gain_ns, advice.gain_share)
+    at_most, simulated_ns = gain(advice.gain_ns, advice.gain_share), advice.simulated_ns
+    if simulated_ns is None or advice.gain_ns is None or simulated_ns > _NEARLY * advice.gain_ns:
+        return at_most
+    return f"{duration(simulated_ns)} by simulation, {at_most}"
 
 
 def evidence_of(advice: Advice) -> Sequence[Evidence]:

@@ -160,7 +160,7 @@ def next_steps(answers: Answers) -> Section | None:
 
 _SIMULATED_MEANS = (
     "The first findings acted on, by a replay of the trace with other times: what a step then becomes shorter by, each"
-    " alone and all of them together. `xsp what-if` tells it of any other change."
+    " alone and all of them together. xsp what-if tells it of any other change."
 )
 
 
