@@ -61,7 +61,7 @@ def test_a_conversation_from_info_to_a_query(small: Path) -> None:
         ("analyze", {"analysis": "Z" * 100_000}),
     ]
     tools, results = _conversation(small, calls, "--timeout", "1")
-    assert [tool.name for tool in tools] == ["info", "findings", "analyze", "query", "compare", "schema"]
+    assert [tool.name for tool in tools] == ["info", "findings", "what_if", "analyze", "query", "compare", "schema"]
     assert all(tool.annotations.read_only_hint for tool in tools)
     assert [is_error for is_error, _ in results] == [False] * 6 + [True] * 4 + [False] + [True] * 3
     answers = [json.loads(text) for is_error, text in results if not is_error]

@@ -39,7 +39,7 @@ def fixture_traces(tmp_path: Path) -> Path:
         path = folder / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(trace_of(scale).to_bytes())
-    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:-200])
+    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:60])
     (folder / "notes.md").write_text("# not a trace\n")
     return folder
 
@@ -87,7 +87,7 @@ def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys:
         ("a-one", "ok"), ("a-two", "ok"), ("cut", "failed"), ("three", "ok")
     ]  # fmt: skip
     cut = document["traces"][2]
-    assert "cut.json: the trace is cut off" in cut["reason"]
+    assert "cut.json: the file is cut off" in cut["reason"]
     assert cut["report"] is None
     assert [Path(row["input"]).name for row in document["left_out"]] == ["notes.md"]
     assert document["costs"]["counts"] == {"done": 3, "kept": 0, "failed": 1, "left out": 0}
@@ -96,7 +96,7 @@ def test_a_bad_file_does_not_stop_the_rest(traces: Path, tmp_path: Path, capsys:
     assert "</html>" in (tmp_path / "out" / one["report"]).read_text()
     index = (tmp_path / "out" / "index.html").read_text()
     assert '"traces/a-one/report.html"' in index
-    assert "the trace is cut off" in index
+    assert "the file is cut off" in index
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def _folder(tmp_path: Path) -> Path:
     folder.mkdir()
     for n in range(3):
         (folder / f"t{n}.json").write_bytes(trace_of(100 + n).to_bytes())
-    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:-200])
+    (folder / "cut.json").write_bytes(trace_of(100).to_bytes()[:60])
     return folder
 
 
@@ -177,7 +177,7 @@ def test_traces_are_read_from_and_written_to_s3(s3: S3, tmp_path: Path, capsys: 
         "cut": "failed", "t0": "ok", "t1": "ok", "t2": "ok"
     }  # fmt: skip
     assert [row["input"] for row in document["left_out"]] == [f"s3://{_BUCKET}/in/notes.md"]
-    assert document["traces"][0]["reason"].startswith(f"s3://{_BUCKET}/in/cut.json: the trace is cut off")
+    assert document["traces"][0]["reason"].startswith(f"s3://{_BUCKET}/in/cut.json: the file is cut off")
     s3.get(f"{_BUCKET}/out", str(tmp_path / "far"), recursive=True)
     main(["batch", str(folder), "-o", str(tmp_path / "near"), "--jobs", "1"])
     capsys.readouterr()

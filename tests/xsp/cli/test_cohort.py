@@ -42,7 +42,7 @@ def test_a_batch_and_its_traces_give_the_same_tables(
     of_traces = capsys.readouterr()
     assert of_batch.out == of_traces.out
     assert "1 trace failed and are not in the cohort" in of_batch.err or "1 trace failed" in of_batch.err
-    assert "cut.json: the trace is cut off" in of_traces.err
+    assert "cut.json: the file is cut off" in of_traces.err
     models = json.loads(of_batch.out)[0]
     assert [(r["model"], r["gpu_share"]) for r in models["rows"]] == [
         ("one", pytest.approx(100 / 1500)),
