@@ -22,6 +22,7 @@ from xsp_ingest.formats.torch_profiler import TORCH_PROFILER, scan_plain
 from xsp_ingest.formats.torch_profiler.annotations import lines_of_stack, user_line
 from xsp_ingest.formats.torch_profiler.compiled import scanner as compiled
 from xsp_ingest.formats.torch_profiler.shape import shape
+from xsp_ingest.formats.torch_profiler.sound import IdsAreTexts
 from xsp_ingest.formats.torch_profiler.streamed import documents
 from xsp_ingest.ingester import Options
 from xsp_model import LedgerKind
@@ -294,7 +295,10 @@ def test_odd_frames_harm_nothing(tmp_path: Path, frames: list[_Event]) -> None:
     answers = []
     for scan in _SCANNERS.values():
         with suppress(compiled.CannotScan):  # the file is left to the plain one, which is the first
-            raw = shape(scan(path), path, Options())
+            try:
+                raw = shape(scan(path), path, Options())
+            except IdsAreTexts:  # some have none: the file is read from a copy with numbers
+                (raw,) = TORCH_PROFILER.read_runs([path], Options())
             answers.append(raw.tables["operators"]["source_lines"].cast(pl.String).to_list())
     assert answers
     assert all(answer == answers[0] for answer in answers)
