@@ -245,7 +245,9 @@ def test_t5_as_worked_out_from_the_file(real_dir: Path) -> None:
 def test_stages_of_resnet50_are_folded_but_for_their_first_block(real_dir: Path) -> None:
     """3, 4, 6 and 3 bottlenecks, the first of each with a convolution for the shortcut (He et al. 2015, table 1)."""
     trace = convert([real_dir / "kineto" / "resnet50_train_torch19.v100.json.gz"], Options())
-    blocks = pl.DataFrame(rows_of(trace)).filter(pl.col("block").str.starts_with("aten::conv2d"))
+    blocks = pl.DataFrame(rows_of(trace), infer_schema_length=None).filter(
+        pl.col("block").str.starts_with("aten::conv2d")
+    )
     counts = blocks.group_by("block_index", maintain_order=True).agg(pl.col("repetition_count").first(), pl.len())
     assert counts["repetition_count"].to_list() == [2, 3, 5, 2]
     assert counts["len"].unique().to_list() == [13]  # three convolutions, counters and norms, four activations and sums
