@@ -78,7 +78,8 @@ def as_text(advice: Sequence[Advice], width: int = 100, before: Sequence[str] = 
 
 def _lines(number: int, one: Advice, width: int) -> Iterator[str]:
     note = "" if one.rule.on_trust else f": {gain_of(one)}"
-    yield f"{number:>2}. {one.rule.title} ({one.rule.id}){note}"
+    heading = f"{number:>2}. {one.rule.title} ({one.rule.id}){note}"
+    yield textwrap.fill(heading, max(width, 40), subsequent_indent=_INDENT)
     evidence = ", ".join(f"{clean(e.label)} {value_of(e)}" for e in evidence_of(one))
     estimated = _estimate_sentence(one)
     texts = [
