@@ -105,6 +105,6 @@ def _gain(made: Simulation, changes: Sequence[Change]) -> float | None:
     if not changes:
         return None
     try:
-        return made.gain(list(dict.fromkeys(changes)), ranged=False).gain_ns
+        return made.gain_ns(list(dict.fromkeys(changes)))
     except XspError:  # of a part that the trace does not have
         return None

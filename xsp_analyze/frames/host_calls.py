@@ -34,6 +34,7 @@ __all__ = [
     "host_blocks",
     "host_spans",
     "innermost_around",
+    "is_named",
     "is_wait",
     "kernel_searches",
     "memory_growth",
@@ -68,7 +69,7 @@ def waiting_calls(view: TraceView, run: int) -> pl.DataFrame:
         view.runs([run])
         .scan("spans")
         .filter(
-            (_is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
+            (is_named(view, is_wait) & (pl.col("level") == str(Level.RUNTIME))) | _is_pageable(view.trace),
             pl.col("duration_ns").is_not_null(),
         )
     )
@@ -99,7 +100,7 @@ def waited_ns(view: TraceView, run: int, calls: pl.DataFrame) -> pl.Series:
     return joined.select((until - pl.col("start_ns")).clip(lower_bound=0).alias("waited_ns")).to_series()
 
 
-def _is_named(view: TraceView, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
+def is_named(view: TraceView, predicate: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
     """Whether this holds of a span's name; to look at each name once is not to look at each of millions of calls."""
     return pl.col("name").is_in(names_like(view.span_names, predicate).implode())
 
@@ -356,19 +357,19 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
     once = pl.concat([view.once(each, run) for each in (kernel_searches, memory_growth, first_uses)])
     cause = (
         pl.when(
-            before_any_launch & ~_is_named(view, lambda name: name.str.contains(SYNC_CALLS))
+            before_any_launch & ~is_named(view, lambda name: name.str.contains(SYNC_CALLS))
             | pl.col("span_id").is_in(once.implode())
         )
         .then(_INITIALISATION)
-        .when((_is_named(view, is_wait) & is_runtime) | _is_pageable(trace))
+        .when((is_named(view, is_wait) & is_runtime) | _is_pageable(trace))
         .then(_SYNC)
-        .when(_is_named(view, lambda name: name.str.contains(_STARTS_UP)))
+        .when(is_named(view, lambda name: name.str.contains(_STARTS_UP)))
         .then(_INITIALISATION)
-        .when(_is_named(view, lambda name: name.str.contains(INPUT_CALLS)))
+        .when(is_named(view, lambda name: name.str.contains(INPUT_CALLS)))
         .then(_INPUT)
-        .when(_is_named(view, lambda name: name.str.contains(_ALLOCATES)) & is_runtime)
+        .when(is_named(view, lambda name: name.str.contains(_ALLOCATES)) & is_runtime)
         .then(_HOST)
-        .when(_is_named(view, lambda name: name.str.contains(OVERHEADS)) & (pl.col("level") == str(Level.LIBRARY)))
+        .when(is_named(view, lambda name: name.str.contains(OVERHEADS)) & (pl.col("level") == str(Level.LIBRARY)))
         .then(_PROFILER)
     )
     rows = (
@@ -382,7 +383,7 @@ def host_blocks(view: TraceView, run: int) -> pl.DataFrame:
         .join(first_launches.lazy(), on="process_id", how="left", nulls_equal=True)
         .with_columns(
             cause.cast(pl.Int64).alias("cause"),
-            _is_named(view, lambda name: name.str.contains(_FREES)).alias("frees"),
+            is_named(view, lambda name: name.str.contains(_FREES)).alias("frees"),
             before_any_launch.fill_null(value=False).alias("early"),
         )
         .filter(pl.col("cause").is_not_null())
@@ -413,7 +414,7 @@ def kernel_searches(view: TraceView, run: int) -> pl.Series:
 
     It does that at the first call with such a shape (cuDNN's and MIOpen's benchmark mode), and never again.
     """
-    waits = view.runs([run]).scan("spans").filter(_is_named(view, lambda name: name.str.contains(_EVENT_WAIT)))
+    waits = view.runs([run]).scan("spans").filter(is_named(view, lambda name: name.str.contains(_EVENT_WAIT)))
     waiting = waits.group_by("parent_id").len().filter(pl.col("len") >= _MIN_TRIALS).collect()["parent_id"].drop_nulls()
     if waiting.is_empty():
         return waiting.rename("span_id")
@@ -429,7 +430,7 @@ def tried_kernels(view: TraceView, run: int) -> pl.DataFrame:
     """The run's device work that such searches tried, by span_id: all but what they launched after the last wait."""
     searches = view.once(kernel_searches, run)
     inside = view.own_runs.scan("spans").filter(pl.col("parent_id").is_in(searches.implode()))
-    is_wait = _is_named(view, lambda name: name.str.contains(_EVENT_WAIT))
+    is_wait = is_named(view, lambda name: name.str.contains(_EVENT_WAIT))
     last = pl.col("start_ns").filter(is_wait).max().over("parent_id")
     tried = inside.filter(pl.col("start_ns") < last).select(pl.col("span_id").alias("parent_id")).collect()
     return view.all_activities.join(tried, on="parent_id", how="semi", maintain_order="left")
@@ -441,8 +442,8 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
     Those of a loop that frees what it reserves are not, but in its first round.
     """
     is_call = pl.col("level") == str(Level.RUNTIME), pl.col("kind") != str(Kind.SYNC)
-    reserves = _is_named(view, lambda name: name.str.contains(_RESERVES) & ~name.str.contains(_ASYNCHRONOUS))
-    frees = _is_named(view, lambda name: name.str.contains(_FREES))
+    reserves = is_named(view, lambda name: name.str.contains(_RESERVES) & ~name.str.contains(_ASYNCHRONOUS))
+    frees = is_named(view, lambda name: name.str.contains(_FREES))
     calls = view.runs([run]).scan("spans").filter(*is_call, reserves | frees)
     change = pl.when(reserves).then(1).otherwise(-1).alias("change")
     rows = calls.select("span_id", "process_id", "start_ns", change).sort("start_ns", "span_id").collect()
@@ -453,7 +454,7 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
 
 def first_uses(view: TraceView, run: int) -> pl.Series:
     """The run's long calls that ask about a kernel: a process's first of a name, and those far longer than usual."""
-    asks = _is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("level") == str(Level.RUNTIME))
+    asks = is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("level") == str(Level.RUNTIME))
     calls = view.runs([run]).scan("spans").filter(asks).collect().sort("start_ns", "span_id")
     of_name, length = ("process_id", "name"), pl.col("duration_ns")
     is_first = pl.int_range(pl.len()).over(of_name) == 0
@@ -502,7 +503,7 @@ def open_operators(view: TraceView, run: int, processes: pl.Expr) -> Blocks:
         .select(
             "start_ns",
             (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
-            pl.when(_is_named(view, lambda name: name.str.contains(INPUT_CALLS))).then(_INPUT).otherwise(_HOST),
+            pl.when(is_named(view, lambda name: name.str.contains(INPUT_CALLS))).then(_INPUT).otherwise(_HOST),
             "span_id",
         )
         .sort("start_ns", "span_id")

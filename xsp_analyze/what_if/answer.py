@@ -1,4 +1,4 @@
-"""The answer to "what if": baseline, each change alone, all of them together, and how far to confidence it."""
+"""The answer to "what if": baseline, each change alone, all of them together, and how far to trust it."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ __all__ = ["SCALED", "Change", "Program", "changes_by_name", "changes_of", "weig
 
 SCALED = ("class", "layer", "operator", "kernel", "collective", "range")
 """What can be scaled by name."""
+_COLUMNS = {"class": "kernel_class", "kernel": "name", "collective": "collective"}  # of device work
 _COMPUTE = ("matrix product", "convolution", "attention", "mixture of experts")
 _PAGEABLE, _PINNED = "pageable", "pinned"
 _GRAPH_GAP_NS = 1_000  # between kernels that one call replays
@@ -141,7 +142,7 @@ class Program:
     def _selection(self, kind: str, name: str) -> tuple[Bools, Bools]:
         """Stretches of the host, and device work, of this kind and name; of what has device work only that."""
         work, spans = self.graph.work, self.graph.threads.spans
-        column = {"class": "kernel_class", "kernel": "name", "collective": "collective"}.get(kind)
+        column = _COLUMNS.get(kind)
         if column is not None and (work.height or kind != "class"):
             return np.zeros(len(self.graph.host.start), np.bool_), _like(work[column], name).to_numpy()
         if kind == "layer":
@@ -160,7 +161,7 @@ class Program:
         return host & (not on_device), below & on_device
 
     def _did_you_mean(self, kind: str, name: str) -> str:
-        column = {"class": "kernel_class", "kernel": "name", "collective": "collective"}.get(kind)
+        column = _COLUMNS.get(kind)
         names = self.graph.work[column].drop_nulls().unique().cast(pl.String).sort().to_list() if column else []
         near = closest(name, names) or (names[:10] if kind != "kernel" else [])
         return f"; it has {', '.join(near)}" if near else ""

@@ -57,6 +57,14 @@ class TaskGraph:
         """The node that each edge leads to."""
         return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
 
+    @property
+    def work_of_edge(self) -> Ints:
+        """The device activity that each edge lasts for, -1: for none."""
+        work_of = np.full(len(self.source), -1)
+        has_edge = np.flatnonzero(self.work_edge >= 0)
+        work_of[self.work_edge[has_edge]] = has_edge
+        return work_of
+
     def without(self, kinds: Sequence[Edge]) -> TaskGraph:
         """The same without edges of these kinds: what was waited for then counts as time of the host or device."""
         kept = ~np.isin(self.kind, kinds)

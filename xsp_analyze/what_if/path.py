@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.what_if.graph import task_graph
-from xsp_analyze.what_if.replay import fit, path_edges, replay
+from xsp_analyze.what_if.replay import fitted_replay, path_edges
 from xsp_analyze.what_if.waits import Edge
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _DEVICE, _LAUNCH, _GAP, _RETURN, _HOST, _UNKNOWN = range(len(LINKS))
 _LINK_OF = {
     Edge.HOST: _HOST, Edge.WORK: _DEVICE, Edge.LAUNCH: _LAUNCH, Edge.STREAM: _GAP, Edge.EVENT: _GAP,
     Edge.SHARED: _GAP, Edge.SYNC: _RETURN, Edge.COPY: _RETURN, Edge.FREE: _RETURN, Edge.QUEUE: _RETURN,
-    Edge.HAND_OVER: _HOST, Edge.COLLECTIVE: _DEVICE, Edge.BACKWARD: _HOST,
+    Edge.HAND_OVER: _HOST, Edge.BACKWARD: _HOST,
 }  # fmt: skip
 _LINK = np.array([_LINK_OF[each] for each in Edge], dtype=np.int64)
 
@@ -56,9 +56,8 @@ class Chain:
 
 
 def recorded_replay(view: TraceView) -> Replay:
-    """The replay of what was recorded_replay, with what bound each node."""
-    graph = view.once(task_graph)
-    return replay(graph, fit(graph))
+    """The `fitted_replay` of the trace's graph."""
+    return fitted_replay(view.once(task_graph))
 
 
 def chain(view: TraceView, run: int) -> Chain:
@@ -68,11 +67,8 @@ def chain(view: TraceView, run: int) -> Chain:
     edges = path_edges(replayed, run)
     begin = int(graph.time_ns[graph.steps.filter(pl.col("run_id") == run)["node"].to_numpy()].min())
     start, end = graph.time_ns[graph.source[edges]], graph.time_ns[graph.target[edges]]
-    links, rows = _LINK[graph.kind[edges]], np.full(len(edges), -1)
-    work_of = np.full(len(graph.source), -1)
-    has_edge = np.flatnonzero(graph.work_edge >= 0)
-    work_of[graph.work_edge[has_edge]] = has_edge
-    rows[:] = np.where(links == _DEVICE, work_of[edges], -1)
+    links = _LINK[graph.kind[edges]]
+    rows = np.where(links == _DEVICE, graph.work_of_edge[edges], -1)
     if len(edges) and start[0] > begin:  # from what nothing known leads to
         first = _UNKNOWN if rows[0] >= 0 or links[0] == _GAP else _HOST
         links, rows = np.append(first, links), np.append(-1, rows)

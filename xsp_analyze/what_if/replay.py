@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_model.columns.arrays import Bools, Ints, Positions
 
-__all__ = ["Replay", "fit", "path_edges", "replay"]
+__all__ = ["Replay", "fit", "fitted_replay", "path_edges", "replay"]
 
 _NEVER = np.iinfo(np.int64).max // 2
 
@@ -75,6 +75,11 @@ def fit(graph: TaskGraph) -> Ints:
         first = at[np.concatenate(([0], np.flatnonzero(np.diff(target[at])) + 1))]
         weight[first] += left[first]
     return weight
+
+
+def fitted_replay(graph: TaskGraph) -> Replay:
+    """The replay that is what was recorded, with what bound each node."""
+    return replay(graph, fit(graph))
 
 
 def path_edges(replayed: Replay, run: int) -> Positions:

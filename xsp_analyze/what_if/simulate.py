@@ -12,7 +12,8 @@ import polars as pl
 from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.what_if.changes import Program, weights_with
-from xsp_analyze.what_if.graph import GUESSED, task_graph
+from xsp_analyze.what_if.graph import GUESSED
+from xsp_analyze.what_if.path import recorded_replay
 from xsp_analyze.what_if.replay import fit, path_edges, replay
 from xsp_analyze.what_if.waits import Edge
 from xsp_model import XspError
@@ -68,22 +69,22 @@ class Confidence:
 
 @dataclass
 class Simulation:
-    """A trace to change: its graph, the weights that give what was recorded, and the steps that gains are of."""
+    """A trace to change: the replay that gives what was recorded, and the steps that gains are of."""
 
     view: StepView
-    graph: TaskGraph
+    base: Replay
     _fits: dict[tuple[Edge, ...], tuple[Program, Ints]] = field(default_factory=dict)
 
-    @cached_property
-    def base(self) -> Replay:
-        """The replay of what was recorded."""
-        return replay(self.graph, self._fit_without(())[1])
+    @property
+    def graph(self) -> TaskGraph:
+        """What waits for what."""
+        return self.base.graph
 
     def _fit_without(self, without: tuple[Edge, ...]) -> tuple[Program, Ints]:
         """The program without some kinds of edges, and its weights."""
         if without not in self._fits:
             graph = self.graph.without(without)
-            self._fits[without] = Program(self.view.of_trace, graph), fit(graph)
+            self._fits[without] = Program(self.view.of_trace, graph), fit(graph) if without else self.base.weight
         return self._fits[without]
 
     @property
@@ -101,14 +102,16 @@ class Simulation:
         chosen = periods.join(self.view.steps, on=["run_id", "step"], how="semi")
         return mean_of((periods if chosen.is_empty() else chosen)["period_ns"]) or 0.0
 
-    def gain(self, changes: Sequence[Change], *, ranged: bool = True) -> Gain:
+    def gain_ns(self, changes: Sequence[Change]) -> float:
+        """What a step is shorter by with these changes together."""
+        return self._simulate(changes, ())[0]
+
+    def gain(self, changes: Sequence[Change]) -> Gain:
         """What these changes come to, together."""
         main, new = self._simulate(changes, ())
-        gains = [main]
-        if ranged:
-            kinds = [kind for kind in GUESSED if (self.graph.kind == kind).any()]
-            variants = [(kind,) for kind in kinds] + ([tuple(kinds)] if len(kinds) > 1 else [])
-            gains += [self._simulate(changes, variant)[0] for variant in variants]
+        kinds = [kind for kind in GUESSED if (self.graph.kind == kind).any()]
+        variants = [(kind,) for kind in kinds] + ([tuple(kinds)] if len(kinds) > 1 else [])
+        gains = [main, *(self._simulate(changes, variant)[0] for variant in variants)]
         return Gain(changes, self.mean_period_ns(new), main, min(gains), max(gains), self.path(new))
 
     def _simulate(self, changes: Sequence[Change], without: tuple[Edge, ...]) -> tuple[float, Replay]:
@@ -121,8 +124,7 @@ class Simulation:
         graph = replayed.graph
         sums: dict[str, float] = {}
         classes = graph.work["kernel_class"].cast(pl.String).fill_null("other") if graph.work.height else None
-        work_of = np.full(len(graph.source), -1)
-        work_of[graph.work_edge[graph.work_edge >= 0]] = np.flatnonzero(graph.work_edge >= 0)
+        work_of = graph.work_of_edge
         for run in graph.ends:
             edges = path_edges(replayed, run)
             kind, time = graph.kind[edges], replayed.weight[edges]
@@ -195,7 +197,6 @@ _NAMES = {
     Edge.HOST: "host", Edge.LAUNCH: "launch latency", Edge.STREAM: "device gap", Edge.EVENT: "device gap",
     Edge.SHARED: "device gap", Edge.SYNC: "synchronisation", Edge.COPY: "synchronisation", Edge.FREE: "synchronisation",
     Edge.QUEUE: "synchronisation", Edge.HAND_OVER: "hand-over", Edge.BACKWARD: "hand-over",
-    Edge.COLLECTIVE: "other ranks",
 }  # fmt: skip
 
 
@@ -208,4 +209,4 @@ def simulation(view: StepView) -> Simulation:
 
 
 def _make(view: StepView) -> Simulation:
-    return Simulation(view, view.of_trace.once(task_graph))
+    return Simulation(view, view.of_trace.once(recorded_replay))

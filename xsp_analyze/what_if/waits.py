@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_in_order
-from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, names_like, waiting_calls
+from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, is_named, names_like, waiting_calls
 from xsp_model import Level
 from xsp_model.columns.arrays import lookup
 from xsp_model.columns.intervals import Lanes
@@ -40,8 +40,7 @@ class Edge(IntEnum):
     FREE = 8  # from work that ended in a call that frees or reserves memory
     QUEUE = 9  # from work that ended in a launch that found the queue full
     HAND_OVER = 10  # from one thread's last work to the wake of another that waited for it
-    COLLECTIVE = 11  # from the last rank's begin to everybody's end
-    BACKWARD = 12  # a hand-over to or from the thread that runs the backward pass, which names what it runs
+    BACKWARD = 11  # a hand-over to or from the thread that runs the backward pass, which names what it runs
 
 
 _FREES = r"(?i)^(?:cuda|cu|hip)(?:Free|MemFree|Malloc|MemAlloc|HostAlloc|HostMalloc|MemCreate)"
@@ -245,7 +244,7 @@ def node_calls(view: TraceView, threads: HostThreads) -> pl.DataFrame:
     waiting = pl.concat(runs) if runs else pl.Series(dtype=pl.Int64)
 
     def is_like(pattern: str) -> pl.Expr:
-        return pl.col("name").is_in(names_like(view.span_names, lambda name: name.str.contains(pattern)).implode())
+        return is_named(view, lambda name: name.str.contains(pattern))
 
     launches, waits = (pl.col("span_id").is_in(each.unique().implode()) for each in (work["parent_id"], waiting))
     long = pl.col("end_ns") - pl.col("start_ns") > _LONG_CALL_NS
