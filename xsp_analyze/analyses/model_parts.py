@@ -11,8 +11,9 @@ from xsp_analyze.classification.experts import ExpertPart, Stage
 from xsp_analyze.columns import COUNT, DURATION, KERNEL_DURATION, LATENCY, LAYER_TYPE, MODEL_SHARE, RUN, STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import known_sum, quotient, ratio, share_of_sum
-from xsp_analyze.frames.collectives import operations, spans_around_calls
+from xsp_analyze.frames.collectives import operations
 from xsp_analyze.frames.host_ranges import RunStages, stages_of_runs
+from xsp_analyze.frames.kernels.activities import every_span
 from xsp_analyze.frames.kernels.expert_parts import PARTS, expert_parts
 from xsp_analyze.frames.kernels.kernel_means import step_work
 from xsp_analyze.frames.layers.folded_layers import folded_layers, standing_out
@@ -411,7 +412,7 @@ def communication_by_module(frames: StepView) -> pl.LazyFrame:
 def _used_collectives(frames: StepView) -> pl.DataFrame:
     """`operations` with module, phase, use and, of weights that a hook gathers, modules_ahead."""
     rows = frames.of_trace.once(operations)
-    spans = spans_around_calls(frames.trace)
+    spans = every_span(frames.trace, "run_id", "parent_id", "layer_id", "phase", "name", "start_ns")
     hooks = spans["name"].cast(pl.String).str.contains(_HOOK).to_numpy()
     calls = rows["call_id"].to_numpy()
     around = innermost(spans["parent_id"].fill_null(-1).to_numpy(), hooks)[calls]

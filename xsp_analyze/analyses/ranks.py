@@ -9,19 +9,9 @@ import polars as pl
 from xsp_analyze.columns import STEP
 from xsp_analyze.core import AMOUNT, TIME_NS, Column, FigureSpec, Role, analysis
 from xsp_analyze.formulas import quotient, ratio
-from xsp_analyze.frames.collectives import (
-    CALL,
-    CLOCKS,
-    GROUP,
-    PAIRWISE,
-    bus_factor,
-    mean_waiting,
-    rank_clocks,
-    rank_times,
-    waits_of,
-    with_sizes,
-)
+from xsp_analyze.frames.collectives import PAIRWISE, bus_factor, with_sizes
 from xsp_analyze.frames.pipelines import pipeline_bubbles
+from xsp_analyze.frames.rank_waits import CALL, CLOCKS, GROUP, mean_waiting, rank_clocks, rank_times, waits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ from xsp_analyze.compare.side import DifferenceKind, Pairs, Side, check_common, 
 from xsp_analyze.compare.significance import RUN_NOISE
 from xsp_analyze.faults import attempt, fault_of, noting_faults
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.collectives import has_ranks, rank_times
+from xsp_analyze.frames.collectives import has_ranks
 from xsp_analyze.frames.kernels.kernel_means import kernel_executions
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, agreed_peaks
 from xsp_analyze.frames.operators.operator_work import operator_work
@@ -40,6 +40,7 @@ from xsp_analyze.frames.outputs import (
     recorded_distances,
     tensors_of,
 )
+from xsp_analyze.frames.rank_waits import rank_times
 from xsp_analyze.merge.matching import match_kernels
 from xsp_analyze.needs import holds
 from xsp_analyze.text.units import plain_spaces, share

@@ -14,10 +14,11 @@ from xsp_analyze.frames.device_time import busiest_device, device_time
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import load_tests
+from xsp_analyze.frames.rank_waits import FEW_CALLS, late_ranks_of
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.late_ranks import FEW_CALLS, late_ranks_of, rank_reason
+from xsp_analyze.text.late_ranks import rank_reason
 from xsp_analyze.text.table import short_name
 from xsp_analyze.text.units import IDLE, count, duration, share, size
 from xsp_analyze.trace.step_view import StepView

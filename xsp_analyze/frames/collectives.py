@@ -1,67 +1,40 @@
-"""Collectives as each rank called them, what they moved, and how the time of ranks compares."""
+"""Collectives as each rank called them, of which group they are, and what they moved."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from xsp_analyze.classification.classify import by_operator
-from xsp_analyze.formulas import quotient, total_of
-from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.kernels.activities import column_at, every_span
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
-from xsp_analyze.frames.model_time import latency_by_run
-from xsp_analyze.frames.steps import StepMode, kept_steps
 from xsp_model import Kind, Level
-from xsp_model.clock_skew import clock_skews
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import coverage_before, merge
 from xsp_model.columns.tree import innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_model import Trace
     from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = [
-    "CALL",
-    "CLOCKS",
-    "GROUP",
     "PAIRWISE",
-    "SENT",
-    "MedianRank",
     "bus_factor",
     "computing_operators",
     "group_label",
-    "groups_by_bytes",
     "has_ranks",
     "host_calls_of_collectives",
-    "longest_of_columns",
-    "matched_count",
-    "mean_waiting",
-    "means_by_rank",
-    "median_rank",
     "message_bytes",
     "modelled_collectives",
     "operations",
-    "rank_clocks",
-    "rank_times",
     "rank_units",
-    "ranks_off_the_median",
     "recorded_facts",
-    "spans_around_calls",
-    "waiting_by_rank",
-    "waits_of",
     "with_sizes",
-    "with_waits",
 ]
 
 # What the ranks of a trace are: runs side by side, or the devices of a run that speak to each other.
@@ -111,6 +84,10 @@ _FACTS = ("operation", "group_name", "group_ranks", "group_size", *_OF_CALL[1:])
 _GROUP = ("group_name", "group_ranks", "group_size")
 
 
+PAIRWISE = ("send", "recv")
+"""Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
+
+
 def group_label() -> pl.Expr:
     """A group as people know it: the ranks tell groups of one name apart, the name groups of the same ranks."""
     label = pl.concat_str("group_name", "group_ranks", separator=" ", ignore_nulls=True)
@@ -134,11 +111,6 @@ def recorded_facts(trace: Trace, kernels: Ints) -> pl.DataFrame:
     return pl.DataFrame([pl.select(pl.coalesce(each)).to_series().alias(name) for name, each in first.items()])
 
 
-def spans_around_calls(trace: Trace) -> pl.DataFrame:
-    """All spans in order, for walks up from calls: run_id, parent_id, layer_id, phase, name, start_ns."""
-    return trace.scan("spans").select("run_id", "parent_id", "layer_id", "phase", "name", "start_ns").collect()
-
-
 def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
     """The columns of the nearest span around each kernel that has the first of them (of a group: any)."""
     rows = facts if len(columns) > 1 else facts.drop_nulls(columns)
@@ -149,7 +121,7 @@ def _around(parents: Positions, kernels: Ints, facts: pl.DataFrame, columns: tup
 
 
 def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> pl.Series:
-    """What the range of the framework around each launch names, as `operator_of_range` has it, else null."""
+    """What the range of the framework around each launch names, as `_operation_of_range` has it, else null."""
     names = spans["name"].unique()
     of_ranges = names.filter(names.cast(pl.String).str.contains(_RANGE))
     is_range: Bools = ((spans["level"] == str(Level.LIBRARY)) & spans["name"].is_in(of_ranges.implode())).to_numpy()
@@ -162,9 +134,13 @@ def _range_operation(spans: pl.DataFrame, parents: Positions, kernels: Ints) -> 
 def _operation_of_range(name: str) -> str | None:
     """`nccl:_all_gather_base` is an all_gather, `gloo:recv` a recv."""
     match = re.match(_RANGE, name)
+    return _operation_of_operator(name) or (match and match[1])
+
+
+def _operation_of_operator(name: str) -> str | None:
+    """The collective that an operator of this name is; None where it may be several, or none."""
     operator = by_operator(name)
-    is_known = operator is not None and operator.collective not in (None, "send_recv")
-    return operator.collective if operator and is_known else match and match[1]
+    return None if operator is None or operator.collective == "send_recv" else operator.collective
 
 
 def bus_factor(operation: pl.Expr, ranks: pl.Expr) -> pl.Expr:
@@ -314,7 +290,10 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
     own, of_call = (recorded_facts(frames.trace, ids.to_numpy()) for ids in (ranges["span_id"], call_ids.to_series()))
     facts = pl.DataFrame(pl.select(pl.coalesce(of_call[c], own[c])).to_series().alias(c) for c in _FACTS)
     names = column_at(frames.trace, "name", call_ids.to_series()).cast(pl.String)
-    operations = [_operation_of_call(name, each) for name, each in zip(names, ranges["name"], strict=True)]
+    operations = [
+        _operation_of_operator(name) or _operation_of_range(each)
+        for name, each in zip(names, ranges["name"], strict=True)
+    ]
     facts = facts.with_columns(pl.coalesce(pl.Series("operation", operations, dtype=pl.String), "operation"))
     rows = (
         ranges.hstack(facts)
@@ -322,12 +301,6 @@ def _host_operations(frames: TraceView) -> pl.DataFrame:
         .join(units, on="run_id", how="left", maintain_order="left")
     )
     return rows.with_columns(group_label(), pl.col("start_ns").alias("launch_ns"), _time_alone_on_host(frames, ranges))
-
-
-def _operation_of_call(call: str, name_of_range: str) -> str | None:
-    operator = by_operator(call)
-    is_known = operator is not None and operator.collective not in (None, "send_recv")
-    return operator.collective if operator and is_known else _operation_of_range(name_of_range)
 
 
 def computing_operators(frames: TraceView) -> pl.DataFrame:
@@ -349,12 +322,16 @@ def _time_alone_on_host(frames: TraceView, ranges: pl.DataFrame) -> pl.Series:
     out = ranges["duration_ns"].to_numpy().copy()
     compute = frames.once(computing_operators)
     for (run,), rows in ranges.with_row_index("row").group_by("run_id"):
-        beside = compute.filter(pl.col("run_id") == run)
-        busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
-        start = rows["start_ns"].to_numpy()
-        end = start + rows["duration_ns"].to_numpy()
-        out[rows["row"].to_numpy()] -= coverage_before(busy, end) - coverage_before(busy, start)
+        out[rows["row"].to_numpy()] = _time_alone(rows, compute.filter(pl.col("run_id") == run))
     return pl.Series("exposed_ns", out)
+
+
+def _time_alone(rows: pl.DataFrame, beside: pl.DataFrame) -> Ints:
+    """How long each of the rows ran while nothing beside it did."""
+    busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
+    start, duration = rows["start_ns"].to_numpy(), rows["duration_ns"].to_numpy()
+    alone: Ints = duration - (coverage_before(busy, start + duration) - coverage_before(busy, start))
+    return alone
 
 
 def modelled_collectives(frames: TraceView) -> pl.DataFrame:
@@ -412,270 +389,5 @@ def _exposed_times(frames: TraceView, kernels: pl.DataFrame) -> pl.Series:
     compute = frames.all_activities.filter(pl.col("kind").cast(pl.String).is_in(kinds), ~IS_COMMUNICATION)
     for (run, device), rows in kernels.with_row_index("row").group_by("run_id", "device_id"):
         beside = compute.filter(pl.col("run_id") == run, pl.col("device_id").eq_missing(pl.lit(device, pl.Int64)))
-        start = rows["start_ns"].to_numpy()
-        end = start + rows["duration_ns"].to_numpy()
-        busy = merge(beside["start_ns"].to_numpy(), (beside["start_ns"] + beside["duration_ns"]).to_numpy())
-        out[rows["row"].to_numpy()] = end - start - (coverage_before(busy, end) - coverage_before(busy, start))
+        out[rows["row"].to_numpy()] = _time_alone(rows, beside)
     return pl.Series("exposed_ns", out)
-
-
-# Who waits for whom: collectives matched between ranks, from one trace or from the tables of many.
-PAIRWISE = ("send", "recv")
-"""Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
-GROUP = ("operation", "process_group")
-CALL = ("step", "meeting", "process_group", "number")
-"""What makes a collective on two ranks one call: the n-th of its operation (or of its two ranks) in group and step."""
-SENT = ("sent_bytes", "received_bytes")
-Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
-
-
-def with_waits(rows: Rows) -> Rows:
-    """Collectives (rank, operation, CALL, duration_ns) with what matching them between ranks tells of each.
-
-    `matched`: every rank of its group ran the call, if there are several; where no group is recorded, every rank that
-    runs the operation; of a send and its receive both. All ranks leave a collective together, so that the shortest is
-    that of the rank that came last: `transfer_ns` is its time, `wait_ns` what the row took beyond that, both null where
-    nothing is matched. No clock is compared. `last_share` is 1 where the row's rank came last, a part of it where
-    others came as late, else 0; of a send or receive 0, as one of two always does (`frames.pipelines` says why).
-    """
-    rank, duration = pl.col("rank").n_unique(), pl.col("duration_ns")
-    ungrouped = pl.when(pl.col("process_group").is_null()).then("operation")  # who takes part is not is_matched
-    ranks, here = rank.over("process_group", ungrouped), rank.over(CALL)
-    is_pair, is_linked = pl.col("operation").is_in(PAIRWISE), pl.col("meeting") != pl.col("operation")
-    matched = pl.when(is_pair).then(is_linked & (here == 2)).otherwise((here == ranks) & (ranks > 1))  # noqa: PLR2004
-    shortest = pl.when("matched").then(duration.min().over(CALL))
-    is_shortest = (duration == pl.col("transfer_ns")).fill_null(value=False)
-    share = pl.when("is_shortest", ~is_pair).then(1 / pl.col("is_shortest").sum().over(CALL)).otherwise(0.0)
-    return (
-        rows.with_columns(matched.alias("matched"))
-        .with_columns(shortest.alias("transfer_ns"))
-        .with_columns((duration - pl.col("transfer_ns")).alias("wait_ns"), is_shortest.alias("is_shortest"))
-        .with_columns(share.alias("last_share"))
-        .drop("is_shortest")
-    )
-
-
-def waiting_by_rank(waits: pl.DataFrame, keys: tuple[str, ...] = ()) -> pl.DataFrame:
-    """Sums of what `with_waits` gives over each of these and rank: count, matched_count, last_count, duration_ns, ...
-
-    `last_count` are calls that it alone came last to. `waited_for_ns` is what the others together waited in calls that
-    it came last to, of several as late an equal part. Both, and `wait_ns`, are null where none of its calls is matched.
-    """
-    wait_of_call = pl.col("wait_ns").sum().over(CALL)
-    is_matched = pl.col("matched").any()
-    sums = {
-        "last_count": (pl.col("last_share") == 1).sum().cast(pl.Int64),
-        "wait_ns": pl.col("wait_ns").sum(),
-        "waited_for_ns": pl.col("caused_ns").sum(),
-    }
-    return (
-        waits.with_columns((wait_of_call * pl.col("last_share")).alias("caused_ns"))
-        .group_by(*keys, "rank", maintain_order=True)
-        .agg(
-            pl.len().cast(pl.Int64).alias("count"),
-            pl.col("duration_ns").sum(),
-            pl.col("matched").sum().cast(pl.Int64).alias("matched_count"),
-            *(pl.when(pl.col(c).count() > 0).then(pl.col(c).sum()).alias(c) for c in SENT if c in waits.columns),
-            *(pl.when(is_matched).then(value).alias(name) for name, value in sums.items()),
-        )
-    )
-
-
-# What each rank did with its time, over the steps chosen, and how far its clock is off.
-CLOCKS = {
-    "clock_offset_ns": pl.Int64(), "clock_spread_ns": pl.Int64(), "clock_count": pl.Int64(),
-    "clock_drift_ns_per_s": pl.Float64(),
-}  # fmt: skip
-_TIMES = ("step_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")
-
-
-def waits_of(frames: StepView) -> pl.DataFrame:
-    """The collectives of all steps, see `operations`, with what `with_waits` tells of each.
-
-    A receive whose send is not recorded has `transfer_ns` from when its sender's last work before it ended, and
-    `matched`: the median over the calls of its two ranks that it waited in, over both directions, in which a difference
-    of clocks cancels. What took less had arrived before; its transfer is what it took.
-    """
-    rows = _with_times_of_mail(with_waits(frames.of_trace.once(operations)))
-    alone = rows.filter(pl.col("operation") == "recv", ~pl.col("matched"), pl.col("meeting").str.contains(">"))
-    if alone.is_empty():
-        return rows
-    times = _transfer_times(frames.of_trace, alone)
-    timed = rows.join(times, on=["meeting", "input_bytes"], how="left", nulls_equal=True, maintain_order="left")
-    is_one = (pl.col("operation") == "recv") & ~pl.col("matched") & pl.col("alone_ns").is_not_null()
-    transfer = pl.when(is_one).then(pl.min_horizontal("duration_ns", "alone_ns")).otherwise("transfer_ns")
-    return (
-        timed.with_columns(transfer.alias("transfer_ns"), pl.col("matched") | is_one)
-        .with_columns((pl.col("duration_ns") - pl.col("transfer_ns")).alias("wait_ns"))
-        .drop("alone_ns")
-    )
-
-
-def _with_times_of_mail(rows: pl.DataFrame) -> pl.DataFrame:
-    """On the host a send does not wait for its receive: the transfer ends with the receive, from when both had begun.
-
-    It takes both clocks for one, as a rate of what the ranges take would hold the time until somebody looked.
-    """
-    is_one = pl.col("device_id").is_null() & pl.col("operation").is_in(PAIRWISE) & pl.col("matched")
-    is_receive = pl.col("operation") == "recv"
-    end = (pl.col("start_ns") + pl.col("duration_ns")).filter(is_receive).first().over(CALL)
-    longest = pl.col("duration_ns").filter(is_receive).first().over(CALL)
-    transfer = (end - pl.col("start_ns").max().over(CALL)).clip(0, longest)
-    wait = pl.when(is_receive).then(longest - transfer)
-    return rows.with_columns(
-        pl.when(is_one).then(transfer).otherwise("transfer_ns").alias("transfer_ns"),
-        pl.when(is_one).then(wait).otherwise("wait_ns").alias("wait_ns"),
-    )
-
-
-def _transfer_times(frames: TraceView, receives: pl.DataFrame) -> pl.DataFrame:
-    """meeting, input_bytes, alone_ns: from the end of the sender's work to that of the receive, as `waits_of` says."""
-    units = rank_units(frames).select("rank", pl.col("run_id").alias("run"), pl.col("device_id").alias("device"))
-    compute = frames.all_activities.filter(pl.col("kind") == str(Kind.KERNEL), ~IS_COMMUNICATION)
-    work = compute.select("run_id", "device_id", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"))
-    ends = (
-        units.join(work, left_on=["run", "device"], right_on=["run_id", "device_id"], nulls_equal=True)
-        .select(pl.col("rank").alias("sender"), pl.col("end_ns").alias("done_ns"), "end_ns")
-        .sort("end_ns")
-    )
-    sender = pl.col("meeting").str.extract(r"^(\d+)>").cast(pl.Int64).alias("sender")
-    arrived = receives.with_columns(sender, (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")).sort("end_ns")
-    matched = arrived.join_asof(ends, on="end_ns", by="sender", check_sortedness=False)
-    waited = matched.filter(pl.col("done_ns") > pl.col("start_ns"), pl.col("done_ns") < pl.col("end_ns"))
-    one_way = waited.group_by("meeting", "input_bytes").agg((pl.col("end_ns") - pl.col("done_ns")).median())
-    both = pl.col("meeting").str.split(">").list.sort().list.join("-")
-    return one_way.with_columns(pl.col("end_ns").mean().over(both, "input_bytes").round().cast(pl.Int64)).rename(
-        {"end_ns": "alone_ns"}
-    )
-
-
-def rank_times(frames: StepView) -> pl.DataFrame:
-    """One row a rank (and step, where each is answered), in order: _TIMES, wait_ns, last_count and SENT.
-
-    step = compute + exposed communication + exposed memory + idle. A rank without device work has its step alone.
-    Of a mean step times are means over the same whole steps.
-    """
-    units = rank_units(frames.of_trace).select("run_id", "device_id", "rank")
-    by = ["rank", *frames.by]
-    parts = units.join(frames.once(device_time).parts, on=["run_id", "device_id"], nulls_equal=True)
-    idle = (pl.col("window_ns") - pl.col("busy_ns")).alias("idle_ns")
-    timed = parts.with_columns(pl.col("window_ns").alias("step_ns"), idle).select(*by, *_TIMES)
-    hosts = units.join(parts, on="run_id", how="anti").join(_host_steps(frames), on="run_id").select(*by, "step_ns")
-    rows = pl.concat([timed, hosts.cast({"step_ns": timed.schema["step_ns"]})], how="diagonal")
-    return rows.join(_waiting(frames), on=by, how="left").sort(*frames.by, "rank")
-
-
-def _host_steps(frames: StepView) -> pl.DataFrame:
-    if frames.choice.mode is StepMode.EACH:
-        return frames.steps.select("run_id", "step", pl.col("duration_ns").alias("step_ns"))
-    return frames.once(latency_by_run).select("run_id", pl.col("latency_ns").alias("step_ns"))
-
-
-def _waiting(frames: StepView) -> pl.DataFrame:
-    """By rank (and step) wait_ns, last_count and SENT: 0 in a step without collectives, null of a rank that is in none.
-
-    Of a mean step waiting is over the whole steps that times are means of, and how often a rank came last over all.
-    """
-    rows = frames.of_chosen_steps(frames.once(waits_of))
-    if not frames.is_mean:
-        return waiting_by_rank(rows, tuple(frames.by)).select(*frames.by, "rank", "wait_ns", "last_count", *SENT)
-    kept = kept_steps(frames.steps)
-    of_kept = waiting_by_rank(rows.join(kept.select("run_id", "step"), on=["run_id", "step"], how="semi"))
-    wait = of_kept.join(_step_counts(frames, kept), on="rank").select(
-        "rank", quotient(pl.col("wait_ns"), pl.col("steps"))
-    )
-    last = mean_waiting(frames).select("rank", "last_count", *SENT)
-    return last.join(wait, on="rank", how="left")
-
-
-def mean_waiting(frames: StepView, keys: tuple[str, ...] = ()) -> pl.DataFrame:
-    """`waiting_by_rank` over the steps chosen; of a mean step all sums are over the number of steps, none trimmed."""
-    rows = waiting_by_rank(frames.of_chosen_steps(frames.once(waits_of)), (*frames.by, *keys))
-    if not frames.is_mean:
-        return rows
-    sums = [name for name in rows.columns if name not in (*keys, "rank")]
-    per_step = (quotient(pl.col(name), pl.col("steps")) for name in sums)
-    return rows.join(_step_counts(frames, frames.steps), on="rank", maintain_order="left").select(
-        *keys, "rank", *per_step
-    )
-
-
-def _step_counts(frames: StepView, steps: pl.DataFrame) -> pl.DataFrame:
-    counts = steps.group_by("run_id").agg(pl.len().alias("steps"))
-    return rank_units(frames.of_trace).join(counts, on="run_id").select("rank", "steps")
-
-
-def rank_clocks(frames: StepView) -> pl.DataFrame:
-    """One row a rank that collectives link to the lowest one: CLOCKS. Ranks of one run have one clock, and no row."""
-    calls = frames.once(waits_of).filter("matched", ~pl.col("operation").is_in(PAIRWISE))
-    call = pl.concat_str("meeting", pl.col("step").cast(pl.String).fill_null("-"), separator=" ")
-    ends = calls.select(
-        "rank",
-        pl.col("process_group").fill_null("").alias("group"),
-        call.alias("name"),
-        pl.col("number").alias("nth"),
-        (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"),
-    )
-    units = rank_units(frames.of_trace)
-    skews = {} if units["run_id"].n_unique() < units.height else clock_skews(ends)
-    rows = [(rank, s.offset_ns, s.spread_ns, s.count, s.drift_ns_per_s) for rank, s in skews.items()]
-    return pl.DataFrame(rows, schema={"rank": pl.Int64(), **CLOCKS}, orient="row")
-
-
-# What is said of ranks side by side, and drawn of them: of the tables of a trace, and of a job.
-
-
-@dataclass(frozen=True, slots=True)
-class MedianRank:
-    """Medians over rows of B29 or R01, each None where nothing is known."""
-
-    step_ns: float | None
-    exposed_share: float | None  # of the step
-    wait_ns: float | None
-
-
-def median_rank(ranks: pl.DataFrame) -> MedianRank:
-    """Of rows with step_ns and exposed_communication_ns, with wait_ns, or with all of them."""
-    columns = set(ranks.columns)
-    exposed = {"exposed_communication_ns", "step_ns"} <= columns
-    return MedianRank(
-        _median(ranks["step_ns"]) if "step_ns" in columns else None,
-        _median(ranks["exposed_communication_ns"] / ranks["step_ns"]) if exposed else None,
-        _median(ranks["wait_ns"]) if "wait_ns" in columns else None,
-    )
-
-
-def _median(values: pl.Series) -> float | None:
-    middle = values.median()
-    return middle if isinstance(middle, float | int) else None
-
-
-def ranks_off_the_median(cells: pl.DataFrame) -> list[int]:
-    """The ranks of rows with rank and step_ns, those first whose longest step is furthest from the median's."""
-    longest = cells.group_by("rank").agg(pl.col("step_ns").max()).drop_nulls()
-    apart = (pl.col("step_ns") - pl.col("step_ns").median()).abs()
-    return longest.sort(apart, "rank", descending=[True, False])["rank"].to_list()
-
-
-def longest_of_columns(cells: pl.DataFrame, columns: pl.DataFrame, measures: Iterable[str]) -> pl.DataFrame:
-    """The largest value of each measure by rank and `column`, in no order; `columns` has the column of each step."""
-    placed = cells.join(columns.cast({"step": cells.schema["step"]}), on="step", nulls_equal=True)
-    return placed.group_by("rank", "column").agg(pl.col(list(measures)).max())
-
-
-def means_by_rank(cells: pl.DataFrame, measures: Iterable[str]) -> pl.DataFrame:
-    """The mean of each measure by rank, in order."""
-    return cells.group_by("rank").agg(pl.col(list(measures)).mean()).sort("rank")
-
-
-def groups_by_bytes(rates: pl.DataFrame) -> list[tuple[str, str | None]]:
-    """Operation and process group of B31's rows, those first that moved most."""
-    moved = (pl.col("message_bytes") * pl.col("count")).sum().alias("moved")
-    groups = rates.group_by("operation", "process_group", maintain_order=True).agg(moved)
-    return groups.sort("moved", descending=True).drop("moved").rows()
-
-
-def matched_count(stragglers: pl.DataFrame) -> float:
-    """How many collectives are matched, each counted once, by B30's rows."""
-    per_group = stragglers.group_by("operation", "process_group").agg(pl.col("matched_count").max())
-    return total_of(per_group["matched_count"])

@@ -16,9 +16,9 @@ from xsp_analyze.frames.collectives import (
     host_calls_of_collectives,
     operations,
     rank_units,
-    waits_of,
 )
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
+from xsp_analyze.frames.rank_waits import waits_of
 from xsp_model import Kind, Phase
 from xsp_model.columns.intervals import merge
 

@@ -10,9 +10,11 @@ import polars as pl
 from xsp_analyze.core import Result
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.formulas import total_of
-from xsp_analyze.frames.collectives import (
+from xsp_analyze.frames.rank_waits import (
     CALL,
+    FEW_CALLS,
     groups_by_bytes,
+    late_ranks,
     longest_of_columns,
     means_by_rank,
     median_rank,
@@ -21,7 +23,7 @@ from xsp_analyze.frames.collectives import (
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.ranks.job import experts_by_rank, tables
-from xsp_analyze.text.late_ranks import FEW_CALLS, late_ranks, reason_of
+from xsp_analyze.text.late_ranks import reason_of
 from xsp_analyze.text.units import count, count_of, duration, quantity, share, size
 
 if TYPE_CHECKING:

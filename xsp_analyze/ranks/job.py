@@ -14,8 +14,8 @@ import polars as pl
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio, trimmed_mean
-from xsp_analyze.frames.collectives import CALL, GROUP, SENT, waiting_by_rank, with_waits
 from xsp_analyze.frames.kernels.kernel_classes import communication_names
+from xsp_analyze.frames.rank_waits import CALL, GROUP, SENT, waiting_by_rank, with_waits
 from xsp_analyze.ranks.facts import RANK_TABLES
 from xsp_model import XspError, bundle
 from xsp_model.schema import TABLES

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.content import Probe
 
-__all__ = ["CLEARED", "Interned", "annotations_of", "as_chrome_json", "is_perfetto", "json_head", "packets"]
+__all__ = ["CLEARED", "PACKET", "Interned", "annotations_of", "as_chrome_json", "is_perfetto", "json_head", "packets"]
 
 PACKET = 0x0A  # the key of field 1, whose content is length-delimited
 CLEARED = 1  # flag of a packet before which nothing is interned

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Ints
 
 __all__ = [
+    "UNITS_NS",
     "Among",
     "Strings",
     "characters",
@@ -79,6 +80,10 @@ def finite(value: object) -> float | None:
 def json_integer(digits: str) -> int | float:
     """What `parse_int` of `json` makes of digits: of more than Python makes an integer of, an infinity."""
     return int(digits) if len(digits) <= _MAX_DIGITS else (-math.inf if digits.startswith("-") else math.inf)
+
+
+UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+"""How many ns each unit of time is."""
 
 
 def nanoseconds(value: object, unit_ns: int) -> int | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_ingest.files.values import UNITS_NS
 from xsp_ingest.staging.raw import RawTrace
 from xsp_model import Finding, Kind, LedgerKind, Level, XspError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYTHING", "Selection", "Skipped", "by_rank", "narrow", "range_of"]
 
-_UNITS_NS = {"ns": 1, "us": 1_000, "\u00b5s": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_DURATION_UNITS_NS = {**UNITS_NS, "\u00b5s": UNITS_NS["us"], "min": 60 * UNITS_NS["s"]}
 _TIME = r"(\d{1,18})(?:\.(\d{1,18}))?(ns|us|\u00b5s|ms|s|min)"
 _RANGE = re.compile(rf"(?:{_TIME})?\.\.(?:{_TIME})?", re.ASCII)
 _REFERENCES = {
@@ -93,7 +94,7 @@ def _ns(parts: Sequence[str | None]) -> int | None:
     integer, decimals, unit = parts
     if integer is None or unit is None:
         return None
-    scale = _UNITS_NS[unit]
+    scale = _DURATION_UNITS_NS[unit]
     return int(integer) * scale + (int(decimals) * scale // 10 ** len(decimals) if decimals else 0)
 
 

@@ -13,7 +13,8 @@ from tests.helpers.rank_traces import write_ranks
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
-from xsp_analyze.text.late_ranks import is_beyond_chance, late_ranks, late_ranks_of, rank_reason
+from xsp_analyze.frames.rank_waits import is_beyond_chance, late_ranks, late_ranks_of
+from xsp_analyze.text.late_ranks import rank_reason
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options

@@ -12,7 +12,7 @@ from tests.helpers.linked import converted, ledger_counts, named
 from tests.helpers.synth import KinetoTrace
 from xsp_ingest.convert import convert
 from xsp_ingest.formats.torch_profiler import TORCH_PROFILER
-from xsp_ingest.formats.torch_profiler.sound import numbered_copy
+from xsp_ingest.formats.torch_profiler.merged_ranks import numbered_copy
 from xsp_ingest.ingester import Options
 from xsp_ingest.staging.selection import Selection
 from xsp_model import XspError, integrity

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.catalog import result
-from xsp_analyze.frames.collectives import PAIRWISE, matched_count, median_rank
+from xsp_analyze.frames.collectives import PAIRWISE
 from xsp_analyze.frames.pipelines import bubble_share, slowest_stage, usual_step
+from xsp_analyze.frames.rank_waits import late_ranks_of, matched_count, median_rank
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
     bandwidth,
@@ -26,7 +27,7 @@ from xsp_analyze.pages.ranks import (
 )
 from xsp_analyze.pages.report.figures import cut_rows
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.late_ranks import late_ranks_of, rank_reason
+from xsp_analyze.text.late_ranks import rank_reason
 from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import LedgerKind
 

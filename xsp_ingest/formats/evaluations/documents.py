@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 
 from xsp_ingest.files.json_window import Entries, entries
-from xsp_ingest.files.values import finite, int64, nanoseconds, text
+from xsp_ingest.files.values import UNITS_NS, finite, int64, nanoseconds, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 from xsp_model.columns.arrow import conform
@@ -184,7 +184,6 @@ def _columns(table: str, rows: Sequence[tuple[object, ...]], names: str) -> pl.D
 _NAME = re.compile(r"LAYER_(CU[A-Z]+_\w+?)(?:_\d)?_(?:FLOAT|INT|HALF|DOUBLE)\d*_")
 _ALGORITHM = re.compile(r"<([^<>]{1,120})>")
 _BATCH = re.compile(r"/batch_size:(\d{1,9})(?!\d)")
-_UNITS_NS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class _Benchmark(msgspec.Struct):
@@ -204,7 +203,7 @@ def read_benchmarks(path: Path) -> RawTrace:
             totals += 1
             continue
         call = _NAME.match(name)
-        ns = nanoseconds(of.get("RealTime"), _UNITS_NS.get(str(of.get("TimeUnit")), 1))
+        ns = nanoseconds(of.get("RealTime"), UNITS_NS.get(str(of.get("TimeUnit")), 1))
         if call is None or ns is None or ns < 0:
             bad += 1
             continue

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from xsp_ingest.files.content import cut_off, lines, read_all
+from xsp_ingest.files.values import UNITS_NS
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ __all__ = ["Delays", "Operator", "read_delays"]
 OBSERVER = re.compile(rb"(?:Caffe2|PyTorch)Observer (\{.*\})")
 _OPERATOR = re.compile(r"^ID_(\d+)_([A-Za-z0-9]+)_(.*)$", re.DOTALL)
 _NET, _LATENCY = "NET", "latency"
-_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _MAX_NS = 1e15  # eleven days: beyond, a number is none
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -128,7 +128,7 @@ def _operator(text: str) -> Operator | None:
 
 def _nanoseconds(value: object, unit: object) -> int | None:
     """The observers print values as text; reports hold numbers."""
-    scale = _NS.get(unit) if isinstance(unit, str) else None
+    scale = UNITS_NS.get(unit) if isinstance(unit, str) else None
     try:
         ns = float(value) * scale if scale and isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):

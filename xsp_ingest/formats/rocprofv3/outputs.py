@@ -6,6 +6,7 @@ import re
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
+from xsp_ingest.files.perfetto import PACKET
 from xsp_ingest.files.sqlite import MAGIC, table_names
 from xsp_model import XspError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.content import Probe
 
-__all__ = ["CATEGORIES", "PACKET", "Output", "OutputTable", "output_of", "plain_heading", "suffixes", "table_of"]
+__all__ = ["CATEGORIES", "Output", "OutputTable", "output_of", "plain_heading", "suffixes", "table_of"]
 
 _JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
 _OLDER = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\}\s*,')
@@ -30,7 +31,6 @@ CATEGORIES = ("hip_api", "hsa_api", "rccl_api", "marker_api", "kernel_dispatch",
 """The categories of slices that are read."""
 _ANNOTATED = (b"begin_ns", b"delta_ns", b"corr_id")
 _NAMED = re.compile(b"|".join(b"\x12" + re.escape(bytes([len(c)]) + c.encode()) for c in CATEGORIES))
-PACKET = 0x0A  # the key of field 1, whose content is length-delimited
 
 
 class Output(IntEnum):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_ingest.files.content import cut_off, read_all
-from xsp_ingest.files.values import finite, int64, integer, json_integer, nanoseconds, text
+from xsp_ingest.files.values import UNITS_NS, finite, int64, integer, json_integer, nanoseconds, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
 from xsp_model import Finding, Kind, LedgerKind, Level, Severity, XspError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LoadResult", "Request", "add_experiments", "add_records", "read_flat", "read_summary", "run_of"]
 
 _S, _MS = 1_000_000_000, 1_000_000
-_UNITS_NS = {"ns": 1, "us": 1000, "ms": _MS, "s": _S, "sec": _S, "seconds": _S}
+_CLIENT_UNITS_NS = {**UNITS_NS, "sec": _S, "seconds": _S}
 _MEASURED, _WORKED_OUT = "measured by the client", "derived from its requests"
 _RATES = {
     "request_throughput": "completed_sample_per_s",
@@ -170,7 +170,7 @@ def read_summary(path: Path) -> LoadResult:
     for key, metric in result.items():
         if not isinstance(metric, dict):
             continue
-        unit = _UNITS_NS.get(str(metric.get("unit")))
+        unit = _CLIENT_UNITS_NS.get(str(metric.get("unit")))
         if key in _QUANTITIES and unit is not None:
             for name, value in metric.items():
                 if _STATISTIC.match(name) and (amount := finite(value)) is not None:
@@ -242,7 +242,7 @@ def add_experiments(test: LoadResult, path: Path) -> None:
 
 
 def _amount(metric: object) -> int | None:
-    return _duration(_member(metric, "value"), _UNITS_NS.get(str(_member(metric, "unit")), 0))
+    return _duration(_member(metric, "value"), _CLIENT_UNITS_NS.get(str(_member(metric, "unit")), 0))
 
 
 def _duration(value: object, unit_ns: int) -> int | None:

@@ -64,10 +64,12 @@ class _TorchProfiler(IngesterOfRuns):
 
     def _read_runs(self, path: Path, options: Options) -> Sequence[RawTrace]:
         from xsp_ingest.formats.torch_profiler.shape import shape, shape_parts
-        from xsp_ingest.formats.torch_profiler.sound import IdsAreTexts, numbered_copy
+        from xsp_ingest.formats.torch_profiler.sound import IdsAreTexts
 
         with suppress(IdsAreTexts):
             return _runs_of(path, options, lambda documents: [shape(documents, path, options)])
+        from xsp_ingest.formats.torch_profiler.merged_ranks import numbered_copy
+
         with numbered_copy(path) as (copy, parts):
             try:
                 return _runs_of(copy, options, lambda documents: shape_parts(documents, copy, options, parts))

@@ -38,10 +38,8 @@ from xsp_ingest.formats.torch_profiler.sound import (
     check_ids,
     is_memory,
     once,
-    part_of,
     sound_events,
     with_launches,
-    with_own_ids,
     with_process,
 )
 from xsp_ingest.link.range_rules import COMPILED_REGION, KINETO, KINETO_STEP, classify, module_ranges
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xsp_ingest.formats.torch_profiler.events import Document
-    from xsp_ingest.formats.torch_profiler.sound import Part
+    from xsp_ingest.formats.torch_profiler.merged_ranks import Part
     from xsp_ingest.ingester import Options
     from xsp_model.columns.arrays import Ints
 
@@ -154,6 +152,8 @@ def shape_parts(
     documents: Iterable[Document], path: Path, options: Options, parts: Sequence[Part]
 ) -> Sequence[RawTrace]:
     """The staging tables of each part of a numbered copy that has any; XspError as of `shape`."""
+    from xsp_ingest.formats.torch_profiler.merged_ranks import part_of, with_own_ids  # noqa: PLC0415 (of few files)
+
     stages = [_Stages(path, options) for _ in parts]
     for document in documents:
         for part, stage in zip(parts, stages, strict=True):
