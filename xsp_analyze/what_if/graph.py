@@ -160,13 +160,21 @@ class _Nodes:
 
 
 def _main_threads(threads: HostThreads, calls: pl.DataFrame) -> dict[int, int]:
-    """Of each run the thread that its steps are ranges of, else the one with most launches, or most spans."""
+    """Of each run the thread that its steps are ranges of.
+
+    Without steps it is the one whose launch or wait ends last, as it may wait for what others launched (a forward pass
+    for its backward pass); else the one with most launches, or most spans.
+    """
     launches = np.bincount(calls.filter("launches")["thread"].to_numpy(), minlength=threads.keys.height)
     spans = threads.spans.select("run_id", pl.col("kind") == str(Kind.STEP), thread=pl.Series(threads.thread))
     counts = spans.group_by("run_id", "thread").agg(pl.col("kind").sum().alias("steps"), pl.len())
-    ranked = counts.with_columns(launches=pl.Series(launches).gather(counts["thread"]))
-    by = ("run_id", "steps", "launches", "len", "thread")
-    best = ranked.sort(by, descending=[False, True, True, True, False]).unique("run_id", keep="first")
+    last = calls.group_by("thread").agg(pl.col("end_ns").max().alias("last_ns"))
+    ranked = counts.with_columns(launches=pl.Series(launches).gather(counts["thread"])).join(
+        last.cast({"thread": counts.schema["thread"]}), on="thread", how="left"
+    )
+    ranked = ranked.with_columns(pl.when(pl.col("steps") == 0).then("last_ns").fill_null(0).alias("last_ns"))
+    by = ("run_id", "steps", "last_ns", "launches", "len", "thread")
+    best = ranked.sort(by, descending=[False, True, True, True, True, False]).unique("run_id", keep="first")
     return dict(best.select("run_id", "thread").iter_rows())
 
 

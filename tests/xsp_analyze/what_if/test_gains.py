@@ -52,6 +52,18 @@ def test_what_the_host_hides_gains_nothing() -> None:
     assert _gain(trace, scale=["kernel:sgemm=0.5"]) == 50 / 4  # of the last of four, the first is ramp-up
 
 
+def test_without_steps_the_job_ends_where_a_thread_waits_last_for_what_another_launched() -> None:
+    """As a backward pass: the second thread launches most, at once, and the first waits 1 ms for ten kernels."""
+    hand = Hand()
+    hand.run(0)
+    hand.work("sgemm", 20 * US, 100 * US, launch=10 * US, thread_id=1)
+    for number in range(9):
+        hand.work("sgemm", (120 + 100 * number) * US, 100 * US, launch=(20 + 10 * number) * US, thread_id=2)
+    hand.span("runtime", "call", "cudaDeviceSynchronize", 110 * US, 915 * US, thread_id=1)
+    answer = what_if(StepView.of(hand.build(), "all"), changes_of(scale=["kernel:sgemm=0.5"]))
+    assert answer.together.gain_ns / US == pytest.approx(500, abs=20)
+
+
 def test_slack_is_what_may_be_later() -> None:
     trace = waiting_loop(kernel_us=100, sync=False, steps=3).build()
     assert slack(StepView.of(trace).of_trace)["slack_ns"].to_list()[-1] == 0
