@@ -176,7 +176,7 @@ def test_a_database_cut_short_is_called_so(tmp_path: Path) -> None:
 
 def test_an_export_that_was_broken_off_says_what_its_program_ended_with(tmp_path: Path) -> None:
     path = tmp_path / "broken.sqlite"
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         file.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
         file.execute("CREATE TABLE ProcessStreams (globalPid INT, filenameId INT, contentId INT)")
         texts = [
