@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts what needs a tool that a newcomer lacks into the slow tier, before -m selects."""
+    """Puts what needs a tool that a newcomer lacks into the slow tier, before -m selects; skips what is not of here."""
+    system = os.environ.get("XSP_SYSTEM", sys.platform)  # played by tests.portable.system
     for item in items:
+        for mark in item.iter_markers("only_on"):
+            if system not in mark.args:
+                item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
         if any(mark.name in _IMPLY_SLOW for mark in item.iter_markers()):
             item.add_marker(pytest.mark.slow)
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import sys
 import warnings
+
+try:
+    import resource
+except ImportError:  # Windows sets no such limits
+    _KINDS = {}
+else:
+    _KINDS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
 
 __all__ = ["be_frugal", "be_small", "before_polars", "limit_of_memory", "ran_out"]
 
@@ -59,7 +65,6 @@ def be_small(limit_bytes: int) -> None:
 
 # A limit of memory that users or systems set (`ulimit -v`, `ulimit -d`), and the errors in which it shows.
 
-_KINDS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
 _SAYS_SO = re.compile(
     r"cannot allocate memory|failed to map segment|can't (start|spawn) new thread|memory allocation|out of memory",
     re.IGNORECASE,

@@ -93,7 +93,7 @@ class Summary:
         """How much of device time layers hold, as a clause; empty where that is nearly all, or no device worked."""
         if self.coverage is None or self.coverage >= FULL_COVERAGE:
             return ""
-        return f"only {share(self.coverage)} of device time is tied to a layer"
+        return f"only {share(self.coverage)} of device time is in a layer"
 
     @property
     def layer_sources(self) -> Sequence[str]:

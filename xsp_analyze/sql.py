@@ -15,17 +15,17 @@ import pyarrow as pa
 from xsp_analyze.catalog import all_analyses, result
 from xsp_analyze.text.units import plain_spaces, size
 from xsp_analyze.trace.step_view import StepView
-from xsp_model import XspError
+from xsp_model import Level, XspError
+from xsp_model.columns.tree import innermost
 from xsp_model.errors import closest
 from xsp_model.limits import available_bytes, resident_bytes
-from xsp_model.schema import TABLES
+from xsp_model.schema import TABLES, ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xsp_analyze.core import Analysis, Column
     from xsp_model import Trace
-    from xsp_model.schema import TableSpec
 
 __all__ = [
     "LOOK",
@@ -33,9 +33,9 @@ __all__ = [
     "check_query",
     "columns_in",
     "describe_tables",
-    "no_table",
     "query",
     "query_frames",
+    "table_of",
     "within",
     "without_comments",
 ]
@@ -101,6 +101,52 @@ _TYPES = {pa.int64(): "integer", pa.float64(): "float", pa.bool_(): "boolean"}  
 _ANSWERED = {pl.Int64(): "integer", pl.Float64(): "float", pl.Boolean(): "boolean", pl.String(): "text"}
 
 
+def _columns_of(table: str, *names: str) -> list[ColumnSpec]:
+    return [column for column in TABLES[table].columns if column.name in names]
+
+
+# What people join first, joined: a view, which is made when a query names it.
+_GPU_OPS = TableSpec(
+    "gpu_ops",
+    "One row a kernel, copy or memset, joined with its layer, operator, launching call and sizes.",
+    (
+        *_columns_of("spans", "span_id", "run_id", "kind", "name", "start_ns", "duration_ns", "device_id"),
+        *_columns_of("spans", "stream_id", "step", "phase", "attribution"),
+        *_columns_of("layers", "layer_name", "layer_type", "path"),
+        ColumnSpec("operator_name", pa.string(), "The innermost operator that launched it."),
+        ColumnSpec("call_name", pa.string(), "The runtime call that launched it."),
+        ColumnSpec("waited_ns", pa.int64(), "From the end of that call to its start; below 0: they overlap.", "ns"),
+        *_columns_of("kernels", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes"),
+        *_columns_of("kernels", "registers_per_thread"),
+        *_columns_of("copies", "bytes", "copy_kind"),
+    ),
+    ("span_id",),
+)
+_VIEWS = {_GPU_OPS.name: _GPU_OPS}
+
+
+def _gpu_ops(trace: Trace) -> pl.LazyFrame:
+    spans = trace.scan("spans")
+    parents = spans.select("parent_id", is_operator=pl.col("level").cast(pl.String) == str(Level.OPERATOR)).collect()
+    nearest = innermost(parents["parent_id"].fill_null(-1).to_numpy(), parents["is_operator"].to_numpy())
+    call_end_ns = pl.col("start_ns") + pl.col("duration_ns")
+    is_call = pl.col("level").cast(pl.String) == str(Level.RUNTIME)
+    calls = spans.filter(is_call).select("span_id", call_name="name", call_end_ns=call_end_ns)
+    operators = spans.select("span_id", operator_name="name")
+    ops = (
+        spans.filter(pl.col("level").cast(pl.String) == str(Level.KERNEL))
+        .with_columns(operator_id=pl.lit(pl.Series(nearest)).gather("span_id"))
+        .join(operators, left_on="operator_id", right_on="span_id", how="left")
+        .join(calls, left_on="parent_id", right_on="span_id", how="left")
+        .join(trace.scan("layers").select("span_id", "layer_name", "layer_type", "path"), left_on="layer_id",
+              right_on="span_id", how="left")
+        .join(trace.scan("kernels"), on="span_id", how="left")
+        .join(trace.scan("copies"), on="span_id", how="left")
+        .with_columns(waited_ns=pl.col("start_ns") - pl.col("call_end_ns"))
+    )  # fmt: skip
+    return ops.select(column.name for column in _GPU_OPS.columns)
+
+
 def _type_in_words(column: Column) -> str:
     """The type of an analysis's column in words; what is exact over whole steps is a float in a mean step."""
     dtype = column.type_of(averaged=True)
@@ -113,21 +159,31 @@ def describe_tables(name: str | None = None) -> list[dict[str, object]]:
     Raises:
         XspError: There is no such table or analysis.
     """
+    tables = {**TABLES, **_VIEWS}
     if name is None:
-        return [_table(spec) for spec in TABLES.values()]
-    if name.lower() in TABLES:
-        return [_table(TABLES[name.lower()])]
+        return [_table(spec) for spec in tables.values()]
+    if name.lower() in tables:
+        return [_table(tables[name.lower()])]
     for one in all_analyses():
         if one.id.lower() == name.lower():
             return [_analysis(one)]
-    raise no_table(name)
+    raise _no_table(name)
 
 
-def no_table(name: str) -> XspError:
+def table_of(trace: Trace, name: str) -> pl.LazyFrame:
+    """A table, or a view of several, of which only what is used is read; XspError where there is none."""
+    if name in _VIEWS:
+        return _gpu_ops(trace)
+    if name not in TABLES:
+        raise _no_table(name)
+    return trace.scan(name)
+
+
+def _no_table(name: str) -> XspError:
     """The error for a name that is neither a table's nor an analysis's."""
-    near = closest(name, [*TABLES, *(one.id for one in all_analyses())])
+    near = closest(name, [*TABLES, *_VIEWS, *(one.id for one in all_analyses())])
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
-    advice = f"Tables: {', '.join(TABLES)}; or an analysis, as `xsp analyses` lists"
+    advice = f"Tables: {', '.join([*TABLES, *_VIEWS])}; or an analysis, as `xsp analyses` lists"
     return XspError(f"there is no table {name!r}", advice=meant + advice)
 
 
@@ -236,8 +292,11 @@ def _bare(text: str) -> str:
 _DEFAULTS = QueryLimits()
 _SCAN = re.compile(r"\bSCAN \[([^\]]*)")
 _UNKNOWN_TABLE = re.compile(r"relation '(.*?)' was not found")
-_UNKNOWN_COLUMN = re.compile(r"unable to find column \"(.*?)\"(?:; valid columns: \[(.*?)\])?", re.DOTALL)
+_UNKNOWN_COLUMN = re.compile(
+    r"(?:unable to find column \"|no column named ')(.*?)['\"](?:; valid columns: \[(.*?)\])?", re.DOTALL
+)
 _MAX_COLUMNS = 30
+_MAX_TABLES = 3
 
 
 def query(
@@ -258,6 +317,8 @@ def query(
     identifiers = check_query(text)
     columns = columns_in(text)
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}
+    if _GPU_OPS.name in identifiers:
+        tables[_GPU_OPS.name] = _plain(_gpu_ops(trace))
     analyses = [one for one in all_analyses() if one.id.lower() in identifiers]
     frames = StepView.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(result(frames, one.id).table.lazy()) for one in analyses}
@@ -299,11 +360,26 @@ def _plain(frame: pl.LazyFrame) -> pl.LazyFrame:
 def _for_users(error: BaseException) -> XspError:
     message = str(error)
     if match := _UNKNOWN_TABLE.search(message):
-        return no_table(match[1])
+        return _no_table(match[1])
     if match := _UNKNOWN_COLUMN.search(message):
-        return XspError(f"there is no column {match[1]!r}", advice=_columns(match[2]))
+        return XspError(f"there is no column {match[1]!r} there", advice=_where(match[1], match[2]))
     first = message.strip().partition("\n")[0] or type(error).__name__
     return XspError(f"the query cannot be answered: {first.removeprefix('sql parser error: ')}", advice=LOOK)
+
+
+def _where(name: str, listed: str | None) -> str:
+    """Which tables have a column of that name, or of one like it; else which columns there are."""
+    specs = {"spans": TABLES["spans"], **_VIEWS, **TABLES}
+    columns = {table: [column.name for column in spec.columns] for table, spec in specs.items()}
+    meant = name.rpartition(".")[2]
+    if not any(meant in names for names in columns.values()):
+        near = closest(meant, sorted({each for names in columns.values() for each in names}))
+        if not near:
+            return _columns(listed)
+        meant = near[0]
+    tables = [table for table, names in columns.items() if meant in names]
+    more = " and others" if len(tables) > _MAX_TABLES else ""
+    return f"{meant} is in {', '.join(tables[:_MAX_TABLES])}{more}; {LOOK}"
 
 
 def _columns(listed: str | None) -> str:

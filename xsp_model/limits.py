@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-import resource
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,10 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+try:
+    import resource
+except ImportError:  # Windows sets no such limits, and says sizes in other words
+    _KINDS: tuple[int, ...] = ()
+else:
+    _KINDS = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Limits", "available_bytes", "limit_bytes", "limits", "override_limits", "resident_bytes"]
+__all__ = ["Limits", "available_bytes", "limit_bytes", "limits", "override_limits", "peak_bytes", "resident_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,6 @@ def override_limits(**changes: int) -> Iterator[None]:
 
 # How much memory there is and how much is free: of the machine, of a container, and of what this process may take.
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _SIZES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
@@ -119,8 +125,7 @@ _KIB = 1024
 
 def limit_bytes() -> int:
     """The most memory that this process can have: the machine's, or what a container or `ulimit` leaves it."""
-    machine = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
-    return min([machine, *(limit for limit, _ in _container_sizes()), *_process_limits()])
+    return min([_machine_bytes(), *(limit for limit, _ in _container_sizes()), *_process_limits()])
 
 
 def available_bytes() -> int:
@@ -133,10 +138,23 @@ def available_bytes() -> int:
 def resident_bytes() -> int:
     """What this process holds in memory."""
     try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
-    except (OSError, ValueError, IndexError):  # no Linux: the most that it ever held
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * _KIB
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):  # no Linux
+        return _of_windows_process().resident if sys.platform == "win32" else peak_bytes()
+
+
+def peak_bytes() -> int:
+    """The most memory that this process ever held."""
+    if sys.platform == "win32":
+        return _of_windows_process().peak
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * _KIB
+
+
+def _machine_bytes() -> int:
+    if sys.platform == "win32":
+        return _of_windows_machine().installed
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _machine_free() -> int:
@@ -144,7 +162,7 @@ def _machine_free() -> int:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * _KIB for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
-        return int(os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES)
+        return _of_windows_machine().free if sys.platform == "win32" else _machine_bytes()
 
 
 def _container_sizes() -> list[tuple[int, int]]:
@@ -186,5 +204,51 @@ def _control_groups() -> list[Path]:
 
 
 def _process_limits() -> list[int]:
-    softs = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    softs = (resource.getrlimit(kind)[0] for kind in _KINDS)
     return [soft for soft in softs if soft != resource.RLIM_INFINITY]
+
+
+# Windows says it in structures of its own.
+
+
+class _Machine(ctypes.Structure):
+    """MEMORYSTATUSEX."""
+
+    size: int
+    installed: int
+    free: int
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("percent", ctypes.c_uint32),
+        ("installed", ctypes.c_uint64),
+        ("free", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 5),
+    )
+
+
+class _Process(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS."""
+
+    size: int
+    peak: int
+    resident: int
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("faults", ctypes.c_uint32),
+        ("peak", ctypes.c_size_t),
+        ("resident", ctypes.c_size_t),
+        ("others", ctypes.c_size_t * 6),
+    )
+
+
+def _of_windows_machine() -> _Machine:
+    status = _Machine(ctypes.sizeof(_Machine))
+    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
+    return status
+
+
+def _of_windows_process() -> _Process:
+    counters = _Process(ctypes.sizeof(_Process))
+    this_process = ctypes.c_void_p(-1)
+    ctypes.windll.kernel32.K32GetProcessMemoryInfo(this_process, ctypes.byref(counters), counters.size)  # type: ignore[attr-defined]
+    return counters

@@ -10,7 +10,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from xsp_model.errors import XspError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_output",
     "is_own",
+    "lock_alone",
     "make_private",
     "replace_folder",
     "room_beside",
@@ -101,12 +102,27 @@ def room_beside(target: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:200]}.", dir=target.parent))
     try:
+        if not _CAN_LOCK:
+            yield folder
+            return
         with (folder / "unlocked").open("xb") as lock:
             _lock(lock)
             (folder / "unlocked").rename(folder / _LOCK)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def lock_alone(file: IO[Any]) -> bool:
+    """Whether no other process holds the file locked, which this one does from then on until it is closed.
+
+    Where files cannot be locked it is true.
+    """
+    with suppress(BlockingIOError):
+        if _CAN_LOCK:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _lock(file: IO[bytes]) -> None:

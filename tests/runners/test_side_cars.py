@@ -151,7 +151,7 @@ def test_the_packages_are_those_of_the_python_that_runs_the_work(tmp_path: Path)
         note_system(tmp_path / "set", str(tmp_path / "no-python"))
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+@pytest.mark.only_on("linux", reason="/proc is Linux's")
 def test_the_machine_is_sampled_beside_runs_that_have_a_trace(tmp_path: Path) -> None:
     options = ("--levels", "M,MLG", "--power", "no", "--system", "yes")
     assert _collect(tmp_path / "set", *options) == 0

@@ -16,7 +16,7 @@ from xsp_runners.sets.collection import add_system_samples, sample_beside
 if TYPE_CHECKING:
     from pathlib import Path
 
-_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+_linux = pytest.mark.only_on("linux", reason="/proc is Linux's")
 _NETWORK = "head\nhead\n    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n  eth0: {0} 1 0 0 0 0 0 0 {1} 1 0 0 0 0 0 0\n"
 _DISK = "".join(
     f"   8 0 {name} 1 0 {{0}} 5 1 0 {{1}} 5 0 {{2}} 9\n" for name in ("sda", "sda1", "loop0")

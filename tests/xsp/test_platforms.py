@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import numpy as np
@@ -17,10 +18,11 @@ import pytest
 
 from xsp import memory as of_the_command
 from xsp import processes
-from xsp.batch import pool, work
+from xsp.batch import pool
 from xsp_ingest.files.sqlite import INTEGER, read_pages
 from xsp_ingest.machine.sqlite import CannotRead, reader
-from xsp_model.limits import available_bytes, limit_bytes, override_limits, resident_bytes
+from xsp_model import limits
+from xsp_model.limits import available_bytes, limit_bytes, override_limits, peak_bytes, resident_bytes
 from xsp_runners.sets import guard
 
 
@@ -44,9 +46,26 @@ def _no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_is_what_the_system_says_otherwise() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert 0 < resident_bytes() <= 2 * peak  # bytes there, KiB on Linux
-    assert 0 < work._peak_bytes() <= 2 * peak
+    assert 0 < peak_bytes() <= 2 * peak
     assert 0 < available_bytes() <= limit_bytes()
     assert pool._resident_bytes(os.getpid()) == 0
+
+
+def test_windows_says_memory_in_structures_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def say_machine(status: SimpleNamespace) -> None:
+        assert status._obj.size == 64  # as its header has it
+        ctypes.memmove(ctypes.addressof(status._obj) + 8, (ctypes.c_uint64 * 2)(16 << 30, 5 << 30), 16)
+
+    def say_process(process: ctypes.c_void_p, counters: SimpleNamespace, size: int) -> None:
+        assert process.value == (1 << 64) - 1
+        assert counters._obj.size == size == 72
+        ctypes.memmove(ctypes.addressof(counters._obj) + 8, (ctypes.c_uint64 * 2)(900, 700), 16)
+
+    calls = SimpleNamespace(GlobalMemoryStatusEx=say_machine, K32GetProcessMemoryInfo=say_process)
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(limits, "_KINDS", ())
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=calls), raising=False)
+    assert (limit_bytes(), available_bytes(), peak_bytes(), resident_bytes()) == (16 << 30, 5 << 30, 900, 700)
 
 
 def test_processes_are_spawned_and_none_is_kept_to_fork(monkeypatch: pytest.MonkeyPatch) -> None:

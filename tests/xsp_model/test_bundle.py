@@ -119,7 +119,7 @@ bundle.write(sample_trace(), Path(sys.argv[1]))
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there nothing tells whether a process is alive")
+@pytest.mark.only_on("linux", "darwin", reason="elsewhere nothing tells whether a process is alive")
 def test_the_next_write_clears_what_a_killed_one_left(written: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", _KILLED, str(written)], check=False)
     assert ended.returncode == -signal.SIGKILL

@@ -14,7 +14,7 @@ from xsp_model import limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these limits hold on Linux alone")
+pytestmark = pytest.mark.only_on("linux", reason="these limits hold on Linux alone")
 
 _GIB = 1 << 30
 

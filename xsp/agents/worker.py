@@ -113,7 +113,7 @@ def _in_words(status: int | None) -> str:
     if status is None or status >= 0:
         return "closed its pipe" if status is None else f"ended with status {status}"
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-    is_of_memory = -status in (signal.SIGKILL, signal.SIGABRT)
+    is_of_memory = name in {"SIGKILL", "SIGABRT"}
     return f"was ended by {name}{', as happens where memory is full' if is_of_memory else ''}"
 
 

@@ -21,7 +21,7 @@ from xsp_analyze.faults import noting_faults
 from xsp_analyze.needs import holds
 from xsp_analyze.render import html, terminal
 from xsp_analyze.render.findings import as_text, gain_of
-from xsp_analyze.sql import no_table
+from xsp_analyze.sql import table_of
 from xsp_analyze.text.table import of_rows
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.trace.trace_view import TraceView
@@ -91,9 +91,7 @@ class OpenTrace:
     @takes(name=str)
     def scan(self, name: str) -> pl.LazyFrame:
         """A table of which polars reads only what a query uses: for large bundles. XspError: no such table."""
-        if name not in TABLES:
-            raise no_table(name)
-        return self.trace.scan(name)
+        return table_of(self.trace, name)
 
     @takes(query=str, steps=str | int | None, serving_phase=str | None, timeout_s=float | None)
     @fault_sentence()

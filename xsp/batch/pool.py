@@ -165,8 +165,8 @@ class _Worker(threading.Thread):
 
     def _kill(self) -> None:
         if self._pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+            with suppress(OSError):  # it has ended meanwhile
+                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows ends it at once by any
 
     def _drop(self) -> None:
         if self._pool is not None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import shutil
-import sys
 import tempfile
 import time
 import traceback
@@ -23,7 +21,7 @@ from xsp.memory import ran_out
 from xsp.opening import load
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_model import XspError
-from xsp_model.limits import limits
+from xsp_model.limits import limits, peak_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -128,7 +126,6 @@ TRACES, JOBS, UNIT = "traces", "jobs", "unit-"
 BUNDLE, REPORT, FACTS = "trace.xsp", "report.html", "facts.json"
 SAME_RANKS = "same_ranks"
 """In what is remembered beside facts, a sentence where several files of the trace say that they are one rank."""
-_KIB = 1024
 _DISK_FULL = 28  # ENOSPC
 
 
@@ -160,7 +157,7 @@ def process(unit: Unit, settings: Settings) -> UnitOutcome:
         outcome.cost,
         wall_s=time.perf_counter() - clock,
         cpu_s=time.process_time() - cpu,
-        peak_bytes=_peak_bytes(),
+        peak_bytes=peak_bytes(),
     )
     return replace(outcome, cost=cost)
 
@@ -181,11 +178,6 @@ def _unforeseen(unit: Unit, error: Exception) -> UnitOutcome:
     reason = f"{type(error).__name__}: {error}"
     sentence = f"{unit.inputs[0]}: a fault in xsp ({' '.join(reason.split())}). Please report it"
     return UnitOutcome(unit, Status.FAILED, sentence, details=traceback.format_exc())
-
-
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * _KIB
 
 
 class _UnknownError(XspError):

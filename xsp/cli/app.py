@@ -34,6 +34,14 @@ class ReadingCommand(TyperCommand):
             if getattr(option, "help", None):
                 option.help = literal(option.help)
 
+    def get_params(self, ctx: Any) -> Any:  # noqa: ANN401
+        """Its options; help does not say of a flag that it is one."""
+        params = super().get_params(ctx)
+        for each in params:
+            if getattr(each, "is_flag", False) and each.metavar is None:
+                each.metavar = ""
+        return params
+
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
         """What `--help` prints."""
         with self._hide_options(of_reading=True):

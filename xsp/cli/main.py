@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import select
 import signal
 import sys
@@ -26,7 +25,7 @@ __all__ = ["help_text", "main", "out_of_memory", "root_help", "run_watched"]
 # Under a limit of memory (`ulimit -v`, `ulimit -d`) the command runs in a process that another one watches. Libraries
 # of machine code end the process where an allocation fails; whoever watches it then says so in a sentence.
 
-_ENDED_BY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
+_ENDED_BY = {"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGTRAP"}
 _USER_ERROR = 2
 _OF_SIGNALS = 128
 _PIECE_BYTES = 1 << 16
@@ -55,6 +54,8 @@ def out_of_memory() -> str:
 
 def run_watched() -> int | None:
     """Forks: null in the new process, which goes on; in the old one the status of the new, once it has ended."""
+    import resource  # noqa: PLC0415 (Linux only)
+
     sys.stdout.flush()
     sys.stderr.flush()
     ours, its = os.pipe()
@@ -106,7 +107,7 @@ def _exit_status(status: int, *, gave_up: bool, has_reason: bool) -> int:
     if not os.WIFSIGNALED(status):
         if not (gave_up and os.WEXITSTATUS(status) == 1):  # some libraries exit by themselves
             return os.WEXITSTATUS(status)
-    elif os.WTERMSIG(status) not in _ENDED_BY:
+    elif signal.Signals(os.WTERMSIG(status)).name not in _ENDED_BY:
         return _OF_SIGNALS + os.WTERMSIG(status)
     if not has_reason:  # else it said so and was then ended by a library, while it let go of what it had
         note(f"error: {out_of_memory()}")

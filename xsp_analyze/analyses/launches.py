@@ -52,14 +52,14 @@ __all__ = [
 
 # B04: how long device work waits after its launch, and where the device waits for a launch.
 _KEYS = ("kernel_name", "kind")
-_SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting", "starved", "starved_ns")
+_SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting", "late", "launch_wait_ns")
 
 
 @analysis(
     "B04",
     "launch",
     needs=("kernel", "runtime"),
-    additive=("count", "launched", "starved_ns"),
+    additive=("count", "launched", "launch_wait_ns"),
     read=(
         "A high launch-bound share says that the host is too slow for these kernels: fuse them, enlarge the batch or "
         "replay a graph; a long queue says that the host is far ahead."
@@ -84,14 +84,14 @@ _SUMS = ("launched", "followers", "call_ns", "latency_ns", "queued_ns", "waiting
             pl.Float64(),
             "Share of those that follow others on their stream whose call ended after these had: the stream ran dry.",
         ),
-        Column("starved_ns", TIME_NS, "Time that its stream was idle because the launch had not been made.", "ns"),
+        Column("launch_wait_ns", TIME_NS, "Time that its stream was idle because the launch had not been made.", "ns"),
     ),
-    figure=FigureSpec("bars", x="kernel_name", y=("starved_ns",), title="Streams waiting for launches", top=20),
+    figure=FigureSpec("bars", x="kernel_name", y=("launch_wait_ns",), title="Streams waiting for launches", top=20),
 )
 def launch(frames: StepView) -> pl.LazyFrame:
-    """One row a name and kind of device work, longest starved first, then by name; streams are queues of their own.
+    """One row a name and kind of device work, longest wait first, then by name; streams are queues of their own.
 
-    Work before the first of a stream is not known, so the first is not starved. Graph replays share one call.
+    Work before the first of a stream is not known, so the first waited for nothing known. Graph replays share one call.
     """
     sums = _sums(frames).group_by(*frames.by, *_KEYS, maintain_order=True).agg(pl.col("count", *_SUMS).sum())
     sums = sums.with_columns(pl.col(_KEYS).cast(pl.String))
@@ -101,9 +101,9 @@ def launch(frames: StepView) -> pl.LazyFrame:
         .with_columns(
             *means,
             _ratio("waiting", "launched").alias("queue_length"),
-            _ratio("starved", "followers").alias("launch_bound_share"),
+            _ratio("late", "followers").alias("launch_bound_share"),
         )
-        .sort(*frames.by, -pl.col("starved_ns"), *_KEYS)
+        .sort(*frames.by, -pl.col("launch_wait_ns"), *_KEYS)
     )
 
 
@@ -131,8 +131,8 @@ def _rows(frames: StepView) -> pl.DataFrame:
         "latency_ns": pl.col("start_ns") - pl.col("call_start_ns"),
         "queued_ns": pl.when(pl.col("previous_end_ns").is_not_null()).then(queued.clip(lower_bound=0)),
         "waiting": pl.col("waiting"),
-        "starved": late,
-        "starved_ns": pl.when(late).then(gap).otherwise(0),
+        "late": late,
+        "launch_wait_ns": pl.when(late).then(gap).otherwise(0),
     }
     # Queues are those of the whole trace: what a step's first kernel waits for may be of the step before.
     every = frames.of_trace.all_activities

@@ -43,7 +43,7 @@ def busy_by_step(view: StepView) -> pl.DataFrame:
 
 
 def coverage_by_step(view: StepView) -> pl.DataFrame:
-    """Step and value: the share of device time that is tied to a layer."""
+    """Step and value: the share of device time that is in a layer."""
     in_layer = (pl.col("attribution") == str(Attribution.LAYER)).fill_null(value=False)
     time = pl.col("duration_ns")
     return (

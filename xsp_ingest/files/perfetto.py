@@ -6,7 +6,6 @@ TrackEvent, InternedData, DebugAnnotation, ClockSnapshot, TracePacketDefaults) a
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -467,7 +466,7 @@ def as_chrome_json(path: Path, probe: Probe) -> Iterator[list[Finding]]:
                 path=path,
                 advice="Record with a data source that writes them, such as track_event, beside those of the system",
             )
-        with rewriting(lambda _path, _blocks: _blocks_of(file.fileno())):
+        with rewriting(lambda _path, _blocks: _blocks_of(file)):
             yield [
                 Finding(LedgerKind.RECORDS_NOT_READ, "packets of other kinds of the Perfetto trace", events.others),
                 Finding(LedgerKind.DROPPED_RECORDS, "gaps in the Perfetto trace, whose buffer was full", events.gaps),
@@ -475,8 +474,12 @@ def as_chrome_json(path: Path, probe: Probe) -> Iterator[list[Finding]]:
             ]
 
 
-def _blocks_of(descriptor: int) -> Iterator[bytes]:
+def _blocks_of(file: IO[bytes]) -> Iterator[bytes]:
     at = 0
-    while block := os.pread(descriptor, _BLOCK, at):
+    while True:
+        file.seek(at)  # others may read it meanwhile
+        block = file.read(_BLOCK)
+        if not block:
+            return
         yield block
         at += len(block)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from multiprocessing import resource_tracker
 from types import SimpleNamespace
@@ -34,7 +33,7 @@ def test_giving_up_a_call_that_waits_leaves_the_running_one_alone(monkeypatch: p
     assert worker._process is None
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="starts a script of the shell")
+@pytest.mark.only_on("linux", "darwin", reason="starts a script of the shell")
 @pytest.mark.parametrize(
     ("program", "ended"),
     [

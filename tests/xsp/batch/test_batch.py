@@ -198,6 +198,7 @@ def test_a_worker_that_is_killed_costs_one_trace(traces: Path, tmp_path: Path, m
     assert "its worker was killed by the system or died" in outcomes["killed"].reason
 
 
+@pytest.mark.only_on("linux", reason="elsewhere a process's memory is not looked at")
 def test_a_worker_beyond_its_memory_is_ended(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = _outcomes(traces, tmp_path / "out", "greedy", monkeypatch, 600_000_000)
     assert [outcomes[n].status for n in ("one", "greedy", "two")] == [Status.DONE, Status.FAILED, Status.DONE]

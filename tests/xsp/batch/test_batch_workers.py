@@ -77,7 +77,7 @@ def _nobody_in(group: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.only_on("linux", reason="looks at /proc")
 def test_no_worker_outlives_a_batch_that_is_killed(many: Path, tmp_path: Path) -> None:
     batch = _begun(many, tmp_path / "out")
     assert not _nobody_in(batch.pid)
@@ -87,7 +87,7 @@ def test_no_worker_outlives_a_batch_that_is_killed(many: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.only_on("linux", reason="looks at /proc")
 def test_an_interrupt_from_the_keyboard_is_one_line(many: Path, tmp_path: Path) -> None:
     batch = _begun(many, tmp_path / "out")
     os.killpg(batch.pid, signal.SIGINT)  # as a terminal does: to all of them
@@ -134,7 +134,7 @@ def test_a_worker_that_cannot_begin_is_a_failed_unit(tmp_path: Path, monkeypatch
     assert "no worker could be started" in outcome.reason
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are not forked off a process of ours")
+@pytest.mark.only_on("linux", reason="elsewhere workers are not forked off a process of ours")
 def test_where_no_process_can_begin_each_unit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.json").write_bytes(trace_of(100).to_bytes())
     resource_tracker.ensure_running()

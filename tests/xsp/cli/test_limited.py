@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these limits hold on Linux alone")
+pytestmark = pytest.mark.only_on("linux", reason="these limits hold on Linux alone")
 
 _FILE = "fixtures/nsys_sqlite/layerwise_cpu/nvtx.sqlite"
 _MB = 1 << 20

@@ -80,10 +80,27 @@ def test_a_file_holds_all_rows_and_appears_whole(raw: Path, tmp_path: Path, caps
     assert capsys.readouterr().out == ""
 
 
+def test_device_work_is_joined_with_its_layer_operator_and_call(raw: Path) -> None:
+    trace = xsp.open(raw)
+    spans, layers = trace.table("spans"), trace.table("layers")
+    names = dict(spans.select("span_id", pl.col("name").cast(pl.String)).iter_rows())
+    of_layers = dict(layers.select("span_id", "layer_name").iter_rows())
+    work = spans.filter(pl.col("level").cast(pl.String) == "kernel")
+    joined = trace.table("gpu_ops").sort("span_id")
+    assert joined.height == work.height > 0
+    assert joined["call_name"].cast(pl.String).to_list() == [names.get(parent) for parent in work["parent_id"]]
+    assert joined["layer_name"].to_list() == [of_layers.get(layer) for layer in work["layer_id"]]
+    assert joined["operator_name"].null_count() < joined.height
+    by_query = trace.sql("select sum(duration_ns) as total, sum(waited_ns) as waited from gpu_ops")
+    assert by_query.row(0) == (work["duration_ns"].sum(), joined["waited_ns"].sum())
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("select nope from spans", "there is no column 'nope'. What it could be: span_id"),
+        ("select nope from spans", "there is no column 'nope' there. What it could be: span_id"),
+        ("select durations_ns from kernels", "no column 'durations_ns' there. duration_ns is in spans, gpu_ops"),
+        ("select k.layer_name from kernels k", "no column 'layer_name' there. layer_name is in gpu_ops, layers"),
         ("select * from zzz", "there is no table 'zzz'. Tables: runs, spans"),
         ("select * form spans", "the query cannot be answered"),
         ("selec 1", "a query begins with SELECT"),
@@ -155,7 +172,7 @@ def test_many_rows_are_written_piece_by_piece() -> None:
 
 def test_the_schema_lists_every_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "-f", "json"]) == 0
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == list(TABLES)
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == [*TABLES, "gpu_ops"]
     assert main(["schema"]) == 0
     text = capsys.readouterr().out
     assert all(f"\n{name} " in text for name in TABLES)

@@ -26,7 +26,7 @@ def _queue() -> Hand:
 def test_each_kernel_has_its_latency_queue_and_starved_time() -> None:
     columns = ["kernel_name", "count", "launched", "latency_ns", "queued_ns", "queue_length", "launch_bound_share"]
     table = run(find("B04"), StepView.of(_queue().build())).table
-    assert table.select(*columns, "starved_ns").rows() == [
+    assert table.select(*columns, "launch_wait_ns").rows() == [
         ("c", 1, 1, 10.0, 0.0, 0.0, 1.0, 20),
         ("a", 1, 1, 10.0, 0.0, 0.0, None, 0),
         ("b", 1, 1, 34.0, 29.0, 1.0, 0.0, 0),
@@ -50,7 +50,7 @@ def test_a_step_begins_behind_the_work_of_the_one_before() -> None:
         step = hand.step(number, 0 if number == 1 else 25, 20)
         hand.work("k", start, 50, launch=launch, parent=step, step=number)
     table = run(find("B04"), StepView.of(hand.build(), "2")).table
-    assert table.select("queued_ns", "queue_length", "starved_ns").rows() == [(25.0, 1.0, 0)]
+    assert table.select("queued_ns", "queue_length", "launch_wait_ns").rows() == [(25.0, 1.0, 0)]
 
 
 @pytest.mark.parametrize("seed", range(3))

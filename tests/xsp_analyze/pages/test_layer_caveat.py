@@ -27,9 +27,7 @@ def _trace(in_layer_ns: int, outside_ns: int) -> Trace:
     return hand.build()
 
 
-@pytest.mark.parametrize(
-    ("outside_ns", "caveat"), [(974, "only 2.60\u202f% of device time is tied to a layer"), (1, "")]
-)
+@pytest.mark.parametrize(("outside_ns", "caveat"), [(974, "only 2.60\u202f% of device time is in a layer"), (1, "")])
 def test_every_place_says_it_or_none_does(outside_ns: int, caveat: str) -> None:
     trace = _trace(26, outside_ns)
     assert summarise(trace).layer_caveat == caveat

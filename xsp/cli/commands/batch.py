@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -282,22 +282,20 @@ def _check_own(folder: Path) -> None:
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
     """Keeps a second batch out of the folder; XspError where one is at work in it."""
-    import fcntl  # noqa: PLC0415 (POSIX only, and wanted here alone)
-
     from xsp_model import XspError  # noqa: PLC0415
+    from xsp_model.output_files import lock_alone  # noqa: PLC0415
 
     lock = folder / _LOCK
     with lock.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not lock_alone(file):
             raise XspError(
                 "another xsp batch is writing into this folder", path=folder, advice="Wait for it, or choose another -o"
-            ) from error
+            )
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)
+            with suppress(PermissionError):  # Windows deletes no file that is open
+                lock.unlink(missing_ok=True)
 
 
 def _all(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["info"]
 
 _STEPS_IN_FULL = 8
+_MAX_ABSENT = 3
 _MAX_BLOCKS = 4
 _LABEL_WIDTH = 13
 _MIN_TEXT = 30
@@ -101,8 +102,12 @@ def _blocks(trace: Trace) -> list[tuple[str, str]]:
 
 
 def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    lines = [f"{need}: {', '.join(ids)} cannot be answered" for need, ids in without.items()]
-    return [("not in it" if not number else "", line) for number, line in enumerate(lines)]
+    count = len({analysis for ids in without.values() for analysis in ids})
+    if not count:
+        return []
+    first = ", ".join(list(without)[:_MAX_ABSENT])
+    more = f" and {len(without) - _MAX_ABSENT} more" if len(without) > _MAX_ABSENT else ""
+    return [("not in it", f"{first}{more}, which {thousands(count)} analyses need (all: xsp info -f json)")]
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -194,7 +194,7 @@ def layer_kernels(frames: StepView, *, filled: bool = False) -> pl.LazyFrame:
 
     `span_id` is its longest kernel. non_kernel_ns is layer_latency_ns less kernel_duration_ns as it is, negative where
     kernels outlast the layer. Where graphs were replayed a last row, without index and latency, holds the work that
-    cannot be tied to a layer. `filled`: where nothing was measured counters are as modelled, and `work_basis` says so;
+    cannot be put in a layer. `filled`: where nothing was measured counters are as modelled, and `work_basis` says so;
     see `filled_executions`.
     """
     keys = [*frames.by, *LAYER_KEY]

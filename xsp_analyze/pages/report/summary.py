@@ -264,13 +264,13 @@ def _kernel_name(kernel: Mapping[str, Any]) -> str:
 
 
 def _confidence(answers: Answers) -> Iterator[str]:
-    """How much of device time is tied to layers, how much has no launch, and how well a profile's runs match."""
+    """How much of device time is in layers, how much has no launch, and how well a profile's runs match."""
     summary = answers.summary
     total = summary.device_time_ns
     if total and summary.coverage is not None:
         lost = sum(a.duration_ns or 0 for a in summary.attributed if str(a.attribution).startswith("orphan"))
         graph = sum(a.duration_ns or 0 for a in summary.attributed if a.attribution == Attribution.GRAPH_REPLAY)
-        parts = [f"{share(summary.coverage)} of device time is tied to a layer of the model"]
+        parts = [f"{share(summary.coverage)} of device time is in a layer of the model"]
         parts += [f"{share(graph / total)} is in graph replays without one"] if graph else []
         parts += [f"{share(lost / total)} has no launch in the trace" if lost else "none of it lacks its launch"]
         yield f"{', '.join(parts[:-1])} and {parts[-1]}."

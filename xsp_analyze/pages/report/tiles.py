@@ -305,11 +305,11 @@ def _allocator_sentence(rows: pl.DataFrame, row: dict[str, Any]) -> str:
 
 
 def _coverage(answers: Answers) -> Iterator[_Tile]:
-    """The part of device time that is tied to layers; of a trace without layers none was to be."""
+    """The part of device time that is in layers; of a trace without layers none was to be."""
     part = answers.summary.coverage
     if part is None or not answers.summary.layer_count:
         return
-    note = "Of device time over the whole trace, what is tied to a layer of the model."
+    note = "Of device time over the whole trace, what is in a layer of the model."
     runs = answers.per_step.of_trace.kernel_runs
     line = spark(answers, coverage_by_step(answers.per_step), runs, share) if part else None
-    yield _tile("coverage", "Tied to layers", share(part), f"{part}", note, "ledger", line)
+    yield _tile("coverage", "In layers", share(part), f"{part}", note, "ledger", line)

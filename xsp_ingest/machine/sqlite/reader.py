@@ -82,7 +82,8 @@ class Layout:
 
 def layout(file: BinaryIO) -> Layout:
     """The pages of a file that nobody is writing; CannotRead where its head leaves any doubt."""
-    head = os.pread(file.fileno(), _HEAD.size, 0)
+    file.seek(0)
+    head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise CannotRead
     magic, page, version, reserved, changed, pages, encoding, valid_for = _HEAD.unpack(head)
@@ -187,7 +188,8 @@ def _check(pages: Ints, layout: Layout) -> None:
 
 def _page(file: BinaryIO, layout: Layout, page: int) -> NDArray[np.uint8]:
     """Its bytes, and some zeros."""
-    content = os.pread(file.fileno(), layout.page_bytes, (page - 1) * layout.page_bytes)
+    file.seek((page - 1) * layout.page_bytes)
+    content = file.read(layout.page_bytes)
     if len(content) < layout.page_bytes:
         raise CannotRead
     return np.frombuffer(content[: layout.usable_bytes] + bytes(_MAX_VARINT + 4), dtype=np.uint8)

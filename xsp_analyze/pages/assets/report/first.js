@@ -17,7 +17,7 @@ function drawFirst(page) {
 // A small mark that unfolds to what is to be doubted.
 function drawDoubts(doubts, about) {
   if (!doubts.length) return null;
-  const count = doubts.length === 1 ? "1 doubt" : `${doubts.length} doubts`;
+  const count = doubts.length === 1 ? "1 caution" : `${doubts.length} cautions`;
   return make("details", { class: "doubts" }, make("summary", { "aria-label": `${count} about ${about}` }, make("i", { "aria-hidden": "true" }, "!"), count),
     make("ul", null, doubts.map((text) => make("li", null, text))));
 }
