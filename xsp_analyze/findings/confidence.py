@@ -53,7 +53,8 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
 @rule(
     "work-not-recorded",
     "Kernels were launched that are not recorded",
-    fires="Launches of kernels are recorded and no kernel; or none of some steps or processes that launched some.",
+    fires="Launches of kernels are recorded and no kernel; or none of some steps or processes that launched some. Or many"
+    " numbers lack in between of those that the recorder gives dispatches or operators.",
     why="What the device did is then missing, and stands as idle or as the host's alone; means are over what has it.",
     gain="None: this is about the numbers.",
     do="Record the device's activity over the whole window: activities=[CPU, CUDA] in torch.profiler, no other profiler"

@@ -23,6 +23,7 @@ from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_a
 from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
+from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_model import Attribution, Kind, LayerSource, Phase
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import intersection, merge, union_length
@@ -364,8 +365,22 @@ class Facts:
         return self.work.filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).height
 
     @cached_property
+    def reason_unknown(self) -> str:
+        """Why the parts of time tell nothing of what bounds the run, where they do not."""
+        view = self.frames.of_trace
+        if view.is_one_by_one:
+            return "kernels ran one by one, for hardware counters"
+        if view.once(lost_work) or view.once(impossible_times):
+            return "device work is missing, or its times cannot be"
+        if not view.has_starts:
+            return "the file holds sums, without times of start"
+        return ""
+
+    @cached_property
     def has_little_work(self) -> bool:
         """Whether devices did next to nothing, and no step says that it repeats: a program's first moments."""
+        if self.devices.is_empty() or self.reason_unknown:
+            return False
         busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
         repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
         return busy < limit.LITTLE_NS and not repeats
@@ -379,6 +394,12 @@ class Facts:
     def device_ns(self) -> float:
         """Device time of a step, summed over devices."""
         return total_of(self.work["ns"])
+
+    @cached_property
+    def computing_ns(self) -> float:
+        """That of kernels and of replays of graphs, communication aside."""
+        is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
+        return total_of(self.work.filter(is_kernel, ~IS_COMMUNICATION)["ns"])
 
     @cached_property
     def host(self) -> HostTime:
