@@ -286,7 +286,7 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
     )
 
 
-_TENSOR_COUNTERS = r"^tensor_(?:precision_fu_utilization|utilization|instruction_count)|^sm__(?:inst_executed_)?pipe_tensor"
+_TENSOR_COUNTERS = r"^tensor_(?:(?:precision_fu_)?utilization|instruction_count)|^sm__(?:inst_executed_)?pipe_tensor"
 """Counters of what tensor cores do: nvprof's and ncu's."""
 
 
@@ -304,8 +304,8 @@ def _idle_by_counters(facts: Facts, products: pl.DataFrame) -> Iterator[Observat
     yield Observation(
         f"Tensor cores are idle in {'all ' if kernels > 1 else ''}{count_of(kernels, 'kernel', 'kernels')} counted, by"
         f" their counters; {count_of(round(number), 'launch', 'launches')} of"
-        f" {count(round(launches['value'].sum() or facts.work.height))} are matrix products in FP32. How long these take"
-        " the file does not say.",
+        f" {count(round(launches['value'].sum() or facts.work.height))} are matrix products in FP32. How long these"
+        " take the file does not say.",
         [Evidence(short_name(n), c, "") for n, c in products.join(launches, on="span_id").select("name", "value").sort(
             -pl.col("value"), pl.col("name").cast(pl.String)).head(limit.MAX_EVIDENCE).iter_rows()],
         None,
@@ -531,7 +531,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
         f" {share(part)} of the time.{_versions(facts)}",
         [Evidence(clean(name), time / facts.step_count) for name, time in names.head(limit.MAX_EVIDENCE).iter_rows()],
-        None if facts.start_up_ns else lost,
+        None if facts.start_up_ns or not (averaged or facts.devices.height) else lost,
         "timeline",
     )
 

@@ -129,7 +129,7 @@ def host_dominant(facts: Facts) -> Iterator[Observation]:
 def _blocking_calls(facts: Facts, calls: pl.DataFrame) -> Iterator[Observation]:
     """Kinds of calls of the operating system in which the main thread spends much, most first.
 
-    A pool of threads that wait side by side has no cost that a sum over them tells, and what is waited for is elsewhere.
+    A pool of threads that wait side by side has no cost that a sum over them tells; what is waited for is elsewhere.
     """
     groups = [next((g for g in _OF_SYSTEM if g.pattern.search(name)), None) for name in calls["name"]]
     what = pl.Series("kind", [g.what if g else clean(n) for g, n in zip(groups, calls["name"], strict=True)])

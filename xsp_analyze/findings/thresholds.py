@@ -20,6 +20,7 @@ __all__ = [
     "BUSY_SHARE",
     "CALL_SHARE",
     "CHAIN_SHARE",
+    "CLASS_SHARE",
     "COMPILE_SHARE",
     "COPY_SHARE",
     "DATA_SHARE",
@@ -100,6 +101,9 @@ BREAKS = 0.5
 
 REPLAY_SHARE = 0.05
 """Of device time. Our choice: what layers miss by less changes no ranking of them."""
+
+CLASS_SHARE = 0.05
+"""Of device time, of a class that the verdict names. Our choice: what is less is not what a run is about."""
 
 COMPILE_SHARE = 0.02
 """Of the steps after the first, idle while code is compiled. Our choice."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.faults import attempt
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.facts import Facts
@@ -77,7 +78,7 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     if not frames.of_trace.is_timed or load_test(frames.trace) is not None:
         return None
     if reason := facts.reason_unknown:
-        return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.")
+        return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.{_classes_words(facts)}")
     row = busiest_device(facts.devices)
     if row is None:
         return _of_host_alone(facts) if facts.latency_ns else None
@@ -86,7 +87,19 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     bound = largest_part(row)
     apart = f"{_start_up_words(row)}{_unseen_words(frames, row)}"
     account = f"{bound}: {_parts_words(facts, row)}.{apart}{_inferred_words(frames)}{_outside_words(frames)}"
-    return Verdict(bound, f"{account}{_first_words(advice, bound)}")
+    return Verdict(bound, f"{account}{_classes_words(facts)}{_first_words(advice, bound)}")
+
+
+def _classes_words(facts: Facts) -> str:
+    """Which classes take most of device time."""
+    of_class = facts.work.group_by(pl.col("kernel_class").cast(pl.String)).agg(pl.col("ns").sum())
+    much = of_class.filter(
+        pl.col("ns") >= limit.CLASS_SHARE * facts.device_ns, pl.col("kernel_class") != str(KernelClass.OTHER)
+    ).sort(-pl.col("ns"), "kernel_class")
+    if much.is_empty() or not facts.device_ns:
+        return ""
+    parts = [f"{name} {share(time / facts.device_ns)}" for name, time in much.head(limit.MAX_EVIDENCE).iter_rows()]
+    return f" Device time: {', '.join(parts)}."
 
 
 def _little_words(facts: Facts, row: Mapping[str, Any]) -> str:

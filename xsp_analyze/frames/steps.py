@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
+    "MIN_SHARE_IN_STEPS",
     "QUEUED_NS",
     "STEP_COLUMNS",
     "StepBasis",
@@ -36,8 +37,8 @@ __all__ = [
     "step_at",
     "step_counts",
     "step_windows",
-    "unseen_end",
     "steps_of",
+    "unseen_end",
     "without_ramp_up",
 ]
 
@@ -49,6 +50,8 @@ __all__ = [
 # whole steps, the stream that most steps launch on tells for all. Time between two steps in which neither the earlier
 # one's range was open nor its work ran is of neither.
 
+MIN_SHARE_IN_STEPS = 0.5
+"""Of device time (without a device, of operators): steps that hold less are not what the trace is about."""
 QUEUED_NS = 1_000_000
 """A device with nothing to do starts work microseconds after its launch; where it took longer, it was busy."""
 _MAX_GAP_SHARE = 0.01  # of the shorter neighbour: marks of profilers leave microseconds between steps that follow on

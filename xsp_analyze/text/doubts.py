@@ -73,7 +73,9 @@ def lost_work(view: TraceView) -> list[str]:
             sentences.append(f"Kernels of {count(had)} of {units} were recorded: means are over what has them.")
     without = 0 if launched < _ENOUGH or sentences else _launches_without(launches, outer, kernels)
     if without >= _MANY_MISSING * launched:
-        return [f"Of {count(launched)} kernel launches {count(without)} have no kernel in the file: pauses may be theirs."]
+        return [
+            f"Of {count(launched)} kernel launches {count(without)} have no kernel in the file: pauses may be theirs."
+        ]
     return sentences
 
 
@@ -106,8 +108,8 @@ def _thinned_out(view: TraceView) -> str:
     if had < _ENOUGH or gaps < _MANY_GAPS * had or missing < _MANY_TIMES * had:
         return ""
     return (
-        f"At least {count(missing)} operators lack between the {count(had)} that were recorded, by the numbers that they"
-        " have: the file is thinned out, and pauses of host and device may be what lacks."
+        f"At least {count(missing)} operators lack between the {count(had)} that were recorded, by the numbers that"
+        " they have: the file is thinned out, and pauses of host and device may be what lacks."
     )
 
 

@@ -242,13 +242,16 @@ class TraceView(Memo):
         keys = ["device_id", "stream_id", "start_ns", "duration_ns", "call_end_ns"]
         by_run = self.all_activities.select("run_id", *keys).partition_by("run_id", as_dict=True)
         ends = {run: unseen_end(rows.drop_nulls("duration_ns")) for (run,), rows in by_run.items()}
-        begins = [max(begin, ends.get(run, begin)) for run, begin in self.extents.select("run_id", "begin_ns").iter_rows()]
+        begins = [
+            max(begin, ends.get(run, begin)) for run, begin in self.extents.select("run_id", "begin_ns").iter_rows()
+        ]
         return self.extents.with_columns(pl.Series("begin_ns", begins, dtype=pl.Int64))
 
     @cached_property
     def has_starts(self) -> bool:
         """Whether work stands where it ran: reports of sums have no times of start."""
-        ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.NO_TIMESTAMPS))
+        made_up = [str(LedgerKind.NO_TIMESTAMPS), str(LedgerKind.AVERAGED_TIMES)]
+        ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String).is_in(made_up))
         return not any(run is None or run in self.kernel_runs for run in ledger["run_id"])
 
     @cached_property
