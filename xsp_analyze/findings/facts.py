@@ -26,7 +26,7 @@ from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.units import count_of, duration
-from xsp_model import Attribution, Kind, LayerSource, Phase
+from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Phase
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import intersection, merge, union_length
 
@@ -375,7 +375,8 @@ class Facts:
             return "kernels ran one by one, for hardware counters"
         if view.once(lost_work) or view.once(impossible_times):
             return "device work is missing, or its times cannot be"
-        if not view.has_starts:
+        kinds = self.frames.trace.frame("ledger")["kind"].cast(pl.String)
+        if not view.has_starts or (kinds == str(LedgerKind.AVERAGED_TIMES)).any():
             return "the file holds sums, without times of start"
         if self.is_first_run:
             number, time_ns = self.searches_without_launches

@@ -250,8 +250,7 @@ class TraceView(Memo):
     @cached_property
     def has_starts(self) -> bool:
         """Whether work stands where it ran: reports of sums have no times of start."""
-        made_up = [str(LedgerKind.NO_TIMESTAMPS), str(LedgerKind.AVERAGED_TIMES)]
-        ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String).is_in(made_up))
+        ledger = self.trace.frame("ledger").filter(pl.col("kind").cast(pl.String) == str(LedgerKind.NO_TIMESTAMPS))
         return not any(run is None or run in self.kernel_runs for run in ledger["run_id"])
 
     @cached_property

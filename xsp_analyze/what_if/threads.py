@@ -167,7 +167,7 @@ def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
     works = _in_any(owner, busy | names.is_in(fetching.implode()).to_numpy())
     runs = _busy_runs(stretches, works)
     alone = np.where(_in_any(owner, busy), stretches.end - stretches.start, 0)
-    time = np.bincount(stretches.thread, weights=alone, minlength=threads.keys.height)
+    time = np.bincount(stretches.thread, weights=alone, minlength=threads.keys.height).astype(np.float64)
     wakes = [each for members in _processes(threads, time) for each in _wakes(members, runs)]
     columns = (np.concatenate(column) for column in zip(*wakes, strict=True)) if wakes else _no_columns()
     return HandOvers(*columns)

@@ -124,9 +124,9 @@ def test_of_calls_of_the_operating_system_those_of_the_main_thread_count_and_pro
     pool = [("pthread_mutex_lock", 10 + n, 5 * _MS, 90 * _MS) for n in range(50)]
     reads = [("read", 1, (10 + 3 * n) * _MS, 3 * _MS) for n in range(10)]
     hand = _system(*pool, *reads, ("waitpid", 1, 50 * _MS, 20 * _MS), ("poll", 1, 80 * _MS, 2 * _MS))
-    told = [one for one in advise(StepView.of(hand.build())) if one.rule.id == "host-dominant"]
-    assert [one.gain_ns for one in told] == [None, None]
-    reading, waiting = (_plain(one.observation.sentence) for one in told)
+    findings = [one for one in advise(StepView.of(hand.build())) if one.rule.id == "host-dominant"]
+    assert [one.gain_ns for one in findings] == [None, None]
+    reading, waiting = (_plain(one.observation.sentence) for one in findings)
     assert reading.startswith(
         "Reading files or from others: the main thread spends 30.0 ms in 10 calls of the operating"
     )
@@ -142,10 +142,10 @@ def test_counters_without_times_say_that_tensor_cores_are_idle(use: float, *, fi
         hand.rows["spans"][span]["duration_ns"] = None
         hand.metric(span, "tensor_precision_fu_utilization", use if "sgemm" in name else 0.0)
         hand.metric(span, "invocations", number)
-    told = _advice_of(hand)
-    assert ("fp32-products" in told) is fires
+    advice = _advice_of(hand)
+    assert ("fp32-products" in advice) is fires
     if fires:
-        assert told["fp32-products"].observation.sentence.startswith(
+        assert advice["fp32-products"].observation.sentence.startswith(
             "Tensor cores are idle in all 2 kernels counted, by their counters; 8 launches of 54 are matrix products"
         )
 
