@@ -91,14 +91,14 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
 
 
 def _classes_words(facts: Facts) -> str:
-    """Which classes take most of device time."""
+    """Which classes take most of device time; nothing where no kernel's is known."""
     of_class = facts.work.group_by(pl.col("kernel_class").cast(pl.String)).agg(pl.col("ns").sum())
-    much = of_class.filter(
-        pl.col("ns") >= limit.CLASS_SHARE * facts.device_ns, pl.col("kernel_class") != str(KernelClass.OTHER)
-    ).sort(-pl.col("ns"), "kernel_class")
-    if much.is_empty() or not facts.device_ns:
+    much = of_class.filter(pl.col("ns") >= limit.CLASS_SHARE * facts.device_ns).sort(-pl.col("ns"), "kernel_class")
+    if not facts.device_ns or much.filter(pl.col("kernel_class") != str(KernelClass.OTHER)).is_empty():
         return ""
-    parts = [f"{name} {share(time / facts.device_ns)}" for name, time in much.head(limit.MAX_EVIDENCE).iter_rows()]
+    names = {str(KernelClass.OTHER): "kernels of no known class"}
+    first = much.head(limit.MAX_EVIDENCE).iter_rows()
+    parts = [f"{names.get(name, name)} {share(time / facts.device_ns)}" for name, time in first]
     return f" Device time: {', '.join(parts)}."
 
 
