@@ -83,7 +83,8 @@ _OF_CLASS = {
     "dominant-kernel",
     "One kernel takes much of the device's time",
     fires="Kernels of one name, or of one template whatever its arguments, other than communication, take at"
-    f" least {limit.DOMINANT_SHARE:.0%} of device time.",
+    f" least {limit.DOMINANT_SHARE:.0%} of device time. Not of a program's first moments: devices that work for under"
+    f" {limit.LITTLE_NS / 1e6:g} ms in all, in no step.",
     why="Where one kernel leads, everything else is second: a better one, or fewer calls of it, is worth the most.",
     gain="Its time times the part of its roof that it does not reach; unknown without hardware counters.",
     do="See which layers call it, with which shapes. Try another algorithm (autotuning), another precision, or a"
@@ -105,7 +106,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     by_function = by_name.with_columns(functions_of(by_name)).group_by("function", maintain_order=True)
     sums = by_function.agg(pl.col("ns", "calls").sum(), "kernel_name", pl.col("kernel_class").first())
     function, time, calls, names, kernel_class = sums.sort(-pl.col("ns"), "function").row(0)
-    if facts.device_share(time) < limit.DOMINANT_SHARE:
+    if facts.device_share(time) < limit.DOMINANT_SHARE or facts.has_little_work:
         return
     name, several = names[0], len(names) > 1
     what = f"{len(names)} variants of {short_name(function)} take" if several else f"{short_name(name)} takes"
@@ -136,7 +137,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
 def dominant_layer(facts: Facts) -> Iterator[Observation]:
     """The layer with most device time; without device work, with the longest latency in A02."""
     layer, time, total, of_what, about = _on_device(facts) if facts.device_ns else _on_host(facts)
-    part = time / total if total else 0.0
+    part = 0.0 if facts.has_little_work or not total else time / total
     if not limit.DOMINANT_SHARE <= part <= 1:  # beyond, it is of two runs that disagree, which is a finding of its own
         return
     name = clean(layer)
@@ -246,7 +247,8 @@ def stalled_layer(facts: Facts) -> Iterator[Observation]:
     "fp32-products",
     "Matrix products run in FP32 beside idle tensor cores",
     fires=f"Matrix products and convolutions on FP32 units (told by kernel names), with Winograd's transforms, take at"
-    f" least {limit.FP32_SHARE:.0%} of device time, on a device known to have tensor cores.",
+    f" least {limit.FP32_SHARE:.0%} of what kernels other than communication take, on a device known to have tensor"
+    " cores.",
     why="Tensor cores do the same products several times faster, in TF32 without a change to the model's types.",
     gain="Their time times (1 - FP32 peak / peak of TF32, or of BF16 or FP16 where the device has no TF32); unknown"
     " where these rates are.",
@@ -264,13 +266,17 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
     rows = facts.work.filter(pl.col("name").cast(pl.String).is_in(names.implode()))
     factor = _tensor_gain(facts)
     time = total_of(rows["ns"])
-    if not (factor or _lacks_only_rates(facts)) or facts.device_share(time) < limit.FP32_SHARE:
+    if not facts.frames.of_trace.is_timed:
+        yield from _idle_by_counters(facts, rows)
+        return
+    if not (factor or _lacks_only_rates(facts)) or time < limit.FP32_SHARE * facts.computing_ns or not time:
         return
     precision, part = factor or ("", 0.0)
     would = f"{_CALLED[precision]} would do them in {share(1 - part)} of that time at best" if factor else _NO_RATES
     worst = rows.group_by(name).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name").head(limit.MAX_EVIDENCE)
     yield Observation(
-        f"Matrix products in FP32 take {share(facts.device_share(time))} of device time; {would}.",
+        f"Matrix products in FP32 take {share(facts.device_share(time))} of device time{_of_computing(facts, time)};"
+        f" {would}.",
         [Evidence(short_name(n), t) for n, t in worst.iter_rows()],
         facts.longest(rows) * part if factor else None,
         "A10",
@@ -278,6 +284,41 @@ def fp32_products(facts: Facts) -> Iterator[Observation]:
         do=_DO.get(precision, "").format(_further_advice_on(precision, facts)),
         about_ns=facts.longest(rows) / 2,  # FP16 on tensor cores is twice as fast at least
     )
+
+
+_TENSOR_COUNTERS = r"^tensor_(?:(?:precision_fu_)?utilization|instruction_count)|^sm__(?:inst_executed_)?pipe_tensor"
+"""Counters of what tensor cores do: nvprof's and ncu's."""
+
+
+def _idle_by_counters(facts: Facts, products: pl.DataFrame) -> Iterator[Observation]:
+    """Of a file without times, what counters say of tensor cores: that no kernel uses them, and how many could."""
+    metrics = facts.frames.trace.scan("metrics").filter(pl.col("span_id").is_in(facts.work["span_id"].implode()))
+    metric = pl.col("metric").cast(pl.String)
+    counted = metrics.filter(metric.str.contains(_TENSOR_COUNTERS) | (metric == "invocations")).collect()
+    launches = counted.filter(pl.col("metric").cast(pl.String) == "invocations").select("span_id", "value")
+    tensor = counted.filter(pl.col("metric").cast(pl.String) != "invocations")
+    if products.is_empty() or tensor.is_empty() or (tensor["value"] > 0).any():
+        return
+    number = products.join(launches, on="span_id", how="left")["value"].fill_null(1).sum()
+    kernels = tensor["span_id"].n_unique()
+    yield Observation(
+        f"Tensor cores are idle in {'all ' if kernels > 1 else ''}{count_of(kernels, 'kernel', 'kernels')} counted, by"
+        f" their counters; {count_of(round(number), 'launch', 'launches')} of"
+        f" {count(round(launches['value'].sum() or facts.work.height))} are matrix products in FP32. How long these"
+        " take the file does not say.",
+        [Evidence(short_name(n), c, "") for n, c in products.join(launches, on="span_id").select("name", "value").sort(
+            -pl.col("value"), pl.col("name").cast(pl.String)).head(limit.MAX_EVIDENCE).iter_rows()],
+        None,
+        "A08",
+        "gemm",
+    )  # fmt: skip
+
+
+def _of_computing(facts: Facts, time_ns: float) -> str:
+    """What the time is of computing alone, where devices do much else."""
+    if facts.device_share(facts.computing_ns) > 1 - limit.FP32_SHARE:
+        return ""
+    return f", {share(time_ns / facts.computing_ns)} of what computes"
 
 
 def _further_advice_on(precision: str, facts: Facts) -> str:
@@ -490,7 +531,7 @@ def recompilation(facts: Facts) -> Iterator[Observation]:
         f"While code is compiled or loaded{where}, {waits} {duration(lost)}{' a step on average' if where else ''},"
         f" {share(part)} of the time.{_versions(facts)}",
         [Evidence(clean(name), time / facts.step_count) for name, time in names.head(limit.MAX_EVIDENCE).iter_rows()],
-        None if facts.start_up_ns else lost,
+        None if facts.start_up_ns or not (averaged or facts.devices.height) else lost,
         "timeline",
     )
 

@@ -11,10 +11,10 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.model_time import latency_by_run, load_tests
+from xsp_analyze.frames.steps import MIN_SHARE_IN_STEPS
 from xsp_analyze.text.doubts import double_counting, impossible_times, lost_work, missing_ranks
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of, duration, share
-from xsp_analyze.trace.step_view import MIN_SHARE_IN_STEPS
 from xsp_model import Attribution, Kind, LayerSource
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ _MATCHED = "match_"  # how kinds of the ledger begin that tell match rates of a 
 @rule(
     "work-not-recorded",
     "Kernels were launched that are not recorded",
-    fires="Launches of kernels are recorded and no kernel; or none of some steps or processes that launched some.",
+    fires="Launches of kernels are recorded and no kernel; or none of some steps or processes that launched some. Or"
+    " many numbers lack in between of those that the recorder gives dispatches or operators.",
     why="What the device did is then missing, and stands as idle or as the host's alone; means are over what has it.",
     gain="None: this is about the numbers.",
     do="Record the device's activity over the whole window: activities=[CPU, CUDA] in torch.profiler, no other profiler"

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.catalog import table
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows, with_start_up, working_times
@@ -23,7 +24,9 @@ from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_a
 from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
-from xsp_model import Attribution, Kind, LayerSource, Phase
+from xsp_analyze.text.doubts import impossible_times, lost_work
+from xsp_analyze.text.units import count_of, duration
+from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Phase
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import intersection, merge, union_length
 
@@ -225,6 +228,7 @@ def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
 
 
 _MIN_SET_UP = 8
+_MANY_TRIALS = 8  # kernels of one operator
 _FILLING = ("tail_share", "unused_share", "theoretical_occupancy", "limited_by", "registers_per_thread")
 
 
@@ -364,8 +368,58 @@ class Facts:
         return self.work.filter(pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])).height
 
     @cached_property
+    def reason_unknown(self) -> str:
+        """Why the parts of time tell nothing of what bounds the run, where they do not."""
+        view = self.frames.of_trace
+        if view.is_one_by_one:
+            return "kernels ran one by one, for hardware counters"
+        if view.once(lost_work) or view.once(impossible_times):
+            return "device work is missing, or its times cannot be"
+        kinds = self.frames.trace.frame("ledger")["kind"].cast(pl.String)
+        if not view.has_starts or (kinds == str(LedgerKind.AVERAGED_TIMES)).any():
+            return "the file holds sums, without times of start"
+        if self.is_first_run:
+            number, time_ns = self.searches_without_launches
+            return (
+                f"a first run is recorded: {count_of(number, 'product or convolution', 'products and convolutions')}"
+                f" tried many kernels each, for {duration(time_ns)} of {duration(self.latency_ns)}; record a later one"
+            )
+        return ""
+
+    @property
+    def is_first_run(self) -> bool:
+        """Whether most of the time is such a search."""
+        return self.searches_without_launches[1] >= limit.EXPLAINED * self.latency_ns > 0
+
+    @cached_property
+    def searches_without_launches(self) -> tuple[int, float]:
+        """Of a trace without launches the operators in which libraries tried kernels, and how long these were open.
+
+        With launches `kernel_searches` tells them. One product or convolution takes a few kernels, and a trial each.
+        """
+        work = self.frames.once(chosen_activities)
+        if work.is_empty() or work["call_start_ns"].null_count() < work.height:
+            return 0, 0.0
+        tried = (
+            pl.col("kernel_class")
+            .cast(pl.String)
+            .is_in([str(KernelClass.CONVOLUTION), str(KernelClass.MATRIX_PRODUCT)])
+        )
+        number = work.filter(tried).drop_nulls("parent_id").group_by("parent_id").len()
+        several = number.filter(pl.col("len") >= _MANY_TRIALS)["parent_id"]
+        spans = self.frames.trace.scan("spans").filter(pl.col("span_id").is_in(several.implode()))
+        times = spans.select("start_ns", pl.col("duration_ns").fill_null(0)).collect()
+        start = times["start_ns"].to_numpy()
+        return len(several), float(union_length(*merge(start, start + times["duration_ns"].to_numpy())))
+
+    @cached_property
     def has_little_work(self) -> bool:
-        """Whether devices did next to nothing, and no step says that it repeats: a program's first moments."""
+        """Whether devices did next to nothing, and no step says that it repeats: a program's first moments.
+
+        Or whether it is a first run, in which libraries tried kernels.
+        """
+        if self.devices.is_empty() or self.reason_unknown:
+            return self.is_first_run
         busy = float(self.devices["busy_ns"].max() or 0)  # type: ignore[arg-type]
         repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
         return busy < limit.LITTLE_NS and not repeats
@@ -379,6 +433,12 @@ class Facts:
     def device_ns(self) -> float:
         """Device time of a step, summed over devices."""
         return total_of(self.work["ns"])
+
+    @cached_property
+    def computing_ns(self) -> float:
+        """That of kernels and of replays of graphs, communication aside."""
+        is_kernel = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
+        return total_of(self.work.filter(is_kernel, ~IS_COMMUNICATION)["ns"])
 
     @cached_property
     def host(self) -> HostTime:

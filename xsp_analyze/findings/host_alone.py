@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule
 from xsp_analyze.frames.host_calls import COMPILATIONS, INPUT_CALLS, SYNC_CALLS
-from xsp_analyze.frames.host_ranges import host_self_time
+from xsp_analyze.frames.host_ranges import calls_of_system, host_self_time
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, share
 
@@ -56,6 +56,25 @@ _GROUPS: Sequence[_Group] = tuple(
          "All cores, where some are idle; a narrower type (bfloat16); or a device."),
     )
 )  # fmt: skip
+_OF_SYSTEM: Sequence[_Group] = tuple(
+    _Group(re.compile(pattern), what, do)
+    for pattern, what, do in (
+        (r"^wait(?:3|4|id|pid)?$|^system$|^p(?:open|close)$", "Waiting for child processes",
+         "See which programs it starts, and do without them, or start them once and beside other work."),
+        (r"^(?:p|f)?read(?:v|64)?|^fgets|^fscanf|^getline|^recv", "Reading files or from others",
+         "Read more at once and from a nearer place; many imports and small files: fewer, or a cache of them."),
+        (r"^(?:p|f)?write(?:v|64)?|^f(?:data)?sync|^fflush|^fput|^send", "Writing",
+         "Write less often and more at once, from a thread of its own."),
+        (r"^pthread_|^sem_|futex|^mtx_|^cnd_|barrier", "Waiting for other threads",
+         "See which thread it waits for and what that does; the wait itself is nothing to mend."),
+        (r"^p?poll|^p?select|^epoll_|^accept|^sigwait", "Waiting for events",
+         "See who is to answer: another process, the network, a driver; the wait itself is nothing to mend."),
+        (r"sleep", "Sleeping", "See who sleeps, and wait for what it waits for instead."),
+        (r"^open|^fopen|^stat|^access|^ioctl", "Opening files and asking drivers",
+         "Open what is used again once; of drivers the first calls make contexts and load code."),
+    )
+)  # fmt: skip
+"""Calls of the operating system, by what a thread that is in one does or waits for."""
 _OTHER = "See who calls it, with which sizes; call it less often on more at once, or let a compiler fuse it."
 
 
@@ -72,7 +91,7 @@ def _mean_over_runs(facts: Facts) -> pl.DataFrame:
     f" {limit.HOST_SHARE:.0%} of the time.",
     why="Where no device works, or none was recorded, the time is the host's: what it does longest bounds the run.",
     gain="The time that these take themselves, without operators and calls within them, in sum over threads;"
-    " of waits for a device unknown.",
+    " of waits for a device, and of calls of the operating system, unknown. Of these the main thread's alone count.",
     do=_OTHER,
     source="Our choice.",
     needs=("host alone",),
@@ -82,6 +101,9 @@ def host_dominant(facts: Facts) -> Iterator[Observation]:
     own = _mean_over_runs(facts).filter(~pl.col("name").str.contains(COMPILATIONS))  # `recompilation` is on these
     if own.is_empty() or not facts.latency_ns:
         return
+    of_system = facts.frames.once(calls_of_system)
+    own = own.join(of_system, on="name", how="anti", maintain_order="left")
+    yield from _blocking_calls(facts, of_system)
     groups = [next((g for g in _GROUPS if g.pattern.search(name)), None) for name in own["name"]]
     kinds = pl.Series("kind", [g.what if g else clean(n) for g, n in zip(groups, own["name"], strict=True)])
     advice = {group.what: group.do for group in _GROUPS}
@@ -101,6 +123,32 @@ def host_dominant(facts: Facts) -> Iterator[Observation]:
             "B40",
             do=advice.get(str(kind), _OTHER),
             is_for_any=True,
+        )
+
+
+def _blocking_calls(facts: Facts, calls: pl.DataFrame) -> Iterator[Observation]:
+    """Kinds of calls of the operating system in which the main thread spends much, most first.
+
+    A pool of threads that wait side by side has no cost that a sum over them tells; what is waited for is elsewhere.
+    """
+    groups = [next((g for g in _OF_SYSTEM if g.pattern.search(name)), None) for name in calls["name"]]
+    what = pl.Series("kind", [g.what if g else clean(n) for g, n in zip(groups, calls["name"], strict=True)])
+    advice = {group.what: group.do for group in _OF_SYSTEM}
+    kinds = calls.with_columns(what).filter(pl.col("main_ns") > 0).sort(-pl.col("main_ns"), "name")
+    for (kind,), rows in kinds.group_by("kind", maintain_order=True):
+        time, number = float(rows["main_ns"].sum()), int(rows["main_count"].sum())
+        if facts.share(time) < limit.HOST_SHARE:
+            continue
+        first = rows.head(limit.MAX_EVIDENCE).select("name", "main_count", "main_ns")
+        yield Observation(
+            f"{kind}: the main thread spends {duration(time)} in {count_of(number, 'call', 'calls')} of the operating"
+            f" system, {share(min(facts.share(time), 1.0))} of the time on the host.",
+            [Evidence(f"{clean(n)} ({count_of(calls, 'call', 'calls')})", ns) for n, calls, ns in first.iter_rows()],
+            None,
+            "B40",
+            do=advice.get(str(kind), _OTHER),
+            is_for_any=True,
+            about_ns=time,
         )
 
 

@@ -9,11 +9,14 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
-from xsp_analyze.frames.device_time import NS_PER_S
+from xsp_analyze.frames.device_time import NS_PER_S, with_start_up, working_times
+from xsp_analyze.frames.idle import CAUSES, idle_by_device
+from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import IDLE, count, count_of, duration, share, size
 from xsp_model import Kind
+from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +108,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
     yield Observation(
         f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
         f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
-        f"{_start_up_words(facts)}){beside}{_calls_words(facts, calls)}.",
+        f"{_start_up_words(facts)}){beside}{_calls_words(facts, calls)}{_longest_words(facts)}.",
         (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
         facts.idle_gain_ns(rest),
         "B03",
@@ -145,6 +148,21 @@ def _advice_on(call: str) -> str:
 def _calls_words(facts: Facts, calls: Sequence[tuple[str, float]]) -> str:
     parts = [f"{clean(call)} ({share(ns / facts.idle_ns)})" for call, ns in calls]
     return f", of which the host spends much in {', '.join(parts)}" if parts else ""
+
+
+def _longest_words(facts: Facts) -> str:
+    """The one pause, of a trace taken whole, that is most of its idle time."""
+    device, frames = facts.idle_device, facts.frames
+    if frames.choice.mode is not StepMode.ALL or not facts.idle_ns:
+        return ""
+    key = device["run_id"], device["device_id"]
+    idle = with_start_up(frames.of_trace.once(idle_by_device)[key], working_times(frames.of_trace).get(key[0]))
+    idle = idle.of(idle.cause != CAUSES.index("idle_initialisation_ns"))
+    start, end = merge(idle.start, idle.end)
+    longest = int((end - start).max(initial=0))
+    if longest < limit.OUTLIER_SHARE * facts.idle_ns:
+        return ""
+    return f"; one pause of {duration(longest)} is {share(min(longest / facts.idle_ns, 1.0))} of it"
 
 
 def _causes(facts: Facts) -> Iterator[Evidence]:
@@ -262,6 +280,10 @@ _FEWER_COPIES = (
     "These are small: each takes as long as its start, whatever the memory. Copy less often: gather values on the"
     " device and read them at once, once in many steps, instead of one at a time."
 )
+_NOTHING_BESIDE = (
+    "Nothing computes as long as that, to copy beside: keep data on the device from one use to the next, move fewer"
+    " bytes (a narrower type, only what is needed), and pin the host memory."
+)
 _COPY_BACK = (
     "Copy results asynchronously into host memory that is pinned once and used again, or keep them on the device until"
     " the end."
@@ -345,4 +367,6 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
         time,
         "A10",
         "mem",
+        do=_NOTHING_BESIDE if time > float(facts.devices["compute_ns"].max() or 0) else "",  # type: ignore[arg-type]
+        is_for_any=time > float(facts.devices["compute_ns"].max() or 0),  # type: ignore[arg-type]
     )

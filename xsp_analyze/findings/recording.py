@@ -124,8 +124,8 @@ class _Names:
     @cached_property
     def engine(self) -> str:
         """The serving engine whose run this is; empty where none is known."""
-        if self.steps:
-            return self.steps[0][0].tool
+        if tools := [one.tool for one, _ in self.steps]:  # others write vLLM's form too, beside their own
+            return next((tool for tool in tools if tool != "vLLM"), "vLLM")
         names = pl.Series([*self.device["name"].drop_nulls(), *self.host.get(str(Kind.OPERATOR), ())], dtype=pl.String)
         return next((engine for engine, pattern in _ENGINES.items() if names.str.contains(pattern).any()), "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from xsp_analyze.faults import attempt
@@ -137,7 +138,8 @@ RULES: tuple[Rule, ...] = (
 def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     """What the rules find: what promises most (by simulation, where the trace allows one) first, doubts last.
 
-    Where the host bounds the run, what makes kernels faster comes behind the rest, unless it was simulated. A finding
+    Where the host bounds the run, what makes kernels faster comes behind the rest, unless it was simulated, and behind
+    communication that nothing hides in any case: with faster kernels still less would. A finding
     of unknown gain stands where all the time that it is about would be gained, but behind one that says what a good
     part of this time is lost by. Doubts that are to be known before any number are first.
 
@@ -155,10 +157,12 @@ def advise(frames: StepView, captures: Sequence[str] = ()) -> list[Advice]:
     kept = [one for one in advice if one.rule.on_trust or one.gain_share is None or one.gain_share >= thresholds.FLOOR]
     kept = attempt("The simulation of gains", partial(with_simulated_gains, frames, kept), lambda _: kept)
     last = _OF_COMPUTING if _waits_for_host(facts) else ()
+    exposed = min((_rank_ns(one, kept) for one in kept if one.rule.id == "exposed-communication"), default=inf)
     bounds = {one.rule.id: _rank_ns(replace(one, simulated_ns=None), kept) for one in kept}
 
     def rank(one: Advice) -> tuple[bool, bool, bool, float, bool, float]:
         comes_last, gain_ns = one.rule.id in last, _rank_ns(one, kept)
+        gain_ns = min(gain_ns, exposed) if comes_last else gain_ns
         is_unknown = comes_last and one.simulated_ns is None
         return not one.rule.first, one.rule.on_trust, is_unknown, -gain_ns, comes_last, -bounds[one.rule.id]
 

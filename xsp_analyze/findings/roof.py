@@ -322,7 +322,8 @@ def tail_waste(facts: Facts) -> Iterator[Observation]:
 @rule(
     "small-grids",
     "Kernels leave multiprocessors without work",
-    fires=f"Kernels of {limit.SMALL_GRID_NS / 1000:g} µs and more with fewer blocks than the device has"
+    fires=f"Kernels of {limit.SMALL_GRID_NS / 1000:g} µs and more, and of one name that takes most of device time"
+    f" shorter ones too (from {limit.SHORT_GRID_NS / 1000:g} µs on), with fewer blocks than the device has"
     f" multiprocessors would save at least {limit.SMALL_GRID_SHARE:.0%} of a step if they used all, as estimated.",
     why="A block runs on one multiprocessor: the others have nothing to do.",
     gain="Sum over these kernels of time times the part of the multiprocessors without a block. Communication, and"
@@ -337,7 +338,8 @@ def tail_waste(facts: Facts) -> Iterator[Observation]:
 def small_grids(facts: Facts) -> Iterator[Observation]:
     """Kernels that hold the device for long with few blocks, each alone on its device."""
     kernels, coverage = _with_value(facts, "unused_share")
-    small = kernels.filter(pl.col("unused_share") > 0, pl.col("duration_ns") >= limit.SMALL_GRID_NS)
+    shortest = pl.when(_leads(facts)).then(limit.SHORT_GRID_NS).otherwise(limit.SMALL_GRID_NS)
+    small = kernels.filter(pl.col("unused_share") > 0, pl.col("duration_ns") >= shortest)
     lost = small.with_columns((pl.col("ns") * pl.col("unused_share")).alias("lost_ns"))
     gain = facts.longest(lost, "lost_ns")
     if facts.share(gain) < limit.SMALL_GRID_SHARE:
@@ -359,14 +361,18 @@ _FILLED_BY_FEW = [
     )
 ]  # fmt: skip
 """Classes of kernels that keep their tiles in registers and shared memory, and need few warps."""
+_IF_TILED = (
+    "Kernels of this class keep tiles in registers and shared memory on purpose, and need few warps. If it is far from"
+    " its peak, try another tile size, so that a second block fits; measure with ncu what its warps wait for."
+)
 
 
 @rule(
     "low-occupancy",
     "Registers or shared memory leave room for few warps",
-    fires="Kernels other than products, convolutions, experts and attention, of which registers or shared memory let"
-    f" at most {limit.LOW_OCCUPANCY:.0%} of a multiprocessor's warps be resident, take at least"
-    f" {limit.ROOF_TIME_SHARE:.0%} of device time.",
+    fires="Kernels, other than products, convolutions, experts and attention that do not take most of device time under"
+    f" one name, of which registers or shared memory let at most {limit.LOW_OCCUPANCY:.0%} of a multiprocessor's warps"
+    f" be resident, take at least {limit.ROOF_TIME_SHARE:.0%} of device time.",
     why="A multiprocessor hides the time that loads take by running other warps meanwhile; with few of them it waits.",
     gain="Unknown: fewer registers may mean values that are spilled to memory, and more warps need not be faster.",
     do="Try fewer registers a thread (__launch_bounds__, -maxrregcount, fewer values alive at once, a kernel divided in"
@@ -381,7 +387,7 @@ def low_occupancy(facts: Facts) -> Iterator[Observation]:
     low = kernels.filter(
         pl.col("theoretical_occupancy") <= limit.LOW_OCCUPANCY,
         pl.col("limited_by").is_in(["registers", "shared memory", "registers, shared memory"]),
-        ~pl.col("kernel_class").cast(pl.String).is_in(_FILLED_BY_FEW),
+        ~pl.col("kernel_class").cast(pl.String).is_in(_FILLED_BY_FEW) | _leads(facts),
     )
     time = total_of(low["ns"])
     if facts.device_share(time) < limit.ROOF_TIME_SHARE:
@@ -389,15 +395,24 @@ def low_occupancy(facts: Facts) -> Iterator[Observation]:
     worst = low.group_by("name", "limited_by", "registers_per_thread", "theoretical_occupancy").agg(pl.col("ns").sum())
     name, limits, registers, occupancy, _ = worst.sort(-pl.col("ns"), pl.col("name").cast(pl.String)).row(0)
     by = f" with {registers} registers a thread" if "registers" in limits else ""
+    is_tiled = str(low.filter(pl.col("name") == name)["kernel_class"][0]) in _FILLED_BY_FEW
     yield Observation(
         f"Kernels that take {share(facts.device_share(time))} of device time have room for few warps: {limits} let"
         f" {short_name(name)}{by} fill {share(occupancy)} of a multiprocessor's.",
         _worst(low.with_columns(pl.col("ns").alias("lost_ns")), ""),
         None,
         "B26",
+        do=_IF_TILED if is_tiled else "",
+        is_for_any=is_tiled,
         coverage=coverage,
         about_ns=facts.longest(low),
     )
+
+
+def _leads(facts: Facts) -> pl.Expr:
+    """Whether kernels of this name take most of device time."""
+    by_name = facts.lone_kernels.group_by("name").agg(pl.col("ns").sum())
+    return pl.col("name").is_in(by_name.filter(pl.col("ns") > facts.device_ns / 2)["name"].implode())
 
 
 def _with_value(facts: Facts, column: str) -> tuple[pl.DataFrame, float]:

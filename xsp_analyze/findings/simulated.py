@@ -9,6 +9,7 @@ import polars as pl
 
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
+from xsp_analyze.text.doubts import lost_work
 from xsp_analyze.what_if.changes import Change
 from xsp_analyze.what_if.simulate import simulation
 from xsp_model import XspError
@@ -69,13 +70,13 @@ def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
 def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
     """The findings with what a simulation gains, where one can be trusted: never more than the most they say."""
     view = frames.of_trace
-    if not advice or not (holds(view, "kernel") and holds(view, "runtime")) or view.is_leveled:
+    if not advice or not (holds(view, "kernel") and holds(view, "runtime")) or view.is_leveled or view.once(lost_work):
         return list(advice)
     try:
         made = simulation(frames)
     except XspError:  # nothing of the host was recorded
         return list(advice)
-    if made.confidence.refusals:
+    if made.confidence.refusals or made.confidence.warnings:  # what the host waited for in its quiet is not known
         return list(advice)
     return [_with_gain(made, one) for one in advice]
 

@@ -20,6 +20,7 @@ __all__ = [
     "BUSY_SHARE",
     "CALL_SHARE",
     "CHAIN_SHARE",
+    "CLASS_SHARE",
     "COMPILE_SHARE",
     "COPY_SHARE",
     "DATA_SHARE",
@@ -57,6 +58,7 @@ __all__ = [
     "REPLAY_SHARE",
     "ROOF_TIME_SHARE",
     "RUN_SPREAD",
+    "SHORT_GRID_NS",
     "SLOWER_WITHOUT",
     "SMALL_BYTES",
     "SMALL_CALLS",
@@ -100,6 +102,9 @@ BREAKS = 0.5
 REPLAY_SHARE = 0.05
 """Of device time. Our choice: what layers miss by less changes no ranking of them."""
 
+CLASS_SHARE = 0.05
+"""Of device time, of a class that the verdict names. Our choice: what is less is not what a run is about."""
+
 COMPILE_SHARE = 0.02
 """Of the steps after the first, idle while code is compiled. Our choice."""
 
@@ -140,7 +145,7 @@ MEMORY_BOUND_SHARE = 0.5
 """Of device time: most of the model, so the model's own bound."""
 
 FP32_SHARE = 0.1
-"""Of device time. Our choice."""
+"""Of the time of kernels, communication aside. Our choice."""
 
 CHAIN_SHARE = 0.05
 """Of device time, saved by fusion. Our choice."""
@@ -153,6 +158,9 @@ TAIL_WASTE_SHARE = 0.02
 
 SMALL_GRID_NS = 20_000
 """Our choice: shorter kernels mostly start and end, and more blocks would not make them shorter."""
+
+SHORT_GRID_NS = 5_000
+"""Our choice, of kernels that are most of what a device does: below it a kernel is little but its start and end."""
 
 SMALL_GRID_SHARE = 0.02
 """Of a step, as estimated. Our choice, as for TAIL_WASTE_SHARE."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.faults import attempt
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.facts import Facts
@@ -16,8 +17,7 @@ from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import busiest_device
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.model_time import load_test
-from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.text.doubts import impossible_times, lost_work
+from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import IDLE, count, count_of, duration, share
 from xsp_model import Kind, LedgerKind
@@ -62,6 +62,7 @@ _OF_IDLE_TIME = ("data-wait", "host-sync", "launch-bound", "gpu-idle", "recompil
 _CLAUSE_END = re.compile(r"[.;] ")
 _SHOWN = 0.01  # of the time: smaller parts are not named
 _MAX_SHARE = 0.95  # from there on a gain tells no number of times
+_FEW = 0.05  # nor up to there: it would be 1.0 or 1.1 times
 
 
 def verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
@@ -76,18 +77,29 @@ def _verdict(frames: StepView, advice: Sequence[Advice]) -> Verdict | None:
     facts = Facts(frames)
     if not frames.of_trace.is_timed or load_test(frames.trace) is not None:
         return None
-    if reason := _reason_unknown(facts):
-        return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.")
+    if reason := facts.reason_unknown:
+        return Verdict(Bound.UNKNOWN, f"{Bound.UNKNOWN}: {reason}.{_classes_words(facts)}")
     row = busiest_device(facts.devices)
     if row is None:
         return _of_host_alone(facts) if facts.latency_ns else None
     if little := _little_words(facts, row):
         return Verdict(Bound.TOO_LITTLE, f"{Bound.TOO_LITTLE}: {little}.{_start_up_words(row)}")
     bound = largest_part(row)
-    account = (
-        f"{bound}: {_parts_words(facts, row)}.{_start_up_words(row)}{_inferred_words(frames)}{_outside_words(frames)}"
-    )
-    return Verdict(bound, f"{account}{_first_words(advice, bound)}")
+    apart = f"{_start_up_words(row)}{_unseen_words(frames, row)}"
+    account = f"{bound}: {_parts_words(facts, row)}.{apart}{_inferred_words(frames)}{_outside_words(frames)}"
+    return Verdict(bound, f"{account}{_classes_words(facts)}{_first_words(advice, bound)}")
+
+
+def _classes_words(facts: Facts) -> str:
+    """Which classes take most of device time; nothing where no kernel's is known."""
+    of_class = facts.work.group_by(pl.col("kernel_class").cast(pl.String)).agg(pl.col("ns").sum())
+    much = of_class.filter(pl.col("ns") >= limit.CLASS_SHARE * facts.device_ns).sort(-pl.col("ns"), "kernel_class")
+    if not facts.device_ns or much.filter(pl.col("kernel_class") != str(KernelClass.OTHER)).is_empty():
+        return ""
+    names = {str(KernelClass.OTHER): "kernels of no known class"}
+    first = much.head(limit.MAX_EVIDENCE).iter_rows()
+    parts = [f"{names.get(name, name)} {share(time / facts.device_ns)}" for name, time in first]
+    return f" Device time: {', '.join(parts)}."
 
 
 def _little_words(facts: Facts, row: Mapping[str, Any]) -> str:
@@ -156,18 +168,6 @@ def _time_words(facts: Facts, time_ns: float) -> str:
     return f"{duration(time_ns)}{'' if facts.frames.choice.mode is StepMode.ALL else ' a step'}"
 
 
-def _reason_unknown(facts: Facts) -> str:
-    """Why the parts of time tell nothing, where they do not."""
-    view = facts.frames.of_trace
-    if view.is_one_by_one:
-        return "kernels ran one by one, for hardware counters"
-    if view.once(lost_work) or view.once(impossible_times):
-        return "device work is missing, or its times cannot be"
-    if not view.has_starts:
-        return "the file holds sums, without times of start"
-    return ""
-
-
 def largest_part(row: Mapping[str, Any]) -> Bound:
     """The largest of computing, communicating, copying and waiting; the last by what it waits for.
 
@@ -225,6 +225,19 @@ def _start_up_words(row: Mapping[str, Any]) -> str:
     return f" Start-up and end take {duration(row['start_up_ns'])} more, once a process."
 
 
+def _unseen_words(frames: StepView, row: Mapping[str, Any]) -> str:
+    """How long devices first did what was launched before the recording, where that is much beside the time judged."""
+    if frames.is_mean:
+        begins = frames.steps.filter(pl.col("basis") == str(StepBasis.DEVICE_END)).select("start_ns", "begin_ns")
+    else:
+        seen = frames.of_trace.extents_seen.select("run_id", "begin_ns")
+        begins = frames.of_trace.extents.select("run_id", pl.col("begin_ns").alias("start_ns")).join(seen, on="run_id")
+    waited = float((begins["begin_ns"] - begins["start_ns"]).max() or 0)  # type: ignore[arg-type]
+    if waited < limit.MUCH_OF_IT * row["window_ns"] * max(frames.steps.height, 1):
+        return ""
+    return f" Before that {duration(waited)} were a wait for work of before the recording, and are in no share."
+
+
 def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
     """What promises most: its title and gain, where that is unknown what it is about, and the first thing to do.
 
@@ -244,6 +257,11 @@ def _first_words(advice: Sequence[Advice], bound: Bound) -> str:
     every = sum(each.gain_share or 0.0 for each in waits)
     if bound in HOST_BOUNDS and is_of_idle_time and len(waits) > 1 and every < _MAX_SHARE:  # they divide the idle time
         gain, together = every, f", with {_enumeration([each.rule.id for each in waits[1:]])} together"
-    faster = f", up to {1 / (1 - gain):.1f} times as fast{together}" if gain and gain < _MAX_SHARE else ""
+    faster = f"{_gain_words(gain)}{together}" if gain and gain < _MAX_SHARE else ""
     what = one.rule.title if gain else clean(_CLAUSE_END.split(one.observation.sentence)[0].rstrip("."))
     return f"{where} {what}{faster}: {_CLAUSE_END.split(one.do)[0].rstrip('.')}."
+
+
+def _gain_words(gain: float) -> str:
+    """How much faster at most; what is too little for a number of times as a share."""
+    return f", up to {1 / (1 - gain):.1f} times as fast" if gain > _FEW else f", at most {share(gain)} of the time"

@@ -16,7 +16,7 @@ from xsp_analyze.frames.idle import CAUSES, DEVICE, IdleTime, idle_by_device
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.serving_steps import with_state
-from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
+from xsp_analyze.frames.steps import MIN_SHARE_IN_STEPS, StepBasis, StepMode, kept_steps
 from xsp_model import Kind
 from xsp_model.columns.intervals import LATEST_NS, Lanes, intersection, merge
 
@@ -272,9 +272,10 @@ def working_times(view: TraceView) -> Mapping[object, tuple[int, int]]:
     """By run, from when to when its devices worked: what is before and after is start-up and end, whatever it was.
 
     From the first kernel on, where there is one: what is filled and copied before it, by whatever kernel, sets the
-    program up. Where steps are marked, from the first work on without an end: what is in a step is the step's.
+    program up. Where steps are marked that hold most of it, from the first work on without an end: what is in a step is
+    the step's.
     """
-    has_steps = not view.marked_steps.is_empty()
+    has_steps = not view.marked_steps.is_empty() and view.share_in_steps >= MIN_SHARE_IN_STEPS
     computes = pl.col("kind").cast(pl.String).is_in([str(Kind.KERNEL), str(Kind.GRAPH)])
     sets_up = pl.col("kernel_class").cast(pl.String).is_in([str(KernelClass.MEMSET), str(KernelClass.COPY)])
     kernels = pl.col("start_ns").filter(computes & ~sets_up.fill_null(value=False)).min()

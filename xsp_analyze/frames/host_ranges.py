@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LIBRARIES",
     "RunStages",
+    "calls_of_system",
     "has_library",
     "has_stages",
     "host_self_time",
@@ -165,6 +166,7 @@ LIBRARIES: Mapping[str, str] = {
 """By whose call it is: how names of spans at the level of libraries begin."""
 _OF_OTHERS = "|".join((*LIBRARIES.values(), r"^(cudnn|cublas|\[unnamed (call|MPI|UCP))"))
 _OS_RUNTIME = "OS runtime"
+_COMMONEST_THREAD = pl.col("thread_id") == pl.col("thread_id").mode().sort().first().over("run_id", "process_id")
 
 
 def library_spans(view: TraceView, whose: str) -> pl.LazyFrame:
@@ -199,6 +201,26 @@ def library_calls(view: TraceView, whose: str) -> pl.LazyFrame:
 def has_library(view: TraceView, whose: str) -> bool:
     """Whether there is any."""
     return not library_spans(view, whose).select("span_id").head(1).collect().is_empty()
+
+
+def calls_of_system(view: StepView) -> pl.DataFrame:
+    """Calls of the operating system's runtime by name: main_count and main_ns, on one thread of each run.
+
+    That is the one with the number of its process, of the process with most calls; where no thread has, the one with
+    most calls. Of the steps chosen.
+    """
+    calls = library_calls(view.of_trace, _OS_RUNTIME)
+    columns = ("run_id", "step", "process_id", "thread_id", "duration_ns", pl.col("name").cast(pl.String))
+    rows = calls.select(*columns).collect()
+    is_main = pl.col("process_id") == pl.col("process_id").mode().sort().first().over("run_id")
+    has_first = pl.col("thread_id") == pl.col("process_id")
+    is_main &= has_first if rows.select((is_main & has_first).any()).item() else _COMMONEST_THREAD
+    main = pl.when(is_main)
+    per_step = rows.group_by("run_id", "step", "name").agg(
+        main.then(1).otherwise(0).sum().cast(pl.Int64).alias("main_count"),
+        main.then("duration_ns").otherwise(0).sum().alias("main_ns"),
+    )
+    return view.combine(per_step, ("name",), ("main_count", "main_ns"))
 
 
 def host_self_time(view: StepView) -> pl.DataFrame:

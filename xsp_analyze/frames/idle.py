@@ -26,6 +26,7 @@ from xsp_analyze.frames.host_calls import (
     innermost_around,
     open_operators,
 )
+from xsp_model import Attribution
 from xsp_model.columns.intervals import Lanes, gaps, intersection, merge
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ __all__ = ["CAUSES", "DEVICE", "SHORT_GAP_NS", "IdleTime", "Intervals", "idle_by
 
 DEVICE = ("run_id", "device_id")
 _WORK = ("process_id", "start_ns", "duration_ns", "call_start_ns", "call_end_ns", "call_thread_id", "parent_id")
+
+_MIGRATED = pl.coalesce(
+    "call_start_ns", pl.when(pl.col("attribution").cast(pl.String) == str(Attribution.UNIFIED_MEMORY)).then("start_ns")
+)
+"""When each was launched; of migrations, which nobody launches, when they began: the host asked for the memory then."""
 
 _BLOCKED = tuple(f"idle_{cause}_ns" for cause in BLOCK_CAUSES)
 CAUSES = (*_BLOCKED, "idle_launch_ns", "idle_unknown_ns")
@@ -83,7 +89,7 @@ def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]
     Devices of the same processes wait for the same calls of the host: they are looked at together.
     """
     extents = {run: (begin, end) for run, begin, end in view.extents.iter_rows()}
-    rows = view.all_activities.select(*DEVICE, *_WORK)
+    rows = view.all_activities.select(*DEVICE, *_WORK, "attribution")
     alike = (
         rows.group_by(DEVICE, maintain_order=True)
         .agg(pl.col("process_id").unique().sort(nulls_last=True))
@@ -105,6 +111,7 @@ def idle_by_device(view: TraceView) -> Mapping[tuple[int, int | None], IdleTime]
             spans = view.once(host_spans, run, SHORT_GAP_NS // 2).filter(of_processes)
             is_untied = work["call_start_ns"].null_count() == work.height
             operators = open_operators(view, run, of_processes) if is_untied else None
+            work = work if is_untied else work.with_columns(_MIGRATED.alias("call_start_ns"))
             times = idle_times(work, HostCalls.of(calls), spans, extents[run], operators)
             idle |= {(run, device): time for device, time in zip(devices, times, strict=True)}
     return {key: idle[key] for key in rows.select(DEVICE).unique(maintain_order=True).iter_rows() if key in idle}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xsp_model.columns.arrays import Bools, Ints
 
 __all__ = [
+    "MIN_SHARE_IN_STEPS",
     "QUEUED_NS",
     "STEP_COLUMNS",
     "StepBasis",
@@ -37,6 +38,7 @@ __all__ = [
     "step_counts",
     "step_windows",
     "steps_of",
+    "unseen_end",
     "without_ramp_up",
 ]
 
@@ -48,6 +50,8 @@ __all__ = [
 # whole steps, the stream that most steps launch on tells for all. Time between two steps in which neither the earlier
 # one's range was open nor its work ran is of neither.
 
+MIN_SHARE_IN_STEPS = 0.5
+"""Of device time (without a device, of operators): steps that hold less are not what the trace is about."""
 QUEUED_NS = 1_000_000
 """A device with nothing to do starts work microseconds after its launch; where it took longer, it was busy."""
 _MAX_GAP_SHARE = 0.01  # of the shorter neighbour: marks of profilers leave microseconds between steps that follow on
@@ -101,7 +105,7 @@ def _of_process(steps: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
     if ((own != _NEVER) & (own <= before)).any():  # a copy or collective on the side outlasted whole steps
         main = work.filter(_on_main_stream(work))
         own, before = _own_end(steps, main), _end_before(steps, main)
-    before = np.where(before == _NEVER, _unseen_end(work), before)
+    before = np.where(before == _NEVER, unseen_end(work), before)
     begin, end, bases = _windows(
         steps["start_ns"].to_numpy(), (steps["start_ns"] + steps["host_ns"]).to_numpy(), own, before
     )
@@ -138,11 +142,21 @@ def _end_before(steps: pl.DataFrame, work: pl.DataFrame) -> Ints:
     return np.asarray(reach[np.searchsorted(launch[order], steps["start_ns"].to_numpy(), side="left")], dtype=np.int64)
 
 
-def _unseen_end(work: pl.DataFrame) -> int:
-    """When work of before the trace ended behind which the first one stood; `_NEVER` where it stood behind none."""
-    first = work.sort("start_ns", maintain_order=True).head(1)
-    waited = first.filter(pl.col("start_ns") - pl.col("call_end_ns") > QUEUED_NS)
-    return int(waited["start_ns"][0]) if waited.height else _NEVER
+def unseen_end(work: pl.DataFrame) -> int:
+    """When work of before the trace ended, behind which a stream's first stood; `_NEVER` where none stood behind any.
+
+    That began long after its launch, longer than all that the trace holds of before took, and nothing of that ended in
+    the meantime. `work` is of one process.
+    """
+    of_stream = work.sort("start_ns", maintain_order=True).group_by("device_id", "stream_id", maintain_order=True)
+    first = of_stream.first().filter(pl.col("start_ns") - pl.col("call_end_ns") > QUEUED_NS)
+    start, called = (first[each].to_numpy() for each in ("start_ns", "call_end_ns"))
+    ends = (work["start_ns"] + work["duration_ns"]).to_numpy()
+    order = np.argsort(ends, kind="stable")
+    taken = np.concatenate(([0], np.cumsum(work["duration_ns"].to_numpy()[order])))
+    at = np.searchsorted(ends[order], called, side="right")
+    alone = np.searchsorted(ends[order], start, side="right") == at
+    return int(start[alone & (start - called > taken[at])].max(initial=_NEVER))
 
 
 def _launch_times(work: pl.DataFrame) -> pl.Series:

@@ -8,7 +8,7 @@ import polars as pl
 
 from xsp_analyze.text.units import count, count_of, duration
 from xsp_model.ledger_kinds import LedgerKind
-from xsp_model.vocabulary import Kind, Level
+from xsp_model.vocabulary import Kind, Level, Recorder, formats_by
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
@@ -18,6 +18,9 @@ __all__ = ["double_counting", "first_doubts", "impossible_times", "lost_work", "
 
 _KERNEL_LAUNCH = r"(?i)^(?:cuda|cu|hip)(?:Module|Ext|ExtModule|HccModule)?Launch(?:Cooperative)?Kernel"
 _MANY_MISSING = 0.1  # of the work that was recorded
+_ENOUGH = 20  # operators or launches, of which what lacks says something
+_MANY_GAPS = 0.25  # of the operators that were recorded; of real traces none has over 0.06
+_MANY_TIMES = 5  # as many operators lack: what only counts by twos is not thinned out
 _NAMED = 3  # ranks that several files say they are
 _CAPTURE = r"(?i)^(?:cuda|cu|hip)StreamBeginCapture"
 
@@ -31,23 +34,25 @@ def first_doubts(view: TraceView) -> list[str]:
 def lost_work(view: TraceView) -> list[str]:
     """Launches without one kernel; else steps and processes that launched kernels, none of which was recorded.
 
-    Not where graphs were captured: what is launched then runs later, or never. Also dispatches whose numbers are
-    missing, where they are many.
+    Not where graphs were captured: what is launched then runs later, or never. Also dispatches and operators whose
+    numbers are missing, where they are many.
     """
     ledger = view.trace.frame("ledger").filter(pl.col("kind") == LedgerKind.MISSING_DISPATCHES)
     missing = int(ledger["count"].sum())
     if missing and missing >= _MANY_MISSING * view.device_work.height:
         return [f"{count(missing)} dispatches lack between those that were recorded: pauses may be their work."]
+    if thinned := _thinned_out(view):
+        return [thinned]
     names = view.span_names.cast(pl.String)
     calls = names.filter(names.str.contains(_KERNEL_LAUNCH))
     if calls.is_empty() or names.str.contains(_CAPTURE).any():
         return []
     spans = view.kernel_runs.scan("spans")
     launches = spans.filter(pl.col("level") == str(Level.RUNTIME), pl.col("name").is_in(calls.implode()))
-    launches = launches.select("span_id", "parent_id", "run_id", "process_id", "step").collect().lazy()
+    launches = launches.select("span_id", "parent_id", "run_id", "process_id", "step", "start_ns").collect().lazy()
     outer = launches.join(launches, left_on="parent_id", right_on="span_id", how="anti")  # of runtime and driver
     kernels = spans.filter(pl.col("kind").is_in([str(Kind.KERNEL), str(Kind.GRAPH)]))
-    kernels = kernels.select("run_id", "process_id", "step").collect().lazy()
+    kernels = kernels.select("parent_id", "run_id", "process_id", "step").collect().lazy()
     launched, recorded = (rows.select(pl.len()).collect().item() for rows in (outer, kernels))
     if launched and not recorded:
         number = count_of(
@@ -66,7 +71,46 @@ def lost_work(view: TraceView) -> list[str]:
                 f"{unit}{'es' * (unit == 'process') or 's'} that launched kernels",
             )
             sentences.append(f"Kernels of {count(had)} of {units} were recorded: means are over what has them.")
+    without = 0 if launched < _ENOUGH or sentences else _launches_without(launches, outer, kernels)
+    if without >= _MANY_MISSING * launched:
+        return [
+            f"Of {count(launched)} kernel launches {count(without)} have no kernel in the file: pauses may be theirs."
+        ]
     return sentences
+
+
+def _launches_without(launches: pl.LazyFrame, outer: pl.LazyFrame, kernels: pl.LazyFrame) -> int:
+    """How many launches have no kernel though a later one of their process has: what ends after the file is no loss."""
+    having = launches.join(kernels, left_on="span_id", right_on="parent_id", how="semi").select("parent_id", "span_id")
+    own = pl.concat([having.select(pl.col(each).alias("span_id")) for each in ("span_id", "parent_id")])
+    last = (
+        outer.join(own, on="span_id", how="semi")
+        .group_by("run_id", "process_id")
+        .agg(pl.col("start_ns").max().alias("last_ns"))
+    )
+    rest = outer.join(own, on="span_id", how="anti").join(last, on=["run_id", "process_id"], nulls_equal=True)
+    return int(rest.filter(pl.col("start_ns") < pl.col("last_ns")).select(pl.len()).collect().item())
+
+
+def _thinned_out(view: TraceView) -> str:
+    """A sentence where the numbers that PyTorch gives its operators, one by one, have many gaps: events were removed.
+
+    Runs of numbers that lack are few in what a profiler wrote: its own pauses, and operators that it never shows.
+    """
+    runs = view.kernel_runs.table.filter(pl.col("format").is_in(formats_by(Recorder.TORCH_PROFILER)))["run_id"]
+    numbered = view.trace.scan("operators").select("span_id", pl.col("external_id").alias("number")).drop_nulls()
+    spans = view.trace.scan("spans").filter(pl.col("run_id").is_in(runs.implode())).select("span_id", "run_id")
+    numbers = spans.join(numbered, on="span_id").select("run_id", "number").unique().sort("run_id", "number")
+    after = pl.col("number").diff().over("run_id") - 1
+    had, gaps, missing = (
+        numbers.select(pl.len(), (after > 0).sum().alias("gaps"), after.clip(0).sum().alias("missing")).collect().row(0)
+    )
+    if had < _ENOUGH or gaps < _MANY_GAPS * had or missing < _MANY_TIMES * had:
+        return ""
+    return (
+        f"At least {count(missing)} operators lack between the {count(had)} that were recorded, by the numbers that"
+        " they have: the file is thinned out, and pauses of host and device may be what lacks."
+    )
 
 
 def impossible_times(view: TraceView) -> list[str]:

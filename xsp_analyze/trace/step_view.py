@@ -11,6 +11,7 @@ from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import waiting_calls
 from xsp_analyze.frames.serving_steps import batch_of, of_phase, parsed_phase
 from xsp_analyze.frames.steps import (
+    MIN_SHARE_IN_STEPS,
     STEP_COLUMNS,
     StepChoice,
     StepMode,
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
     from xsp_model import Trace
     from xsp_model.step_annotations import ServingPhase
 
-__all__ = ["MIN_SHARE_IN_STEPS", "StepView"]
-
-MIN_SHARE_IN_STEPS = 0.5
-"""Of device time (without a device, of operators): steps that hold less are not what the trace is about."""
+__all__ = ["StepView"]
 
 
 class StepView(Memo):

@@ -10,7 +10,7 @@ import polars as pl
 from xsp_analyze.frames.kernels.activities import device_activities, device_work
 from xsp_analyze.frames.kernels.kernel_classes import kernel_classes
 from xsp_analyze.frames.serving_steps import serving_steps
-from xsp_analyze.frames.steps import QUEUED_NS, all_steps, host_steps, marked_steps, step_windows
+from xsp_analyze.frames.steps import all_steps, host_steps, marked_steps, step_windows, unseen_end
 from xsp_analyze.trace.memo import Memo
 from xsp_analyze.trace.roles import roles_of
 from xsp_analyze.trace.runs import Runs
@@ -239,13 +239,13 @@ class TraceView(Memo):
 
         If it started over a millisecond after its launch, the device did until then what the trace does not hold.
         """
-        work = self.all_activities.select("run_id", "start_ns", "call_end_ns")
-        first = work.group_by("run_id", maintain_order=True).first()  # they stand in order of start
-        waited = (pl.col("start_ns") - pl.max_horizontal("call_end_ns", "begin_ns")) > QUEUED_NS
-        queued = pl.col("call_end_ns").is_not_null() & waited
-        return self.extents.join(first, on="run_id", how="left", maintain_order="left").select(
-            "run_id", pl.when(queued).then("start_ns").otherwise("begin_ns").alias("begin_ns"), "end_ns"
-        )
+        keys = ["device_id", "stream_id", "start_ns", "duration_ns", "call_end_ns"]
+        by_run = self.all_activities.select("run_id", *keys).partition_by("run_id", as_dict=True)
+        ends = {run: unseen_end(rows.drop_nulls("duration_ns")) for (run,), rows in by_run.items()}
+        begins = [
+            max(begin, ends.get(run, begin)) for run, begin in self.extents.select("run_id", "begin_ns").iter_rows()
+        ]
+        return self.extents.with_columns(pl.Series("begin_ns", begins, dtype=pl.Int64))
 
     @cached_property
     def has_starts(self) -> bool:

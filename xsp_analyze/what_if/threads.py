@@ -9,12 +9,13 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, numbers_in_order
+from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
 from xsp_model import Kind, Level
 from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.trace_view import TraceView
-    from xsp_model.columns.arrays import Bools, Ints
+    from xsp_model.columns.arrays import Bools, Floats, Ints
 
 __all__ = [
     "HandOvers",
@@ -160,13 +161,21 @@ def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
 
     The other has worked for most of that quiet; before a thread's first work that is all time since the process's.
     """
-    busy = is_busy(threads)
-    owner = stretches.owner
-    works = (owner >= 0) & busy[np.maximum(owner, 0)] if len(busy) else owner >= 0
+    busy, owner = is_busy(threads), stretches.owner
+    names = threads.spans["name"]
+    fetching = names_like(names.unique(), lambda name: name.str.contains(INPUT_CALLS))
+    works = _in_any(owner, busy | names.is_in(fetching.implode()).to_numpy())
     runs = _busy_runs(stretches, works)
-    wakes = [each for members in _processes(threads, runs) for each in _wakes(members, runs)]
+    alone = np.where(_in_any(owner, busy), stretches.end - stretches.start, 0)
+    time = np.bincount(stretches.thread, weights=alone, minlength=threads.keys.height).astype(np.float64)
+    wakes = [each for members in _processes(threads, time) for each in _wakes(members, runs)]
     columns = (np.concatenate(column) for column in zip(*wakes, strict=True)) if wakes else _no_columns()
     return HandOvers(*columns)
+
+
+def _in_any(owner: Ints, spans: Bools) -> Bools:
+    """Of each stretch whether its innermost span is one of these."""
+    return np.asarray((owner >= 0) & spans[np.maximum(owner, 0)] if len(spans) else owner >= 0)
 
 
 def _no_columns() -> tuple[Ints, ...]:
@@ -184,9 +193,11 @@ def _busy_runs(stretches: Stretches, works: Bools) -> _Runs:
     return _Runs(thread[first], start[first], end[last], total[last + 1] - total[first])
 
 
-def _processes(threads: HostThreads, runs: _Runs) -> list[list[int]]:
-    """The threads of each process that has several that worked, busiest first; none that only looks around at times."""
-    time = np.bincount(runs.thread, weights=runs.busy, minlength=threads.keys.height)
+def _processes(threads: HostThreads, time: Floats) -> list[list[int]]:
+    """The threads of each process that has several that worked, busiest first; none that only looks around at times.
+
+    `time` is what each spent in operators and calls; a wait for input is none, however long it is.
+    """
     process, _ = group_ids(threads.keys.select("run_id", "process_id"))
     worked = [int(each) for each in np.argsort(-time, kind="stable") if time[each] > 0]
     members: dict[int, list[int]] = {}

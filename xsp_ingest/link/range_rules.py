@@ -191,9 +191,14 @@ _SHAPES = r", sizes = (\[.*?\])(?:, input_op_ids = .*)?$"
 _BACKWARD = r"Backward\d*$|^autograd::engine::evaluate_function: |AccumulateGrad$"
 
 
+_OF_PYPROF = r"^\{'mod': '([^']*)', 'op': '([^']*)'.*$"  # and DLProf: the function called, its arguments' shapes
+_STACK_OF_PYPROF = r"^\{'traceMarker': .*'funcStack': '([^']*)'.*$"
+
+
 def plain_name(text: pl.Expr) -> pl.Expr:
-    """The text without what differs from call to call: operator and sequence numbers, sizes, input ids."""
-    return text.str.replace(_NUMBERS, "")
+    """The text without what differs from call to call: operator and sequence numbers, sizes, input ids, arguments."""
+    called = text.str.replace(_NUMBERS, "").str.replace(_OF_PYPROF, "$1.$2")
+    return called.str.replace(_STACK_OF_PYPROF, "$1")
 
 
 def operator_details(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

@@ -169,24 +169,27 @@ def _counted(bytes_read: float, flop: float) -> Any:  # noqa: ANN401
     return fill
 
 
-def _grid(blocks: int, duration: int, *beside: str) -> Trace:
-    """Five steps of 100 us on 80 multiprocessors, in each a kernel of which 4 blocks fit on each, others beside it."""
+def _grid(blocks: int, duration: int, *beside: str, after: int = 0) -> Trace:
+    """Five steps of 100 us on 80 multiprocessors, in each a kernel of which 4 blocks fit on each, others beside it.
+
+    Or so long after it began.
+    """
     launched = Launched()
     for number in range(_STEPS):
         launched.at = number * 10 * _STEP
         launched.step(number, launched.at, 10 * _STEP)
         for name in beside:
-            launched.work(name, launched.at, duration, step=number, stream_id=9)
+            launched.work(name, launched.at + after, duration, step=number, stream_id=9)
         launched.kernel("gemm", duration, (blocks, 1, 1), registers=64, step=number)
     return launched.build()
 
 
-def _low(registers: int, name: str, blocks: int = 640) -> Trace:
-    """A kernel of blocks of 256 threads, each with so many registers, and another of a third of its time."""
+def _low(registers: int, name: str, blocks: int = 640, beside: int = 20_000) -> Trace:
+    """A kernel of blocks of 256 threads, each with so many registers, for 60,000 ns, and another beside it."""
     launched = Launched()
     launched.step(0, 0, 10 * _STEP)
     launched.kernel(name, 60_000, (blocks, 1, 1), registers=registers, step=0)
-    launched.kernel("add", 20_000, (640, 1, 1), registers=32, step=0)
+    launched.kernel("add", beside, (640, 1, 1), registers=32, step=0)
     return launched.build()
 
 
@@ -592,9 +595,9 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     # 320 blocks fit at once: 400 are 1.25 waves, which take the time of 2
     "tail-waste": (lambda: _grid(400, 40_000), lambda: _grid(640, 40_000), 40_000 * 0.75 / 2),
     # 20 blocks on 80 multiprocessors; in short kernels they do not matter
-    "small-grids": (lambda: _grid(20, 40_000), lambda: _grid(20, 19_000), 30_000),
+    "small-grids": (lambda: _grid(20, 40_000), lambda: _grid(20, 19_000, "a", after=20_000), 30_000),
     # 168 registers a thread: one block of 8 warps fits of 64; products need few
-    "low-occupancy": (lambda: _low(168, "update"), lambda: _low(168, "gemm"), None),
+    "low-occupancy": (lambda: _low(168, "update"), lambda: _low(168, "gemm", beside=70_000), None),
     "recompute": (
         lambda: _trace(_phase("recompute", 10, 45)),
         lambda: _trace(_phase("recompute", 8, 45)),
@@ -684,8 +687,8 @@ def test_variants_of_one_template_are_one_kernel() -> None:
 def test_a_small_gain_does_not_hide_the_kernel_that_takes_most() -> None:
     """Its last wave wastes 13 % of the step; the kernel is 90 % of it."""
     trace = Launched()
-    trace.kernel("a", 90_000, (80 * 8 * 5 + 80, 1, 1))
-    trace.kernel("b", 10_000, (80 * 8, 1, 1))
+    trace.kernel("a", 1_800_000, (80 * 8 * 5 + 80, 1, 1))
+    trace.kernel("b", 200_000, (80 * 8, 1, 1))
     assert [one.rule.id for one in advise(StepView.of(trace.build()))][:2] == ["dominant-kernel", "tail-waste"]
 
 
@@ -1051,6 +1054,23 @@ def test_few_warps_are_told_where_registers_are_why(registers: int, blocks: int,
             "Kernels that take 75.0 % of device time have room for few warps: registers let update with 168 registers a"
             " thread fill 12.5 % of a multiprocessor's."
         )
+
+
+def test_few_warps_of_a_product_are_told_where_it_is_most_of_the_time_with_what_may_be_on_purpose() -> None:
+    one = _fired(_low(168, "gemm"))["low-occupancy"]
+    assert one.observation.about_ns == 60_000
+    assert one.do.startswith("Kernels of this class keep tiles in registers")
+
+
+@pytest.mark.parametrize(("beside", "fires"), [(0, True), (17_000 * 5, False)])
+def test_small_grids_of_short_kernels_are_told_where_these_are_most_of_the_time(beside: int, *, fires: bool) -> None:
+    """Five kernels of 17,000 ns on 50 of 80 multiprocessors, alone or beside as much that fills the device."""
+    launched = Launched()
+    launched.step(0, 0, 20 * _STEP)
+    for _ in range(5):
+        launched.kernel("gemm", 17_000, (50, 1, 1), registers=64, step=0)
+    launched.kernel("add", beside, (640, 1, 1), registers=32, step=0)
+    assert ("small-grids" in _fired(launched.build())) is fires
 
 
 def test_a_collective_takes_few_blocks_on_purpose() -> None:

@@ -77,7 +77,11 @@ def test_the_verdict_names_what_promises_most() -> None:
 
 @pytest.mark.parametrize(
     ("ledger", "why"),
-    [("stream_overlap", "its times cannot be"), ("no_timestamps", "sums, without times of start")],
+    [
+        ("stream_overlap", "its times cannot be"),
+        ("no_timestamps", "sums, without times of start"),
+        ("averaged_times", "sums, without times of start"),
+    ],
 )
 def test_what_cannot_be_told_is_not(ledger: str, why: str) -> None:
     one = _verdict_of((*_GEMM, 800_000), ledger=ledger)

@@ -41,6 +41,22 @@ def test_input_and_host_are_gained_by_themselves() -> None:
     assert _gain(waiting_loop().build(), host=0.5) == pytest.approx(150, abs=15)  # the operator; of calls a little
 
 
+def test_a_thread_that_waits_for_another_s_input_is_earlier_with_it() -> None:
+    """Input is fetched for 2 ms in a range, not an operator; then the first thread works, and the second after it."""
+    hand = Hand()
+    hand.run(0)
+    for number in range(4):
+        at = number * 3_000 * US
+        step = hand.step(number, at, 3_000 * US, thread_id=1)
+        loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        hand.span("application", "range", loader, at, 2_000 * US, thread_id=1, step=number, parent_id=step)
+        hand.span("operator", "operator", "aten::mm", at + 2_000 * US, 400 * US, thread_id=1, step=number)
+        hand.span("operator", "operator", "MmBackward0", at + 2_420 * US, 500 * US, thread_id=2, step=number)
+        hand.work("sgemm", at + 2_910 * US, 20 * US, launch=at + 2_900 * US, thread_id=2, step=number)
+        hand.span("operator", "operator", "aten::add_", at + 2_940 * US, 50 * US, thread_id=1, step=number)
+    assert _gain(hand.build(), input=0) == 2_000 * 3 / 4  # of the first nothing: the second thread begins in it
+
+
 def test_without_the_wait_host_and_device_overlap() -> None:
     # A step of 820 us: 405 of the host, then 415 until the kernel has run. Side by side two steps take 405 each, and
     # the last one until its kernel has ended; nothing is left of two waits, but for what a call takes.

@@ -290,6 +290,12 @@ def test_os_calls_are_left_out_unless_asked_for(tmp_path: Path) -> None:
     assert _ledger(trace)["os_runtime_left_out"] == 2
 
 
+def test_os_calls_are_read_unasked_where_nothing_ran_on_a_device(tmp_path: Path) -> None:
+    file = NsightFile()
+    file.event("OSRT_API", 10, 60, "read", eventClass=27)
+    assert _calls(_trace(file, tmp_path)) == [("library", "read", 0, 50)]
+
+
 def test_os_calls_stand_beside_the_calls_of_cuda(tmp_path: Path) -> None:
     trace = _trace(_with_os_calls(), tmp_path, Options(extra={"os_runtime": ""}))
     assert _calls(trace) == [

@@ -13,6 +13,7 @@ from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.trace.step_view import StepView
+from xsp_ingest.link.range_rules import plain_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,3 +221,22 @@ def test_notes_that_torch_dynamo_makes_of_its_own_work_are_no_layers(tmp_path: P
     ranges = dict(spans.filter(pl.col("kind") == "range").select("name", "level").iter_rows())
     assert ranges.pop("my block") == "layer"
     assert set(ranges.values()) == {"application"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("aten::conv2d, seq = 5, sizes = [[1, 2]]", "aten::conv2d"),
+        (
+            "{'mod': 'torch.nn.functional', 'op': 'conv2d', 'args': [{'name': '', 'shape': (1, 6)}]}",
+            "torch.nn.functional.conv2d",
+        ),
+        (
+            "{'traceMarker': ['a.py:3', 'b.py:4'], 'funcStack': '/<module>/Net::forward/conv2d'}",
+            "/<module>/Net::forward/conv2d",
+        ),
+        ("{'mod': 'no form of theirs'}", "{'mod': 'no form of theirs'}"),
+    ],
+)
+def test_what_differs_from_call_to_call_is_no_part_of_the_name(text: str, name: str) -> None:
+    assert pl.DataFrame({"text": [text]}).select(plain_name(pl.col("text"))).item() == name

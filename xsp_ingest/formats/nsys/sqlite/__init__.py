@@ -62,13 +62,13 @@ class NsysSqlite(Ingester):
     def read_part(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """The part that the options select; large tables are not read whole for it."""
         from xsp_ingest.formats.nsys.sqlite.parts import pushdown
-        from xsp_ingest.formats.nsys.tables.host import OS_RUNTIME
+        from xsp_ingest.formats.nsys.tables.host import reads_os_runtime
         from xsp_ingest.formats.nsys.tables.read import read_tables
         from xsp_ingest.staging.selection import narrow
 
         (path,) = paths
         tables = _nsight_tables(path)
-        conditions = pushdown(Database(path, tables), options.selection, os_runtime=OS_RUNTIME in options.extra)
+        conditions = pushdown(Database(path, tables), options.selection, os_runtime=reads_os_runtime(tables, options))
         raw = read_tables(Database(path, tables, conditions.conditions), options)
         raw = _with_doubt(raw, tables)
         return [narrow(raw, options.selection, zero_ns=conditions.zero_ns, skipped=conditions.skipped)]

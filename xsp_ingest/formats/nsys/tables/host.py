@@ -14,6 +14,7 @@ from xsp_model import Finding, Kind, LedgerKind, Level
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from xsp_ingest.formats.nsys.tables.interface import Tables
     from xsp_ingest.ingester import Options
@@ -29,6 +30,7 @@ __all__ = [
     "messages",
     "mpi_ranks",
     "os_runtime",
+    "reads_os_runtime",
 ]
 
 _CALLS = ("start", "end", "globalTid", "nameId", "correlationId")
@@ -228,17 +230,24 @@ def _names(export: Tables, table: str, rows: pl.DataFrame) -> pl.Series:
 OS_RUNTIME = "os_runtime"
 """The key of `Options.extra` that asks for these calls."""
 _TABLE = "OSRT_API"
+_OF_DEVICES = tuple(f"CUPTI_ACTIVITY_KIND_{which}" for which in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 _OF_CALLS = Among("eventClass", (27,))  # the others mark where tracing of a process began and ended
 _OS_COLUMNS = ("start", "end", "globalTid", "nameId")
+
+
+def reads_os_runtime(tables: AbstractSet[str], options: Options) -> bool:
+    """Whether these calls are read: asked for, or no work of a device is there, so that they are what is to be told."""
+    return OS_RUNTIME in options.extra or not any(name.startswith(_OF_DEVICES) for name in tables)
 
 
 def os_runtime(export: Tables, options: Options) -> ExportRows:
     """The calls at the level of libraries, below no launch and above none; or their number, where not requested.
 
-    They are most of the rows of many reports, and at the level `runtime` they would count as calls of CUDA.
+    They are most of the rows of many reports, and at the level `runtime` they would count as calls of CUDA. Where the
+    report has nothing of a device they are read unasked.
     """
     calls = _OF_CALLS if "eventClass" in export.columns(_TABLE) else None
-    if OS_RUNTIME not in options.extra:
+    if not reads_os_runtime(export.tables, options):
         return ExportRows({}, _omitted_calls(export.count(_TABLE, calls)))
     rows = export.integers(_TABLE, _OS_COLUMNS, where=calls)
     findings = host_findings(rows, _TABLE)
