@@ -75,7 +75,12 @@ def _members(frames: TraceView) -> Mapping[int, tuple[int, ...]]:
 
 def _links(frames: TraceView) -> set[tuple[int, int]]:
     met = frames.once(_messages).filter(pl.col("meeting").str.contains(">"))["meeting"].unique()
-    return {(int(one), int(other)) for one, other in (link.split(">") for link in met)}
+    return {_ends_of(link) for link in met}
+
+
+def _ends_of(link: str) -> tuple[int, int]:
+    one, other = link.replace("<", "").split(">")
+    return int(one), int(other)
 
 
 def _messages(frames: TraceView) -> pl.DataFrame:
@@ -268,10 +273,12 @@ def _units_in_order(units: Sequence[Unit]) -> Sequence[Unit]:
 def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
     """One row a rank of a pipeline and step: see B46 for the columns, of which `run_id` is the rank's run."""
     waits = frames.once(waits_of).filter(
-        pl.col("matched"), pl.col("operation").is_in(PAIRWISE), pl.col("transfer_ns") > 0
+        pl.col("matched"), pl.col("meeting") != pl.col("operation"), pl.col("transfer_ns") > 0
     )
-    times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean())
-    transfers = {str(link): float(time) for link, time in times.iter_rows()}
+    times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean()).sort("meeting")
+    transfers = {
+        way: float(time) for link, time in times.iter_rows() for way in _ways_of(link)
+    }  # of an exchange both ways, unless it is known of one
     received: dict[int | None, dict[str, int]] = {}
     counted = waits.filter(pl.col("operation") == "recv").group_by("step", "meeting").len()
     for step, link, count in counted.iter_rows():
@@ -283,6 +290,11 @@ def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
         for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers, received.get(step, {}))
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def _ways_of(link: str) -> Sequence[str]:
+    one, other = _ends_of(link)
+    return (f"{one}>{other}", f"{other}>{one}") if "<" in link else (link,)
 
 
 def bubble_share(stages: pl.DataFrame) -> float:
@@ -320,7 +332,8 @@ def _bubbles(
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
-    unclear = _are_stages_unclear(units, received)
+    forwards = _forwards_of_split_backward(units)
+    unclear = _are_stages_unclear(units, received) or forwards is not None
     numbered = _with_stages(units, chunks)
     equal, actual, moved = (None,) * 3 if unclear else (_replay(each, moves) for each, moves in (
         (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
@@ -336,11 +349,23 @@ def _bubbles(
             causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
         yield {
             "pipeline": _pipeline_name(ranks), "stage": position, "rank": own[0].rank,
-            "schedule": "interleaved" if unclear else _schedule(units, chunks),
-            "micro_batches": None if unclear else batches, "stages_of_rank": None if unclear else chunks,
+            "schedule": "zero bubble" if forwards else "interleaved" if unclear else _schedule(units, chunks),
+            "micro_batches": forwards if unclear else batches, "stages_of_rank": None if unclear else chunks,
             "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
             "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
         }  # fmt: skip
+
+
+def _forwards_of_split_backward(units: Sequence[Sequence[Unit]]) -> int | None:
+    """Micro-batches where ranks go backward in more pieces than forward, so that which piece is of which is not told.
+
+    Weights' part of the backward pass is apart then, and no name says so; None elsewhere.
+    """
+    if any(unit.stage is not None for own in units for unit in own):
+        return None
+    forward = {sum(unit.kind == _FORWARD for unit in own) for own in units}
+    backward = max(sum(unit.kind == _BACKWARD for unit in own) for own in units)
+    return max(forward) if len(forward) == 1 and 0 < max(forward) < backward else None
 
 
 def _are_stages_unclear(units: Sequence[Sequence[Unit]], received: Mapping[str, int]) -> bool:

@@ -79,6 +79,37 @@ def test_without_marks_of_micro_batches_messages_and_phases_tell_them(
     assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
 
 
+def test_coalesced_messages_are_what_their_calls_say(tmp_path: Path) -> None:
+    """Of batched messages the kernel says nothing; the calls before its launch say whom it is to or from."""
+    job = Pipeline(4, 6, "1F1B")
+    trace = convert(write_ranks(tmp_path, job.traces(coalesced=True)), Options())
+    rows = _rows("B46", trace)
+    assert rows.select("schedule", "micro_batches").unique().rows() == [("1F1B", 6)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
+    assert rows.sort("rank")["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
+    messages = _rows("B08", trace)
+    assert messages["operation"].unique().sort().to_list() == ["recv", "send"]
+    assert messages["matched_count"].to_list() == messages["count"].to_list()
+
+
+def test_messages_of_which_nobody_says_who_are_no_calls_of_all_ranks(tmp_path: Path) -> None:
+    """Stages in the middle send and receive twice as many: the n-th of one rank is no other's."""
+    traces = Pipeline(4, 6, "1F1B").traces(coalesced=True)
+    for trace in traces:
+        trace.events = [event for event in trace.events if event.get("name") != "record_param_comms"]
+    rows = _rows("B08", convert(write_ranks(tmp_path, traces), Options()))
+    assert rows.select("operation", "matched_count", "wait_ns", "straggler").rows() == [("send_recv", 0, None, None)]
+
+
+def test_a_zero_bubble_schedule_without_marks_has_a_bubble_and_no_causes(tmp_path: Path) -> None:
+    """Where ranks go backward in more pieces than forward, nothing says which are of inputs and which of weights."""
+    job = Pipeline(4, 8, "zero bubble")
+    rows = _bubbles(tmp_path, job, "")
+    assert rows.select("schedule", "micro_batches", "transfer_ns").unique().rows() == [("zero bubble", 8, None)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
+    assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
+
+
 def test_a_slow_stage_and_slow_transfers_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
