@@ -187,9 +187,9 @@ def operations(frames: TraceView) -> pl.DataFrame:
     it. `operation` is what the framework calls it, or else what the kernel's name says. `process_group` is the group's
     name and ranks as recorded, null where nothing is recorded. `meeting` is the operation, of a send or receive its two
     ranks ("0>1"), where both are known, and of sends and receives in one kernel too ("0<>1"). `number` counts them in
-    their rank, step and group, in order of launch. `call_id` is the kernel, or on the host the call. `exposed_ns` is the time in which nothing else computed.
-    `input_bytes` and `output_bytes` are null where not recorded, and so are `sent_bytes` and `received_bytes`, to and
-    from other ranks by the recorded parts.
+    their rank, step and group, in order of launch. `call_id` is the kernel, or on the host the call. `exposed_ns` is
+    the time in which nothing else computed. `input_bytes` and `output_bytes` are null where not recorded, and so are
+    `sent_bytes` and `received_bytes`, to and from other ranks by the recorded parts.
     """
     kernels = _recorded_kernels(frames)
     on_device = kernels.hstack([_ranks(frames, kernels), _exposed_times(frames, kernels)])
