@@ -157,16 +157,16 @@ class Job:
     def by_coordinate(self) -> pl.DataFrame:
         """One row a place in groups of one kind, in order: means over the ranks that have it there.
 
-        Groups are of one kind that have one name, or where names are numbers one distance between their ranks (1: the
-        ranks of a node, as tensor parallelism has them). A kind that holds all ranks, or one group alone, is none.
+        Groups are of one kind that have one name (what they are described as, if they are), or where names are numbers
+        one distance between their ranks (1: the ranks of a node, as tensor parallelism has them). A kind that holds all
+        ranks, or one group alone, is none.
         """
         groups = self.scan("collectives").select("rank", "process_group").unique().drop_nulls().collect()
         kinds_of = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
         rows = [
-            (rank, kind, (rank - first) // distance, text)
+            (rank, kinds_of[text][0], place, text)
             for rank, text in groups.iter_rows()
-            for kind, first, distance in (kinds_of[text],)
-            if distance
+            if (place := _place_in_group(rank, text, *kinds_of[text])) is not None
         ]
         schema = {"rank": pl.Int64, "groups": pl.String, "place": pl.Int64, "process_group": pl.String}
         members = pl.DataFrame(rows, schema=schema, orient="row")
@@ -234,9 +234,17 @@ def _kind_of_group(text: str) -> tuple[str, int, int]:
     numbers = [int(part) for part in re.findall(r"\d+", ranks.partition("...")[0])]
     apart = {later - earlier for earlier, later in pairwise(numbers)}
     distance = apart.pop() if len(apart) == 1 else 0
-    name = name.strip()
+    name = re.sub(r"(?<=\S) \d+$", "", name.strip())  # what a group is described as, without its number
     kind = name if name and not name.isdecimal() else f"ranks {distance} apart"
     return kind, numbers[0] if numbers else 0, max(distance, 0)
+
+
+def _place_in_group(rank: int, text: str, kind: str, first: int, distance: int) -> int | None:
+    """By the distance between its ranks, or by its list where these are not equally far apart."""
+    if distance:
+        return (rank - first) // distance
+    listed = [int(part) for part in re.findall(r"\d+", text.partition("[")[2])]
+    return listed.index(rank) if rank in listed and not kind.startswith("ranks 0 ") else None
 
 
 def open_job(folder: Path, name: str | None = None, *, only: Sequence[str] | None = None) -> Job:
