@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.catalog import find
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio, trimmed_mean
 from xsp_analyze.frames.kernels.kernel_classes import communication_names
+from xsp_analyze.frames.pipelines import UnitsByPipeline, bubbles_of, units_of_job
 from xsp_analyze.frames.rank_waits import CALL, GROUP, SENT, waiting_by_rank, with_waits
 from xsp_analyze.ranks.facts import RANK_TABLES
 from xsp_model import XspError, bundle
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "experts_by_block", "experts_by_rank", "open_job", "tables"]
 
 _FACTS = "facts.json"
+_CAUSES = ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns")
 _BUNDLE = "trace.xsp"
 
 
@@ -185,6 +188,26 @@ class Job:
             )
             .sort("groups", "place")
         )
+
+    @cached_property
+    def units(self) -> UnitsByPipeline:
+        """What each rank of a pipeline computes of each micro-batch, by pipeline and step."""
+        return units_of_job(self.scan("units").collect(), self.waits)
+
+    def pipelines(self) -> pl.DataFrame:
+        """One row a rank of a pipeline, by pipeline and stage: B46 over all ranks, means over steps.
+
+        The clocks of ranks are taken for one.
+        """
+        rows = bubbles_of(self.units, self.waits)
+        facts = (pl.col(c).drop_nulls().mode().min() for c in ("stage", "schedule", "micro_batches", "stages_of_rank"))
+        sizes = ("window_ns", "compute_ns", "bubble_ns", "warm_up_ns", "drain_ns", *_CAUSES)
+        means = rows.group_by("pipeline", "rank").agg(*facts, *(ordered_mean(pl.col(c)) for c in sizes))
+        computed = pl.col("compute_ns").mean().over("pipeline")
+        return means.with_columns(
+            ratio(pl.col("bubble_ns"), pl.col("window_ns")).alias("bubble_share"),
+            ratio(pl.col("schedule_ns"), pl.col("schedule_ns") + computed).alias("schedule_share"),
+        ).sort("pipeline", "stage", "rank")
 
     def kernels_of_ranks(self) -> pl.DataFrame:
         """How often and how long each rank ran each kernel that computes: rank, kernel_name, count, duration_ns."""
@@ -453,7 +476,7 @@ _BY_COORDINATE = (
 
 
 def tables(job: Job) -> list[Result]:
-    """The tables that the job has rows for: by rank, step, collective, kernel, block of experts and place."""
+    """The tables that the job has rows for: by rank, step, collective, kernel, block of experts, place and stage."""
     every = (
         ("R01", "ranks", _BY_RANK, job.by_rank),
         ("R02", "steps over ranks", _BY_STEP, job.by_step),
@@ -461,9 +484,14 @@ def tables(job: Job) -> list[Result]:
         ("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel),
         ("R05", "experts over ranks", _BY_BLOCK, partial(experts_by_block, job)),
         ("R06", "places in groups", _BY_COORDINATE, job.by_coordinate),
+        ("R07", "stages of pipelines", _columns_of_b46(), job.pipelines),
     )
     made = (attempt(f"{one[0]} ({one[1]})", partial(_result, *one), lambda _: None) for one in every)
     return [each for each in made if each is not None and each.table.height]
+
+
+def _columns_of_b46() -> Sequence[Column]:
+    return [column for column in find("B46").columns if column.name != "step"]
 
 
 def _result(identity: str, title: str, columns: Sequence[Column], make: Callable[[], pl.DataFrame]) -> Result:

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from tests.helpers.job_simulator import Pipeline
-from tests.helpers.rank_traces import collective_args, write_ranks
+from tests.helpers.rank_traces import collective_args, write_rank, write_ranks
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.needs import holds
+from xsp_analyze.pages.ranks import findings, render
+from xsp_analyze.ranks.job import open_job, tables
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -77,6 +80,25 @@ def test_without_marks_of_micro_batches_messages_and_phases_tell_them(
     assert rows.select("schedule", "micro_batches").unique().rows() == [(schedule, 6)]
     expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
     assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
+def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
+    tmp_path: Path, schedule: tuple[str, int]
+) -> None:
+    traces = Pipeline(4, 4, *schedule, slowness={1: 1.4}).traces("torch")
+    for rank, trace in enumerate(traces):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    together = tmp_path / "together"
+    together.mkdir()
+    expected = _rows("B46", convert(write_ranks(together, traces), Options()))
+    job = open_job(tmp_path)
+    assert_frame_equal(job.pipelines().select(expected.columns), expected)
+    table = next(each for each in tables(job) if each.analysis.id == "R07")
+    assert table.table.height == 4
+    assert "are a pipeline" in findings(job)[0]
+    assert "others wait for stage 1" in findings(job)[0]
+    assert "Stages of the pipeline in step 0" in render(job)
 
 
 def test_coalesced_messages_are_what_their_calls_say(tmp_path: Path) -> None:
