@@ -381,12 +381,12 @@ def _with_coalesced_calls(frames: TraceView, kernels: pl.DataFrame) -> pl.DataFr
     calls = facts.filter(pl.col("operation").is_in(PAIRWISE), pl.col("peer_rank").is_not_null())
     if calls.is_empty() or kernels.filter(is_one).is_empty():
         return kernels.with_columns(pl.col("operation").replace(dict([_COALESCED])))
-    places = frames.trace.scan("spans").filter(pl.col("device_id").is_null())
+    hosts = frames.trace.scan("spans").filter(pl.col("device_id").is_null())
     where = ["run_id", "process_id", "call_thread_id"]
-    places = places.select(
+    hosts = hosts.select(
         "span_id", *where[:2], pl.col("thread_id").alias(where[2]), pl.col("start_ns").alias("launch_ns")
     )
-    called = calls.join(places.collect(), on="span_id").drop("span_id").sort("launch_ns")
+    called = calls.join(hosts.collect(), on="span_id").drop("span_id").sort("launch_ns")
     launches = kernels.select("span_id", *where, "launch_ns").drop_nulls("launch_ns").sort("launch_ns")
     parts = called.join_asof(launches, on="launch_ns", by=where, strategy="forward", check_sortedness=False)
     columns = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes", "peer_rank")

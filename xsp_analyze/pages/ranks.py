@@ -404,7 +404,7 @@ def _rows_to_show(result: Result) -> tuple[Result, str | None]:
     frame: pl.DataFrame = result.table
     if result.analysis.id == "R01":
         frame = frame.sort("step_ns", descending=True, maintain_order=True)
-    left_out = f"The first {_MAX_ROWS} of {count(frame.height)} rows; ranks.json holds all."
+    left_out = f"The first {_MAX_ROWS} of {count(frame.height)} rows; xsp ranks, or ranks.json of a batch, has all."
     return Result(result.analysis, frame.head(_MAX_ROWS), result.columns, result.ledger_of), left_out
 
 

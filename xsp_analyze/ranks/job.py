@@ -167,9 +167,9 @@ class Job:
         groups = self.scan("collectives").select("rank", "process_group").unique().drop_nulls().collect()
         kinds_of = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
         rows = [
-            (rank, kinds_of[text][0], place, text)
+            (rank, kinds_of[text][0], nth, text)
             for rank, text in groups.iter_rows()
-            if (place := _place_in_group(rank, text, *kinds_of[text])) is not None
+            if (nth := _place_in_group(rank, text, *kinds_of[text])) is not None
         ]
         schema = {"rank": pl.Int64, "groups": pl.String, "place": pl.Int64, "process_group": pl.String}
         members = pl.DataFrame(rows, schema=schema, orient="row")

@@ -76,7 +76,7 @@ def ranks(
         if output is not None:
             write_file(output, render(job, failed, in_part).encode())
         else:
-            results = _chosen(tables(job), analyses or ())
+            results = _tables_called(tables(job), analyses or ())
             if output_format is Formats.TABLE and not analyses:
                 print_text("\n".join(findings(job)) + "\n")
             content = render_tables(
@@ -88,7 +88,7 @@ def ranks(
         return _SOME_FAILED if failed else 0
 
 
-def _chosen(results: Sequence[Result], ids: Sequence[str]) -> list[Result]:
+def _tables_called(results: Sequence[Result], ids: Sequence[str]) -> list[Result]:
     """Of the job's tables those asked for; XspError where one of them is none."""
     from xsp_model import XspError  # noqa: PLC0415
 
@@ -123,8 +123,8 @@ def _ranks_of_one_job(units: Sequence[Unit]) -> Sequence[Unit]:
 
     names = sorted({unit.job or unit.name for unit in units})
     if len(names) > 1 or units[0].job is None:
-        found = ", ".join(names[:3])
-        raise XspError(f"these are not the ranks of one job ({found})", advice="Give the ranks of one, or xsp batch")
+        listed = ", ".join(names[:3])
+        raise XspError(f"these are not the ranks of one job ({listed})", advice="Give the ranks of one, or xsp batch")
     return units
 
 
