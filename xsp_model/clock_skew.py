@@ -27,13 +27,15 @@ class ClockSkew:
 
     Half of the differences lie in `spread_ns`, from their first to their third quartile. Of a rank that is compared
     with another than the reference the spread is the sum of both, and the count the smaller. `drift_ns_per_s`: how
-    much further it gets ahead a second, where a line through the differences leaves less than half of their spread.
+    much further it gets ahead a second, where a line through the differences leaves less than half of their spread;
+    `at_ns`: when, by the reference's clock, that line is at the offset.
     """
 
     offset_ns: int
     spread_ns: int
     count: int
     drift_ns_per_s: float | None = None
+    at_ns: float = 0.0
 
 
 def clock_skews(ends: pl.DataFrame) -> dict[int, ClockSkew]:
@@ -69,12 +71,14 @@ def _skews_through_groups(groups: Mapping[str, Mapping[int, pl.DataFrame]], refe
 
 
 def _beyond(nearer: ClockSkew, apart: ClockSkew) -> ClockSkew:
-    drifts = [skew.drift_ns_per_s for skew in (nearer, apart) if skew.drift_ns_per_s is not None]
+    drifts = [(skew.drift_ns_per_s, skew.at_ns) for skew in (nearer, apart) if skew.drift_ns_per_s is not None]
+    drift = sum(each for each, _ in drifts)
     return ClockSkew(
         nearer.offset_ns + apart.offset_ns,
         nearer.spread_ns + apart.spread_ns,
         min(nearer.count, apart.count),
-        sum(drifts) if drifts else None,
+        drift if drifts else None,
+        sum(each * at for each, at in drifts) / drift if drift else 0.0,
     )
 
 
@@ -87,19 +91,25 @@ def _apart(first: pl.DataFrame, other: pl.DataFrame) -> ClockSkew | None:
     # The lower median is a difference that was measured, and moves by what a clock moves.
     quarter = (last + 1) // 4
     spread = int(apart[last - quarter] - apart[quarter])
-    return ClockSkew(int(apart[last // 2]), spread, len(apart), _drift(both, spread))
+    offset = int(apart[last // 2])
+    return ClockSkew(offset, spread, len(apart), *_drift(both, spread, offset))
 
 
-def _drift(both: pl.DataFrame, spread_ns: int) -> float | None:
-    """The slope of the differences over time, by the median of slopes over half of the time (Theil, Siegel)."""
+def _drift(both: pl.DataFrame, spread_ns: int, offset_ns: int) -> tuple[float | None, float]:
+    """The slope of the differences over time, by the median of slopes over half of the time (Theil, Siegel).
+
+    And when a line of this slope is at the offset.
+    """
     rows = both.sort("end_ns")
     at, apart = rows["end_ns"].to_numpy(), (rows["end_ns_right"] - rows["end_ns"]).to_numpy()
     half = len(at) // 2
     if len(at) < _ENOUGH_FOR_DRIFT or at[0] == at[-1]:
-        return None
+        return None, 0.0
     length, rise = at[-half:] - at[:half], apart[-half:] - apart[:half]
     slope = float(np.median(rise[length > 0] / length[length > 0]))
     rest = np.sort(apart - slope * (at - at[0]))
     quarter = len(rest) // 4
     left = rest[-1 - quarter] - rest[quarter]
-    return slope * 1e9 if left < spread_ns / 2 else None
+    if left >= spread_ns / 2 or not slope:
+        return None, 0.0
+    return slope * 1e9, float(at[0] + (offset_ns - np.median(rest)) / slope)

@@ -126,8 +126,11 @@ class Pipeline:
         """What the rank computes."""
         return sum(self._duration(work) for work in self.orders()[rank])
 
-    def traces(self, marks: str = "", *, sends: bool = True) -> list[KinetoTrace]:
-        """A trace for each rank; marks: torch, megatron, or none, so that phases and messages tell."""
+    def traces(self, marks: str = "", *, sends: bool = True, coalesced: bool = False) -> list[KinetoTrace]:
+        """A trace for each rank; marks: torch, megatron, or none, so that phases and messages tell.
+
+        `coalesced`: what a kernel sends or receives is said by the call before its launch, as of batched messages.
+        """
         ran, came = self.played()
         out = []
         for rank, order in enumerate(self.orders()):
@@ -141,21 +144,26 @@ class Pipeline:
                     _, end, peer = came[work]
                     start = posted.get(peer, 40_000)
                     posted[peer] = 50_000 + end
-                    _message(trace, "recv", (rank, peer), host, (start, 50_000 + end), 20 + peer)
+                    _message(trace, "recv", (rank, peer), host, (start, 50_000 + end), 20 + peer, coalesced)
                 _compute(trace, work, host, (50_000 + ran[work][0], 50_000 + ran[work][1]), marks, number)
                 for after, (begun, end, peer) in came.items():
                     if sends and self._before(after) == work and peer == rank and after[1] % self.ranks != rank:
                         to = after[1] % self.ranks
-                        _message(trace, "send", (rank, to), host + 1_000, (50_000 + begun, 50_000 + end), 60 + to)
+                        times = (50_000 + begun, 50_000 + end)
+                        _message(trace, "send", (rank, to), host + 1_000, times, 60 + to, coalesced)
             out.append(trace)
         return out
 
 
 def _message(
-    trace: KinetoTrace, name: str, ranks: tuple[int, int], host: int, times: tuple[int, int], stream: int
-) -> None:
+    trace: KinetoTrace, name: str, ranks: tuple[int, int], host: int, times: tuple[int, int], stream: int,
+    coalesced: bool,  # noqa: FBT001
+) -> None:  # fmt: skip
     args = collective_args(name, "pp", sorted(ranks), (_ELEMENTS, _ELEMENTS))
     args |= {"Src Rank" if name == "recv" else "Dst Rank": ranks[1]}
+    if coalesced:
+        trace.span("cpu_op", "record_param_comms", host + 20, 30, args=args)
+        args = {}
     correlation = trace.runtime("cudaLaunchKernel", host + 100, 50)
     trace.kernel(_SEND_RECV, times[0], times[1] - times[0], correlation=correlation, stream_id=stream, args=args)
 

@@ -173,10 +173,13 @@ class Discovered:
     same_ranks: Sequence[str] = field(default=())
 
 
-def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_name: str | None) -> Discovered:
+def discover(
+    inputs: Sequence[str], output: str, *, ranks: bool | None, format_name: str | None, as_one: bool = False
+) -> Discovered:
     """The units of all inputs, each content once; XspError where an input names nothing or holds nothing known.
 
-    `ranks`: whether the traces of a folder are ranks of one job; None: where they say so themselves.
+    `ranks`: whether the traces of a folder are ranks of one job; None: where they say so themselves. `as_one`: all
+    inputs are of one thing, as files of one folder.
     """
     by_input: list[tuple[str, list[TraceInputs]]] = []
     left_out: list[tuple[str, str]] = []
@@ -192,6 +195,9 @@ def discover(inputs: Sequence[str], output: str, *, ranks: bool | None, format_n
             seen |= {p.inputs for p in new}
         by_input.append((text, parts))
     everything = [part for _, parts in by_input for part in parts]
+    if as_one:
+        first = inputs[0] if len(inputs) == 1 else str(Path(inputs[0]).parent)
+        by_input = [(first, everything)]
     units: list[Unit] = []
     with remote.fetch_to_compare(everything, format_name) as fetched:
         rank_of = claimed_ranks(everything, fetched.heads) if ranks is not False else {}

@@ -48,6 +48,9 @@ COMMANDS = (
     Command("view", "Look at a whole trace over time in the browser, served from this machine to this machine alone."),
     Command("mcp", "Answer an agent's questions about these files, and no others, over the Model Context Protocol."),
     Command("batch", "Convert and report many traces at once, with an index page over all of them."),
+    Command(
+        "ranks", "Put the ranks of one job side by side: who is slow, who waits for whom, where a pipeline is empty."
+    ),
     Command("convert", "Read profiler files once and keep the joined trace as a bundle, which opens in a moment."),
     Command("export", "Write a trace for other programs to open."),
     Command(

@@ -141,7 +141,7 @@ def _sized_waits(frames: StepView) -> pl.DataFrame:
 
 def _is_rated() -> pl.Expr:
     """Whether a time is of a transfer: of a send or receive alone it may be all waiting, or the message was there."""
-    of_pair = pl.col("operation").is_in(PAIRWISE)
+    of_pair = pl.col("operation").is_in([*PAIRWISE, "send_recv"])
     return ~of_pair | (pl.col("matched") & (pl.col("transfer_ns") > 0))
 
 

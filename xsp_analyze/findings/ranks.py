@@ -14,11 +14,12 @@ from xsp_analyze.frames.device_time import busiest_device, device_time
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import load_tests
+from xsp_analyze.frames.pipelines import bubble_share, longest_bubble
 from xsp_analyze.frames.rank_waits import FEW_CALLS, late_ranks_of
 from xsp_analyze.frames.serving_steps import batch_of
 from xsp_analyze.frames.steps import StepBasis, StepFault, StepMode
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.late_ranks import rank_reason
+from xsp_analyze.text.late_ranks import bubble_words, rank_reason
 from xsp_analyze.text.table import short_name
 from xsp_analyze.text.units import IDLE, count, duration, share, size
 from xsp_analyze.trace.step_view import StepView
@@ -32,6 +33,7 @@ __all__ = [
     "exposed_communication",
     "host_ahead",
     "incomplete_steps",
+    "pipeline_bubble",
     "ramp_up",
     "small_collectives",
     "straggler",
@@ -151,6 +153,46 @@ def unbalanced_pipeline(facts: Facts) -> Iterator[Observation]:
         (Evidence("longest stage", longest), Evidence("mean over stages", mean), Evidence("passing on", passing)),
         facts.latency_ns * (1 - mean / longest),
         "B03",
+    )
+
+
+@rule(
+    "pipeline-bubble",
+    "Stages of the pipeline compute nothing",
+    fires=f"Of the time of a pipeline's stages, from its first work to its last, at least {limit.PIPELINE_BUBBLE:.0%}"
+    " is bubble (B46).",
+    why="A stage waits for its first micro-batch, for the last ones to come back, and for stages and links that are"
+    " slower than it is.",
+    gain="The bubble less what unequal stages add to it, mean over stages. What the schedule leaves at best stands"
+    " beside it, and is not all to be had.",
+    do="More micro-batches a step or several stages a rank by turns (interleaved) shorten what the schedule leaves, and"
+    " weights' part of the backward pass fills it (zero bubble). Move layers off the stage that others wait for; send"
+    " earlier, or over a faster link, where transfers add to it.",
+    source="Our choice; the ideal of GPipe and 1F1B is (p-1)/(m+p-1) of p stages and m micro-batches.",
+    needs=("pipeline",),
+    explains=("gpu-idle", "uneven-steps"),
+)
+def pipeline_bubble(facts: Facts) -> Iterator[Observation]:
+    """The pipeline of B46 with the longest bubble."""
+    rows = facts.table("B46")
+    if rows is None:
+        return
+    own = longest_bubble(rows)
+    if bubble_share(own) < limit.PIPELINE_BUBBLE:
+        return
+    of_schedule = own["schedule_ns"].drop_nulls()
+    ideal = [Evidence("of it the schedule's own", mean_of(of_schedule))] if len(of_schedule) else []
+    causes = (("unequal stages", "imbalance_ns"), ("transfers", "transfer_ns"), ("other gaps", "other_ns"))
+    of_others = max(mean_of(own["imbalance_ns"]), 0) if ideal else 0
+    yield Observation(
+        bubble_words(own),
+        (
+            Evidence("bubble, mean over stages", mean_of(own["bubble_ns"])),
+            *ideal,
+            *(Evidence(name, mean_of(own[column])) for name, column in causes if ideal),
+        ),
+        mean_of(own["bubble_ns"]) - of_others,
+        "B46",
     )
 
 

@@ -101,6 +101,7 @@ RULES: tuple[Rule, ...] = (
     ranks.host_ahead,
     ranks.straggler,
     ranks.unbalanced_pipeline,
+    ranks.pipeline_bubble,
     ranks.small_collectives,
     host_alone.host_dominant,
     host_alone.short_operators,

@@ -53,6 +53,7 @@ __all__ = [
     "OUTSIDE_SHARE",
     "OVERHEAD_SHARE",
     "PAGEABLE_SHARE",
+    "PIPELINE_BUBBLE",
     "QUEUED_NS",
     "RECOMPUTE_SHARE",
     "REPLAY_SHARE",
@@ -188,6 +189,9 @@ IMBALANCE = 0.1
 
 STAGE_IMBALANCE = 0.05
 """Of the mean over stages. Our choice: smaller than IMBALANCE, as every micro-batch waits for it."""
+
+PIPELINE_BUBBLE = 0.15
+"""Of the time of a pipeline's stages. Our choice: 1F1B has it with under six micro-batches a stage."""
 
 BATCH_GROWTH = 0.05
 """Throughput gained by the last doubling: XSP's own rule for the optimal batch size (A01)."""

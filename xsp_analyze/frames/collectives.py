@@ -86,6 +86,7 @@ _GROUP = ("group_name", "group_ranks", "group_size")
 
 PAIRWISE = ("send", "recv")
 """Operations of two ranks each time: the n-th of one rank of a group is no other's n-th."""
+_COALESCED = ("coalesced", "send_recv")  # one kernel for several sends and receives, by range and by kernel
 
 
 def group_label() -> pl.Expr:
@@ -185,10 +186,10 @@ def operations(frames: TraceView) -> pl.DataFrame:
     Of a run without device work a range of a library that communicates on the host (Gloo). `rank` as `rank_units` has
     it. `operation` is what the framework calls it, or else what the kernel's name says. `process_group` is the group's
     name and ranks as recorded, null where nothing is recorded. `meeting` is the operation, of a send or receive its two
-    ranks ("0>1"), where both are known. `number` counts them in their rank, step and group, in order of launch.
-    `call_id` is the kernel, or on the host the call. `exposed_ns` is the time in which nothing else computed.
-    `input_bytes` and `output_bytes` are null where not recorded, and so are `sent_bytes` and `received_bytes`, to and
-    from other ranks by the recorded parts.
+    ranks ("0>1"), where both are known, and of sends and receives in one kernel too ("0<>1"). `number` counts them in
+    their rank, step and group, in order of launch. `call_id` is the kernel, or on the host the call. `exposed_ns` is
+    the time in which nothing else computed. `input_bytes` and `output_bytes` are null where not recorded, and so are
+    `sent_bytes` and `received_bytes`, to and from other ranks by the recorded parts.
     """
     kernels = _recorded_kernels(frames)
     on_device = kernels.hstack([_ranks(frames, kernels), _exposed_times(frames, kernels)])
@@ -223,6 +224,8 @@ def _partners(
 ) -> tuple[str, int | None, int | None]:
     """What the rank's call is a part of, and what it sends to and gets from other ranks than itself."""
     members = _numbers(ranks)
+    if operation == _COALESCED[1] and peer is not None and peer != rank:
+        return f"{min(rank, peer)}<>{max(rank, peer)}", None, None
     if operation in PAIRWISE:
         others = [one for one in members if one is not None and one != rank]
         peer = others[0] if peer is None and len(members) == 2 and len(others) == 1 else peer  # noqa: PLR2004 (a pair)
@@ -363,7 +366,42 @@ def _recorded_kernels(frames: TraceView) -> pl.DataFrame:
     kernels = frames.all_activities.filter(_IS_WORK, IS_COMMUNICATION)
     by_name = pl.col("collective").cast(pl.String).fill_null("other")
     described = kernels.hstack(recorded_facts(frames.trace, kernels["span_id"].to_numpy())).filter(_is_call(kernels))
-    return described.with_columns(pl.coalesce("operation", by_name).alias("operation"), group_label())
+    described = described.with_columns(pl.coalesce("operation", by_name).alias("operation"))
+    return _with_coalesced_calls(frames, described).with_columns(group_label())
+
+
+def _with_coalesced_calls(frames: TraceView, kernels: pl.DataFrame) -> pl.DataFrame:
+    """The kernels, those of coalesced sends and receives with what the calls say that each is made of.
+
+    Such a call launches nothing: what a thread called since its last kernel of communication is in the next one. Of one
+    send or receive it is that; of several it is a `send_recv`, with the other rank where there is one alone.
+    """
+    is_one = pl.col("operation").is_in(_COALESCED) & pl.col("peer_rank").is_null()
+    facts = frames.trace.frame("collectives").with_columns(pl.col(pl.Categorical).cast(pl.String))
+    calls = facts.filter(pl.col("operation").is_in(PAIRWISE), pl.col("peer_rank").is_not_null())
+    if calls.is_empty() or kernels.filter(is_one).is_empty():
+        return kernels.with_columns(pl.col("operation").replace(dict([_COALESCED])))
+    hosts = frames.trace.scan("spans").filter(pl.col("device_id").is_null())
+    where = ["run_id", "process_id", "call_thread_id"]
+    hosts = hosts.select(
+        "span_id", *where[:2], pl.col("thread_id").alias(where[2]), pl.col("start_ns").alias("launch_ns")
+    )
+    called = calls.join(hosts.collect(), on="span_id").drop("span_id").sort("launch_ns")
+    launches = kernels.select("span_id", *where, "launch_ns").drop_nulls("launch_ns").sort("launch_ns")
+    parts = called.join_asof(launches, on="launch_ns", by=where, strategy="forward", check_sortedness=False)
+    columns = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes", "peer_rank")
+    made = parts.drop_nulls("span_id").group_by("span_id").agg(
+        pl.when(pl.struct("operation", "peer_rank").n_unique() == 1)
+        .then(pl.col("operation").first())
+        .otherwise(pl.lit(_COALESCED[1])),
+        pl.col("group_name", "group_ranks", "group_size").first(),
+        *(pl.when(pl.col(c).null_count() == 0).then(pl.col(c).sum()).alias(c) for c in columns[4:6]),
+        pl.when(pl.col("peer_rank").n_unique() == 1).then(pl.col("peer_rank").first()),
+    )  # fmt: skip
+    joined = kernels.join(made, on="span_id", how="left", suffix="_called", maintain_order="left")
+    own = (pl.when(is_one).then(pl.coalesce(f"{c}_called", c)).otherwise(c).alias(c) for c in columns)
+    renamed = pl.col("operation").replace(dict([_COALESCED]))
+    return joined.with_columns(own).select(kernels.columns).with_columns(renamed)
 
 
 def _is_call(kernels: pl.DataFrame) -> pl.Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,26 @@ from xsp_model import Kind, Phase
 from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from xsp_analyze.trace.step_view import StepView
     from xsp_analyze.trace.trace_view import TraceView
 
-__all__ = ["Unit", "bubble_share", "has_pipeline", "pipeline_bubbles", "pipeline_units", "slowest_stage", "usual_step"]
+__all__ = [
+    "Unit",
+    "UnitsByPipeline",
+    "bubble_share",
+    "bubbles_of",
+    "has_pipeline",
+    "longest_bubble",
+    "pipeline_bubbles",
+    "pipeline_units",
+    "slowest_stage",
+    "units_of_job",
+    "units_of_rank",
+    "usual_step",
+    "usual_step_of",
+]
 
 # How schedules name what they do: torch.distributed.pipelining (PP:0F1 is stage 0, forward, micro-batch 1; I and W are
 # the backward pass of inputs and of weights), its older schedules, and those of Megatron and its like.
@@ -75,7 +90,12 @@ def _members(frames: TraceView) -> Mapping[int, tuple[int, ...]]:
 
 def _links(frames: TraceView) -> set[tuple[int, int]]:
     met = frames.once(_messages).filter(pl.col("meeting").str.contains(">"))["meeting"].unique()
-    return {(int(one), int(other)) for one, other in (link.split(">") for link in met)}
+    return {_ends_of(link) for link in met}
+
+
+def _ends_of(link: str) -> tuple[int, int]:
+    one, other = link.replace("<", "").split(">")
+    return int(one), int(other)
 
 
 def _messages(frames: TraceView) -> pl.DataFrame:
@@ -101,13 +121,22 @@ def _is_pipeline(rows: pl.DataFrame, ranks: set[int]) -> bool:
     )
     if _names_stages(own):
         return True
+    return _is_passed_on(_leading_ranks(own)["leads"])
+
+
+def _is_passed_on(leads: pl.Series) -> bool:
+    """Whether some ranks begin by themselves, and most when something has come."""
+    return leads.len() > 1 and 0 < leads.sum() <= leads.len() / 2
+
+
+def _leading_ranks(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of each rank that computes whether it does before it receives anything: rank, leads."""
     time = pl.col("end_ns") - pl.col("start_ns")
     at_work = time.cum_sum() >= _LITTLE * time.sum()  # what little comes before prepares it
-    first = own.filter("computes").group_by("rank").agg(pl.col("launch_ns").filter(at_work).min().alias("work_ns"))
-    got = own.filter(~pl.col("computes"), pl.col("operation") == "recv").group_by("rank")
+    first = rows.filter("computes").group_by("rank").agg(pl.col("launch_ns").filter(at_work).min().alias("work_ns"))
+    got = rows.filter(~pl.col("computes"), pl.col("operation") == "recv").group_by("rank")
     both = first.join(got.agg(pl.col("launch_ns").min().alias("got_ns")), on="rank", how="left")
-    leading = both.filter(pl.col("got_ns").is_null() | (pl.col("work_ns") < pl.col("got_ns")))
-    return both.height > 1 and 0 < leading.height <= both.height / 2
+    return both.select("rank", leads=pl.col("got_ns").is_null() | (pl.col("work_ns") < pl.col("got_ns")))
 
 
 def _names_stages(rows: pl.DataFrame) -> bool:
@@ -186,7 +215,11 @@ def _read_mark(mark: str | None) -> tuple[str | None, int | None, int | None]:
     return kind, stage, batch
 
 
-def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | None], Sequence[Sequence[Unit]]]:
+UnitsByPipeline = Mapping[tuple[tuple[int, ...], int | None], Sequence[Sequence[Unit]]]
+"""By pipeline (its ranks) and step, the units of each rank in their order."""
+
+
+def pipeline_units(frames: StepView) -> UnitsByPipeline:
     """By pipeline (its ranks) and step, the units of each rank in their order, of ranks that have any.
 
     Marked work is by its mark; other is cut where a message is sent or received, and where backward follows forward.
@@ -194,24 +227,77 @@ def pipeline_units(frames: StepView) -> Mapping[tuple[tuple[int, ...], int | Non
     members = frames.of_trace.once(_members)
     rows = frames.of_trace.once(_all_work)
     out: dict[tuple[tuple[int, ...], int | None], list[Sequence[Unit]]] = {}
-    if not members:
-        return out
+    if members:
+        own = rows.filter(pl.col("rank").is_in(list(members)))
+        for (rank, step), units in _units_by_rank_and_step(frames, own).items():
+            out.setdefault((members[rank], step), []).append(units)
+    return out
+
+
+_UNIT_SCHEMA = {
+    "step": pl.Int64, "kind": pl.String, "unit_stage": pl.Int64, "batch": pl.Int64, "start_ns": pl.Int64,
+    "end_ns": pl.Int64, "busy_ns": pl.Float64, "leads": pl.Boolean,
+}  # fmt: skip
+
+
+def units_of_rank(frames: StepView) -> pl.DataFrame:
+    """The units of a rank that is read by itself, in their order; `leads`: it begins before anything has come.
+
+    Null where marks name its stages, so that it need not be told by that. Empty where it sends and receives nothing
+    and no marks are there; whether it is a stage at all only all ranks of the job tell.
+    """
+    rows = frames.of_trace.once(_all_work)
+    if rows.is_empty() or rows["rank"].n_unique() > 1:
+        return pl.DataFrame(schema=_UNIT_SCHEMA)
+    middle = rows.filter(pl.col("step").eq_missing(pl.lit(_middle_step(rows), pl.Int64)))
+    leads = None if _names_stages(middle) else bool(_leading_ranks(middle)["leads"].any())
+    units = _units_by_rank_and_step(frames, rows)
+    out = [
+        (step, u.kind, u.stage, u.batch, u.start_ns, u.end_ns, u.busy_ns, leads)
+        for (_, step), own in units.items()
+        for u in own
+    ]
+    return pl.DataFrame(out, schema=_UNIT_SCHEMA, orient="row")
+
+
+def units_of_job(units: pl.DataFrame, waits: pl.DataFrame) -> UnitsByPipeline:
+    """`pipeline_units` of a job, from what `units_of_rank` has of each with `rank`, and messages of `with_waits`."""
+    ranks = set(units["rank"].unique())
+    met = waits.filter(pl.col("meeting").str.contains(">"))["meeting"].unique()
+    groups = _groups_of_links({_ends_of(link) for link in met}, ranks)
+    if not groups and units["leads"].null_count():
+        groups = [ranks]
+    leads = units.group_by("rank").agg(pl.col("leads").first())
+    out: dict[tuple[tuple[int, ...], int | None], list[Sequence[Unit]]] = {}
+    for group in groups:
+        of_group = leads.filter(pl.col("rank").is_in(list(group)))["leads"]
+        if len(group) > 1 and (of_group.null_count() or _is_passed_on(of_group)):
+            own = units.filter(pl.col("rank").is_in(list(group)))
+            for (step, rank), rows in own.group_by("step", "rank", maintain_order=True):
+                columns = rows.select("kind", "unit_stage", "batch", "start_ns", "end_ns", "busy_ns")
+                each = [Unit(int(rank), *row) for row in columns.iter_rows()]
+                out.setdefault((tuple(sorted(group)), step), []).append(each)
+    return out
+
+
+def _units_by_rank_and_step(frames: StepView, rows: pl.DataFrame) -> Mapping[tuple[int, int | None], Sequence[Unit]]:
     no_part = pl.col("phase").fill_null("") == str(Phase.OPTIMIZER)
-    rows = rows.filter(pl.col("rank").is_in(list(members)), ~(pl.col("computes") & no_part))
+    rows = rows.filter(~(pl.col("computes") & no_part))
     if not frames.of_trace.all_steps.is_empty():
         rows = rows.drop_nulls("step")
-    for (step, rank), own in rows.group_by("step", "rank", maintain_order=True):
-        units = _units_in_order(list(_units_of(int(rank), own)))
-        if units:
-            out.setdefault((members[int(rank)], step), []).append(units)
-    return out
+    grouped = rows.group_by("step", "rank", maintain_order=True)
+    units = {(int(rank), step): _units_in_order(list(_units_of(int(rank), own))) for (step, rank), own in grouped}
+    return {key: own for key, own in units.items() if own}
 
 
 def usual_step(frames: StepView, pipeline: str) -> tuple[int | None, Sequence[Sequence[Unit]]]:
     """The step of median length of a pipeline, which is named as in B46, with the units of each rank."""
-    steps = {
-        step: units for (ranks, step), units in frames.once(pipeline_units).items() if _pipeline_name(ranks) == pipeline
-    }
+    return usual_step_of(frames.once(pipeline_units), pipeline)
+
+
+def usual_step_of(units_by_pipeline: UnitsByPipeline, pipeline: str) -> tuple[int | None, Sequence[Sequence[Unit]]]:
+    """`usual_step` of units by pipeline and step."""
+    steps = {step: units for (ranks, step), units in units_by_pipeline.items() if _pipeline_name(ranks) == pipeline}
     lengths = {
         step: max(unit.end_ns for own in units for unit in own) - min(unit.start_ns for own in units for unit in own)
         for step, units in steps.items()
@@ -267,27 +353,45 @@ def _units_in_order(units: Sequence[Unit]) -> Sequence[Unit]:
 
 def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
     """One row a rank of a pipeline and step: see B46 for the columns, of which `run_id` is the rank's run."""
-    waits = frames.once(waits_of).filter(
-        pl.col("matched"), pl.col("operation").is_in(PAIRWISE), pl.col("transfer_ns") > 0
-    )
-    times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean())
-    transfers = {str(link): float(time) for link, time in times.iter_rows()}
+    runs = dict(rank_units(frames.of_trace).select("rank", "run_id").iter_rows())
+    rows = bubbles_of(frames.once(pipeline_units), frames.once(waits_of))
+    run_ids = pl.col("rank").replace_strict(runs, return_dtype=pl.Int64) if rows.height else pl.lit(None, pl.Int64)
+    return rows.with_columns(run_ids.alias("run_id"))
+
+
+def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFrame:
+    """The bubbles of pipelines, as `pipeline_bubbles` has them without `run_id`; waits as `with_waits` has them."""
+    waits = waits.filter(pl.col("matched"), pl.col("meeting") != pl.col("operation"), pl.col("transfer_ns") > 0)
+    times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean()).sort("meeting")
+    transfers = {
+        way: float(time) for link, time in times.iter_rows() for way in _ways_of(link)
+    }  # of an exchange both ways, unless it is known of one
     received: dict[int | None, dict[str, int]] = {}
     counted = waits.filter(pl.col("operation") == "recv").group_by("step", "meeting").len()
     for step, link, count in counted.iter_rows():
         received.setdefault(step, {})[link] = count
-    runs = dict(rank_units(frames.of_trace).select("rank", "run_id").iter_rows())
     rows = [
-        {"run_id": runs[row["rank"]], "step": step, **row}
-        for (ranks, step), units in frames.once(pipeline_units).items()
+        {"step": step, **row}
+        for (ranks, step), units in by_pipeline.items()
         for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers, received.get(step, {}))
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 
+def _ways_of(link: str) -> Sequence[str]:
+    one, other = _ends_of(link)
+    return (f"{one}>{other}", f"{other}>{one}") if "<" in link else (link,)
+
+
 def bubble_share(stages: pl.DataFrame) -> float:
     """How much of the time of a pipeline's stages is bubble, by its rows of B46."""
     return total_of(stages["bubble_ns"]) / total_of(stages["window_ns"])
+
+
+def longest_bubble(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of rows of B46 those of the pipeline that has the stage with the longest bubble."""
+    order = rows.sort("bubble_ns", descending=True, nulls_last=True, maintain_order=True)
+    return rows.filter(pl.col("pipeline") == order["pipeline"][0])
 
 
 def slowest_stage(stages: pl.DataFrame) -> int | None:
@@ -303,7 +407,7 @@ _MEASURED = (
     "other_ns",
 )  # fmt: skip
 _SCHEMA = {
-    "run_id": pl.Int64, "step": pl.Int64, "pipeline": pl.String, "stage": pl.Int64, "rank": pl.Int64,
+    "step": pl.Int64, "pipeline": pl.String, "stage": pl.Int64, "rank": pl.Int64,
     "schedule": pl.String, "micro_batches": pl.Int64, "stages_of_rank": pl.Int64,
     **dict.fromkeys(_MEASURED, pl.Float64),
 }  # fmt: skip
@@ -320,7 +424,8 @@ def _bubbles(
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
-    unclear = _are_stages_unclear(units, received)
+    forwards = _forwards_of_split_backward(units)
+    unclear = _are_stages_unclear(units, received) or forwards is not None
     numbered = _with_stages(units, chunks)
     equal, actual, moved = (None,) * 3 if unclear else (_replay(each, moves) for each, moves in (
         (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
@@ -336,11 +441,23 @@ def _bubbles(
             causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
         yield {
             "pipeline": _pipeline_name(ranks), "stage": position, "rank": own[0].rank,
-            "schedule": "interleaved" if unclear else _schedule(units, chunks),
-            "micro_batches": None if unclear else batches, "stages_of_rank": None if unclear else chunks,
+            "schedule": "zero bubble" if forwards else "interleaved" if unclear else _schedule(units, chunks),
+            "micro_batches": forwards if unclear else batches, "stages_of_rank": None if unclear else chunks,
             "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
             "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
         }  # fmt: skip
+
+
+def _forwards_of_split_backward(units: Sequence[Sequence[Unit]]) -> int | None:
+    """Micro-batches where ranks go backward in more pieces than forward, so that which piece is of which is not told.
+
+    Weights' part of the backward pass is apart then, and no name says so; None elsewhere.
+    """
+    if any(unit.stage is not None for own in units for unit in own):
+        return None
+    forward = {sum(unit.kind == _FORWARD for unit in own) for own in units}
+    backward = max(sum(unit.kind == _BACKWARD for unit in own) for own in units)
+    return max(forward) if len(forward) == 1 and 0 < max(forward) < backward else None
 
 
 def _are_stages_unclear(units: Sequence[Sequence[Unit]], received: Mapping[str, int]) -> bool:

@@ -66,20 +66,29 @@ def with_waits(rows: Rows) -> Rows:
     nothing is matched. No clock is compared. `last_share` is 1 where the row's rank came last, a part of it where
     others came as late, else 0; of a send or receive 0, as one of two always does (`frames.pipelines` says why).
     """
-    rank, duration = pl.col("rank").n_unique(), pl.col("duration_ns")
+    rank, duration, here = pl.col("rank").n_unique(), pl.col("duration_ns"), pl.col("here")
     ungrouped = pl.when(pl.col("process_group").is_null()).then("operation")  # who takes part is not known
-    ranks, here = rank.over("process_group", ungrouped), rank.over(CALL)
-    is_pair, is_linked = pl.col("operation").is_in(PAIRWISE), pl.col("meeting") != pl.col("operation")
-    matched = pl.when(is_pair).then(is_linked & (here == 2)).otherwise((here == ranks) & (ranks > 1))  # noqa: PLR2004
+    ranks = rank.over("process_group", ungrouped)
+    is_linked = pl.col("meeting") != pl.col("operation")
+    is_pair = is_linked | pl.col("operation").is_in(PAIRWISE)
+    is_of_all = (here == ranks) & (ranks > 1)
+    # Of sends and receives between ranks that are not known the n-th are one call only if all ranks ran as many.
+    as_many = here.min().over("step", "meeting", "process_group") == ranks
+    matched = (
+        pl.when(is_pair)
+        .then(is_linked & (here == 2))  # noqa: PLR2004 (a pair)
+        .otherwise(is_of_all & ((pl.col("operation") != "send_recv") | as_many))
+    )
     shortest = pl.when("matched").then(duration.min().over(CALL))
     is_shortest = (duration == pl.col("transfer_ns")).fill_null(value=False)
     share = pl.when("is_shortest", ~is_pair).then(1 / pl.col("is_shortest").sum().over(CALL)).otherwise(0.0)
     return (
-        rows.with_columns(matched.alias("matched"))
+        rows.with_columns(rank.over(CALL).alias("here"))
+        .with_columns(matched.alias("matched"))
         .with_columns(shortest.alias("transfer_ns"))
         .with_columns((duration - pl.col("transfer_ns")).alias("wait_ns"), is_shortest.alias("is_shortest"))
         .with_columns(share.alias("last_share"))
-        .drop("is_shortest")
+        .drop("is_shortest", "here")
     )
 
 
@@ -235,7 +244,7 @@ def _step_counts(frames: StepView, steps: pl.DataFrame) -> pl.DataFrame:
 
 def rank_clocks(frames: StepView) -> pl.DataFrame:
     """One row a rank that collectives link to the lowest one: CLOCKS. Ranks of one run have one clock, and no row."""
-    calls = frames.once(waits_of).filter("matched", ~pl.col("operation").is_in(PAIRWISE))
+    calls = frames.once(waits_of).filter("matched", pl.col("meeting") == pl.col("operation"))
     call = pl.concat_str("meeting", pl.col("step").cast(pl.String).fill_null("-"), separator=" ")
     ends = calls.select(
         "rank",
@@ -280,7 +289,7 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
     `with_waits` has them. Left out is what chance explains; of fewer than FEW_CALLS effective ones what is less than
     half again of its turn, or in fewer than two; and ranks that are late since they waited themselves as long.
     """
-    met = waits.filter("matched", ~pl.col("operation").is_in(PAIRWISE))
+    met = waits.filter("matched", pl.col("meeting") == pl.col("operation"))
     group, wait = pl.col("process_group"), pl.col("wait_ns").sum().cast(pl.Float64).over(CALL)
     once = pl.int_range(pl.len()).over(CALL) == 0
     calls = met.with_columns(wait.alias("call_ns"), once.alias("once"))

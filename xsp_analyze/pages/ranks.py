@@ -10,6 +10,7 @@ import polars as pl
 from xsp_analyze.core import Result
 from xsp_analyze.faults import attempt, noting_faults
 from xsp_analyze.formulas import total_of
+from xsp_analyze.frames.pipelines import longest_bubble, usual_step_of
 from xsp_analyze.frames.rank_waits import (
     CALL,
     FEW_CALLS,
@@ -23,7 +24,7 @@ from xsp_analyze.frames.rank_waits import (
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
 from xsp_analyze.ranks.job import experts_by_rank, tables
-from xsp_analyze.text.late_ranks import reason_of
+from xsp_analyze.text.late_ranks import bubble_words, reason_of
 from xsp_analyze.text.units import count, count_of, duration, quantity, share, size
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from xsp_analyze.ranks.job import Job
 
 __all__ = [
+    "MAX_STAGES",
     "MEASURES",
     "WORTH",
     "bandwidth",
@@ -68,6 +70,8 @@ _MAX_COLUMNS = 300
 _WIDTHS = (8, 16, 32, 64, 128)  # ranks a row, as many as nodes and racks hold
 _MAX_ROWS_OF_GRID = 40
 _MAX_GROUPS = 6
+MAX_STAGES = 64
+"""Of a pipeline, that are drawn."""
 
 
 def rank_name(rank: int) -> str:
@@ -326,6 +330,9 @@ _MEANS = {
     " apart. A place that computes more than others is a stage or a shard with more to do.",
     "R05": "One row a block of experts. It is done when the rank with most tokens has done its products; the others"
     " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
+    "R07": "One row a rank of a pipeline: how long it computes nothing while the pipeline runs, and why. The schedule's"
+    " own bubble shrinks with more micro-batches or stages by turns; imbalance says to move layers, transfer to send"
+    " earlier. The clocks of ranks are taken for one.",
 }
 
 
@@ -351,7 +358,20 @@ def _section_of(job: Job, each: Result) -> Section:
     if identity == "R01":
         figure = attempt("The figure of ranks", lambda: [_figure(job)], lambda fault: [blocks.text(f"{fault}.")])
         drawn = [*figure, *drawn]
+    if identity == "R07":
+        drawn = [*_stages_of_job(job, each.table), *drawn]
     return blocks.section(identity, title, title, _MEANS[identity], drawn)
+
+
+def _stages_of_job(job: Job, rows: pl.DataFrame) -> Iterator[Block]:
+    """The pipeline with the longest bubble, in words and over a step of usual length."""
+    own = longest_bubble(rows)
+    yield blocks.text(bubble_words(own))
+    step, units = usual_step_of(job.units, own["pipeline"][0])
+    order = dict(own.select("rank", "stage").iter_rows())
+    others = rows["pipeline"].n_unique() - 1
+    note = f"{count_of(others, 'other pipeline is', 'other pipelines are')} in the table." if others else ""
+    yield stages(sorted(units, key=lambda each: order[each[0].rank])[:MAX_STAGES], note, step)
 
 
 def _figure(job: Job) -> Block:
@@ -384,7 +404,7 @@ def _rows_to_show(result: Result) -> tuple[Result, str | None]:
     frame: pl.DataFrame = result.table
     if result.analysis.id == "R01":
         frame = frame.sort("step_ns", descending=True, maintain_order=True)
-    left_out = f"The first {_MAX_ROWS} of {count(frame.height)} rows; ranks.json holds all."
+    left_out = f"The first {_MAX_ROWS} of {count(frame.height)} rows; xsp ranks, or ranks.json of a batch, has all."
     return Result(result.analysis, frame.head(_MAX_ROWS), result.columns, result.ledger_of), left_out
 
 
@@ -405,6 +425,8 @@ def findings(job: Job) -> list[str]:
     late = late_ranks(job.waits)
     named = last_to_come(ranks, calls, late["rank"].to_list())
     sentences += filter(None, [slowest(ranks), named, exposed_sentence(ranks)])
+    if (pipelines := job.pipelines()).height:
+        sentences.append(bubble_words(longest_bubble(pipelines)))
     sentences += late_sentences(late, lambda rank: reason_of(rank, ranks, job.kernels_of_ranks()))
     worst = steps["imbalance_share"].max()
     if isinstance(worst, float) and worst >= WORTH:

@@ -15,6 +15,7 @@ from xsp_analyze.frames.device_time import MEASURES, device_time
 from xsp_analyze.frames.kernels.expert_parts import expert_parts, has_experts
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.model_time import latency_by_run
+from xsp_analyze.frames.pipelines import units_of_rank
 from xsp_analyze.trace.step_view import StepView
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def _groups(frames: StepView) -> pl.DataFrame:
     return pl.DataFrame([kernels]).hstack(facts).select("span_id", group_label()).drop_nulls()
 
 
-RANK_TABLES = ("steps", "kernels", "collectives", "experts")
-"""Each a file NAME.parquet, with the columns of `_steps`, `_kernels`, `_collectives` and `experts_of_rank`."""
+RANK_TABLES = ("steps", "kernels", "collectives", "experts", "units")
+"""Each a file NAME.parquet, of `_steps`, `_kernels`, `_collectives`, `experts_of_rank` and `_units`."""
 _MEAN = ("duration_ns", *MEASURES[1:], "idle_input_ns")
 
 
@@ -86,6 +87,7 @@ def write_tables(trace: Trace, folder: Path, rank: int | None, source: str) -> d
         "kernels": _kernels(frames),
         "collectives": _collectives(frames),
         "experts": experts_of_rank(frames),
+        "units": _units(frames),
     }
     for name, frame in tables.items():
         frame.select(pl.lit(number, pl.Int64).alias("rank"), pl.all()).write_parquet(folder / f"{name}.parquet")
@@ -130,6 +132,13 @@ def _kernels(frames: StepView) -> pl.DataFrame:
         .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("duration_ns").sum())
         .sort("kernel_name", "kind")
     )
+
+
+def _units(frames: StepView) -> pl.DataFrame:
+    """`units_of_rank` in Unix time; none where the trace does not know it, as nothing then says when others ran."""
+    epoch = frames.trace.frame("runs")["epoch_ns"][0]
+    moved = (pl.col("start_ns", "end_ns") + pl.lit(epoch, pl.Int64)).cast(pl.Int64)
+    return units_of_rank(frames).with_columns(moved).drop_nulls("start_ns")
 
 
 def _collectives(frames: StepView) -> pl.DataFrame:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xsp_analyze.catalog import find
 from xsp_analyze.core import Analysis, Column, Result, Role
 from xsp_analyze.faults import attempt
 from xsp_analyze.formulas import ordered_mean, quotient, ratio, trimmed_mean
 from xsp_analyze.frames.kernels.kernel_classes import communication_names
+from xsp_analyze.frames.pipelines import UnitsByPipeline, bubbles_of, units_of_job
 from xsp_analyze.frames.rank_waits import CALL, GROUP, SENT, waiting_by_rank, with_waits
 from xsp_analyze.ranks.facts import RANK_TABLES
 from xsp_model import XspError, bundle
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "experts_by_block", "experts_by_rank", "open_job", "tables"]
 
 _FACTS = "facts.json"
+_CAUSES = ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns")
 _BUNDLE = "trace.xsp"
 
 
@@ -157,16 +160,16 @@ class Job:
     def by_coordinate(self) -> pl.DataFrame:
         """One row a place in groups of one kind, in order: means over the ranks that have it there.
 
-        Groups are of one kind that have one name, or where names are numbers one distance between their ranks (1: the
-        ranks of a node, as tensor parallelism has them). A kind that holds all ranks, or one group alone, is none.
+        Groups are of one kind that have one name (what they are described as, if they are), or where names are numbers
+        one distance between their ranks (1: the ranks of a node, as tensor parallelism has them). A kind that holds all
+        ranks, or one group alone, is none.
         """
         groups = self.scan("collectives").select("rank", "process_group").unique().drop_nulls().collect()
         kinds_of = {text: _kind_of_group(text) for text in groups["process_group"].unique()}
         rows = [
-            (rank, kind, (rank - first) // distance, text)
+            (rank, kinds_of[text][0], nth, text)
             for rank, text in groups.iter_rows()
-            for kind, first, distance in (kinds_of[text],)
-            if distance
+            if (nth := _place_in_group(rank, text, *kinds_of[text])) is not None
         ]
         schema = {"rank": pl.Int64, "groups": pl.String, "place": pl.Int64, "process_group": pl.String}
         members = pl.DataFrame(rows, schema=schema, orient="row")
@@ -185,6 +188,26 @@ class Job:
             )
             .sort("groups", "place")
         )
+
+    @cached_property
+    def units(self) -> UnitsByPipeline:
+        """What each rank of a pipeline computes of each micro-batch, by pipeline and step."""
+        return units_of_job(self.scan("units").collect(), self.waits)
+
+    def pipelines(self) -> pl.DataFrame:
+        """One row a rank of a pipeline, by pipeline and stage: B46 over all ranks, means over steps.
+
+        The clocks of ranks are taken for one.
+        """
+        rows = bubbles_of(self.units, self.waits)
+        facts = (pl.col(c).drop_nulls().mode().min() for c in ("stage", "schedule", "micro_batches", "stages_of_rank"))
+        sizes = ("window_ns", "compute_ns", "bubble_ns", "warm_up_ns", "drain_ns", *_CAUSES)
+        means = rows.group_by("pipeline", "rank").agg(*facts, *(ordered_mean(pl.col(c)) for c in sizes))
+        computed = pl.col("compute_ns").mean().over("pipeline")
+        return means.with_columns(
+            ratio(pl.col("bubble_ns"), pl.col("window_ns")).alias("bubble_share"),
+            ratio(pl.col("schedule_ns"), pl.col("schedule_ns") + computed).alias("schedule_share"),
+        ).sort("pipeline", "stage", "rank")
 
     def kernels_of_ranks(self) -> pl.DataFrame:
         """How often and how long each rank ran each kernel that computes: rank, kernel_name, count, duration_ns."""
@@ -234,9 +257,17 @@ def _kind_of_group(text: str) -> tuple[str, int, int]:
     numbers = [int(part) for part in re.findall(r"\d+", ranks.partition("...")[0])]
     apart = {later - earlier for earlier, later in pairwise(numbers)}
     distance = apart.pop() if len(apart) == 1 else 0
-    name = name.strip()
+    name = re.sub(r"(?<=\S) \d+$", "", name.strip())  # what a group is described as, without its number
     kind = name if name and not name.isdecimal() else f"ranks {distance} apart"
     return kind, numbers[0] if numbers else 0, max(distance, 0)
+
+
+def _place_in_group(rank: int, text: str, kind: str, first: int, distance: int) -> int | None:
+    """By the distance between its ranks, or by its list where these are not equally far apart."""
+    if distance:
+        return (rank - first) // distance
+    listed = [int(part) for part in re.findall(r"\d+", text.partition("[")[2])]
+    return listed.index(rank) if rank in listed and not kind.startswith("ranks 0 ") else None
 
 
 def open_job(folder: Path, name: str | None = None, *, only: Sequence[str] | None = None) -> Job:
@@ -445,7 +476,7 @@ _BY_COORDINATE = (
 
 
 def tables(job: Job) -> list[Result]:
-    """The tables that the job has rows for: by rank, step, collective, kernel, block of experts and place."""
+    """The tables that the job has rows for: by rank, step, collective, kernel, block of experts, place and stage."""
     every = (
         ("R01", "ranks", _BY_RANK, job.by_rank),
         ("R02", "steps over ranks", _BY_STEP, job.by_step),
@@ -453,9 +484,14 @@ def tables(job: Job) -> list[Result]:
         ("R04", "kernels over ranks", _BY_KERNEL, job.by_kernel),
         ("R05", "experts over ranks", _BY_BLOCK, partial(experts_by_block, job)),
         ("R06", "places in groups", _BY_COORDINATE, job.by_coordinate),
+        ("R07", "stages of pipelines", _columns_of_b46(), job.pipelines),
     )
     made = (attempt(f"{one[0]} ({one[1]})", partial(_result, *one), lambda _: None) for one in every)
     return [each for each in made if each is not None and each.table.height]
+
+
+def _columns_of_b46() -> Sequence[Column]:
+    return [column for column in find("B46").columns if column.name != "step"]
 
 
 def _result(identity: str, title: str, columns: Sequence[Column], make: Callable[[], pl.DataFrame]) -> Result:

@@ -1,4 +1,4 @@
-"""Why ranks that others wait for come late, as sentences."""
+"""Why ranks that others wait for come late, and where a pipeline is empty, as sentences."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import polars as pl
 
 from xsp_analyze.frames.collectives import rank_units
 from xsp_analyze.frames.device_time import device_time
+from xsp_analyze.frames.pipelines import bubble_share, slowest_stage
 from xsp_analyze.frames.rank_waits import rank_kernels, rank_times, slowdown_of
-from xsp_analyze.text.units import duration, share
+from xsp_analyze.text.units import count, duration, share
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["rank_reason", "reason_of"]
+__all__ = ["bubble_words", "rank_reason", "reason_of"]
 
 _HALF = 0.5
 _SLOWER = 0.01
@@ -60,3 +61,22 @@ def rank_reason(frames: StepView, rank: int) -> str:
     waited = units.join(parts, on=["run_id", "device_id"], nulls_equal=True).group_by("rank")
     times = times.join(waited.agg(pl.col("idle_input_ns").mean()), on="rank", how="left")
     return reason_of(rank, times, rank_kernels(frames))
+
+
+def bubble_words(rows: pl.DataFrame) -> str:
+    """How much of the pipeline is bubble, over its stages, and what most of that comes from."""
+    first = rows.row(0, named=True)
+    each = f", {count(first['stages_of_rank'])} stages a rank" if (first["stages_of_rank"] or 0) > 1 else ""
+    batches = f", {count(first['micro_batches'])} micro-batches" if first["micro_batches"] else ""
+    text = (
+        f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}{batches}{each}):"
+        f" {share(bubble_share(rows))} of it is bubble"
+    )
+    if rows["schedule_share"].null_count():
+        return f"{text}."
+    stage = slowest_stage(rows)
+    slow = "" if stage is None else f"; others wait for stage {stage}"
+    return (
+        f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
+        f" {duration(first['transfer_ns'])} a step{slow}."
+    )

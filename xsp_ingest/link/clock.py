@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import floor
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -30,10 +31,27 @@ _ONE_RUN = "clocks were to be aligned, but only one run was read"
 
 @dataclass(frozen=True, slots=True)
 class Zero:
-    """The source's own time stamp at the trace's time 0, and the Unix time there (null: the source does not say)."""
+    """The source's own time stamp at the trace's time 0, and the Unix time there (null: the source does not say).
+
+    Of a clock whose drift is put right, what it gains of a nanosecond, and the time stamp from which it gains.
+    """
 
     origin_ns: int
     epoch_ns: int | None
+    gain: float = 0.0
+    right_ns: int = 0
+
+    def since(self, times: pl.Expr) -> pl.Expr:
+        """Time stamps of the source as times of the trace."""
+        apart = times - self.origin_ns
+        if not self.gain:
+            return apart
+        return apart - ((times - self.right_ns).cast(pl.Float64) * self.gain + 0.5).floor().cast(pl.Int64)
+
+    def on_spans(self) -> list[pl.Expr]:
+        """Start and duration of spans, both by the clock that is right."""
+        start, end = (self.since(pl.col("start_ns") + later) for later in (0, pl.col("duration_ns")))
+        return [start.alias("start_ns"), *([(end - start).alias("duration_ns")] if self.gain else [])]
 
 
 def zeros(raws: Sequence[RawTrace]) -> tuple[list[Zero], list[Finding]]:
@@ -110,7 +128,7 @@ def compare_clocks(
     skews, others = clock_skews(pl.concat(ends)), range(1, len(forests))
     if not align:
         return list(zeros), [_finding(LedgerKind.CLOCK_SKEW, run, skew) for run, skew in skews.items()]
-    sure = {run: skew.offset_ns for run, skew in skews.items() if skew.count >= ENOUGH}
+    sure = {run: skew for run, skew in skews.items() if skew.count >= ENOUGH}
     kinds = {run: LedgerKind.CLOCKS_ALIGNED if run in sure else LedgerKind.CLOCKS_NOT_ALIGNED for run in others}
     findings = [_finding(kind, run, skews.get(run)) for run, kind in kinds.items()]
     return _move_runs(zeros, [_first_start(raw) for raw in raws], sure), findings
@@ -123,23 +141,39 @@ def _finding(kind: LedgerKind, run: int, skew: ClockSkew | None) -> Finding:
     way = "ahead of" if skew.offset_ns >= 0 else "behind"
     apart = f"the clock is {abs(skew.offset_ns)} ns {way} the first run's"
     judged = f"the median over {skew.count} collectives, half of which are at most {skew.spread_ns} ns apart"
+    drift = skew.drift_ns_per_s
+    gains = "" if drift is None else f"; it {'gains' if drift > 0 else 'loses'} {abs(drift):.0f} ns a second"
+    judged += gains
     texts = {
         LedgerKind.CLOCK_SKEW: f"{apart}, {judged}; not corrected",
-        LedgerKind.CLOCKS_ALIGNED: f"{apart}, {judged}: its times were moved by {-skew.offset_ns} ns",
+        LedgerKind.CLOCKS_ALIGNED: f"{apart}, {judged}: its times were moved by {-skew.offset_ns} ns"
+        f"{', and by what it drifts' if gains else ''}",
         LedgerKind.CLOCKS_NOT_ALIGNED: f"{apart}, {judged}: too few to move its times, it takes {ENOUGH}",
     }
     return Finding(kind, texts[kind], skew.count, run_id=run)
 
 
-def _move_runs(zeros: Sequence[Zero], starts: Sequence[int], ahead: Mapping[int, int]) -> list[Zero]:
+def _move_runs(zeros: Sequence[Zero], starts: Sequence[int], ahead: Mapping[int, ClockSkew]) -> list[Zero]:
     """Runs moved back by what their clock is ahead, and time 0 to the start that is now the earliest."""
-    origins = [zero.origin_ns + ahead.get(run, 0) for run, zero in enumerate(zeros)]
-    first = min(start - origin for start, origin in zip(starts, origins, strict=True))
+    moved = [_put_right(zero, ahead.get(run)) for run, zero in enumerate(zeros)]
+    first = min(_since(zero, start) for start, zero in zip(starts, moved, strict=True))
     epochs = [zeros[0 if run in ahead else run].epoch_ns for run in range(len(zeros))]
     return [
-        Zero(origin + first, None if epoch is None else epoch + first)
-        for origin, epoch in zip(origins, epochs, strict=True)
+        replace(zero, origin_ns=zero.origin_ns + first, epoch_ns=None if epoch is None else epoch + first)
+        for zero, epoch in zip(moved, epochs, strict=True)
     ]
+
+
+def _put_right(zero: Zero, skew: ClockSkew | None) -> Zero:
+    if skew is None:
+        return zero
+    origin, drift = zero.origin_ns + skew.offset_ns, (skew.drift_ns_per_s or 0.0) / 1e9
+    return Zero(origin, zero.epoch_ns, drift / (1 + drift), origin + round(skew.at_ns))
+
+
+def _since(zero: Zero, time_ns: int) -> int:
+    """`Zero.since` of one time stamp."""
+    return time_ns - zero.origin_ns - (floor((time_ns - zero.right_ns) * zero.gain + 0.5) if zero.gain else 0)
 
 
 def still_true(findings: Sequence[Finding], of_clocks: Sequence[Finding]) -> list[Finding]:

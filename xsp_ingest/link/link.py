@@ -117,7 +117,7 @@ def link(
         del forest, layering, called  # of a large trace some hundred MB
         _add_allocations(builder, run, raw.tables["allocations"], owners, zeros[run])
         _add_moments(builder, run, raw, zeros[run])
-        faults = raw.tables["page_faults"].with_columns(pl.col("time_ns") - zeros[run].origin_ns)
+        faults = raw.tables["page_faults"].with_columns(zeros[run].since(pl.col("time_ns")))
         builder.add("page_faults", faults.with_columns(run_id=pl.lit(run, pl.Int64)))
     return builder.build()
 
@@ -223,7 +223,7 @@ def _span_rows(
     owned = np.where((attribution < 0) | (attribution == of_layer), layer, layer.dtype.type(-1))
     spans = forest.spans.slice(first, end - first).drop("row", "issued_by_row")
     return spans.with_columns(
-        (pl.col("start_ns") - zero.origin_ns).alias("start_ns"),
+        *zero.on_spans(),
         pl.int_range(first_id + first, first_id + end, eager=True).alias("span_id"),
         _reference(forest.parent[first:end], first_id).alias("parent_id"),
         pl.lit(run, pl.Int64).alias("run_id"),
@@ -356,7 +356,7 @@ def _add_allocations(builder: TraceBuilder, run: int, memory: pl.DataFrame, owne
     """Blocks given out and taken back; `owners`: the span that held each of those with a size."""
     blocks = memory.filter(pl.col("bytes").is_not_null()).with_columns(owners.alias("owner_id")).drop("thread_id")
     rows = blocks.sort("time_ns", maintain_order=True).with_columns(
-        pl.col("time_ns") - zero.origin_ns,
+        zero.since(pl.col("time_ns")),
         run_id=pl.lit(run, pl.Int64),
         sequence=pl.int_range(pl.len(), dtype=pl.Int64),
     )
@@ -384,6 +384,6 @@ def _add_moments(builder: TraceBuilder, run: int, raw: RawTrace, zero: Zero) -> 
         for each in series:
             parts.append(each.slice(max(first, 0), max(end - max(first, 0), 0)))
             first, end = first - each.height, end - each.height
-        return pl.concat(parts).with_columns(pl.col("time_ns") - zero.origin_ns, run_id=pl.lit(run, pl.Int64))
+        return pl.concat(parts).with_columns(zero.since(pl.col("time_ns")), run_id=pl.lit(run, pl.Int64))
 
     builder.add_pieces("counters", sum(each.height for each in series), rows)

@@ -80,17 +80,18 @@ def test_a_copy_between_devices_is_of_the_communication_around_it_and_alone_a_co
     assert view.of_trace.all_activities["kernel_class"].to_list() == ["communication", "copy", "matrix product", "copy"]
 
 
-def _gloo(rank: int, wait: int, **head: object) -> KinetoTrace:
+def _gloo(own: int, wait: int, **head: object) -> KinetoTrace:
     """The call returns at once; a thread of Gloo's exchanges, from then to 2 ms, in which 1 ms is computed."""
-    trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 2, "pg_count": 1, **head})
+    head = {"rank": own, "world_size": 2, "pg_count": 1, **head}
+    trace = KinetoTrace(process_id=100 + own, distributedInfo=head)
     trace.step(0, 0, 3_000_000)
     for start, name, gloo, values in (
         (500_000, "c10d::alltoall_base_", "gloo:all_to_all", ["", "", "", "[2, 1]", "[1, 2]", "False", "-1"]),
         (
             2_100_000,
-            ("c10d::send", "c10d::recv_")[rank],
-            ("gloo:send", "gloo:recv")[rank],
-            ["", "", str(1 - rank), "0"],
+            ("c10d::send", "c10d::recv_")[own],
+            ("gloo:send", "gloo:recv")[own],
+            ["", "", str(1 - own), "0"],
         ),
     ):
         trace.operator(name, start, 20_000, shapes=[[3, 8], [3, 8]])
@@ -120,6 +121,19 @@ def test_a_receive_on_the_host_is_matched_with_the_send_of_its_peer(tmp_path: Pa
 def test_a_peer_that_a_call_numbers_within_one_of_several_groups_is_not_known(tmp_path: Path) -> None:
     rows = _rows("B08", tmp_path, [_gloo(0, 0, pg_count=2), _gloo(1, 0, pg_count=2)])
     assert rows.filter(pl.col("operation") == "recv")["matched_count"].to_list() == [0]
+
+
+def test_a_peer_that_says_no_group_is_of_the_one_of_the_pipeline(tmp_path: Path) -> None:
+    """Ranks 4 and 6 of the job are the stages; either calls the other by its place among these."""
+    config = [
+        {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": list(range(8))},
+        {"pg_name": "3", "pg_desc": "mesh_pp", "pg_size": 2, "ranks": [4, 6]},
+    ]
+    heads = [{"rank": rank, "world_size": 8, "pg_count": 2, "pg_config": config} for rank in (4, 6)]
+    rows = _rows("B08", tmp_path, [_gloo(number, 0, **head) for number, head in enumerate(heads)])
+    receive = rows.filter(pl.col("operation") == "recv")
+    assert receive.select("process_group", "matched_count").rows() == [("mesh_pp 3 [4, 6]", 1)]
+    assert receive["transfer_ns"].to_list() == [370_000]
 
 
 def _sharded(ahead: int) -> KinetoTrace:

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from tests.helpers.job_simulator import Pipeline
-from tests.helpers.rank_traces import collective_args, write_ranks
+from tests.helpers.rank_traces import collective_args, write_rank, write_ranks
 from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
 from xsp_analyze.needs import holds
+from xsp_analyze.pages.ranks import findings, render
+from xsp_analyze.ranks.job import open_job, tables
 from xsp_analyze.trace.step_view import StepView
 from xsp_ingest.convert import convert
 from xsp_ingest.ingester import Options
@@ -75,6 +78,56 @@ def test_without_marks_of_micro_batches_messages_and_phases_tell_them(
     job = Pipeline(4, 6, schedule)
     rows = _bubbles(tmp_path, job, marks)
     assert rows.select("schedule", "micro_batches").unique().rows() == [(schedule, 6)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
+    assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
+def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
+    tmp_path: Path, schedule: tuple[str, int]
+) -> None:
+    traces = Pipeline(4, 4, *schedule, slowness={1: 1.4}).traces("torch")
+    for rank, trace in enumerate(traces):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    together = tmp_path / "together"
+    together.mkdir()
+    expected = _rows("B46", convert(write_ranks(together, traces), Options()))
+    job = open_job(tmp_path)
+    assert_frame_equal(job.pipelines().select(expected.columns), expected)
+    table = next(each for each in tables(job) if each.analysis.id == "R07")
+    assert table.table.height == 4
+    assert "are a pipeline" in findings(job)[0]
+    assert "others wait for stage 1" in findings(job)[0]
+    assert "Stages of the pipeline in step 0" in render(job)
+
+
+def test_coalesced_messages_are_what_their_calls_say(tmp_path: Path) -> None:
+    """Of batched messages the kernel says nothing; the calls before its launch say whom it is to or from."""
+    job = Pipeline(4, 6, "1F1B")
+    trace = convert(write_ranks(tmp_path, job.traces(coalesced=True)), Options())
+    rows = _rows("B46", trace)
+    assert rows.select("schedule", "micro_batches").unique().rows() == [("1F1B", 6)]
+    expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
+    assert rows.sort("rank")["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
+    messages = _rows("B08", trace)
+    assert messages["operation"].unique().sort().to_list() == ["recv", "send"]
+    assert messages["matched_count"].to_list() == messages["count"].to_list()
+
+
+def test_messages_of_which_nobody_says_who_are_no_calls_of_all_ranks(tmp_path: Path) -> None:
+    """Stages in the middle send and receive twice as many: the n-th of one rank is no other's."""
+    traces = Pipeline(4, 6, "1F1B").traces(coalesced=True)
+    for trace in traces:
+        trace.events = [event for event in trace.events if event.get("name") != "record_param_comms"]
+    rows = _rows("B08", convert(write_ranks(tmp_path, traces), Options()))
+    assert rows.select("operation", "matched_count", "wait_ns", "straggler").rows() == [("send_recv", 0, None, None)]
+
+
+def test_a_zero_bubble_schedule_without_marks_has_a_bubble_and_no_causes(tmp_path: Path) -> None:
+    """Where ranks go backward in more pieces than forward, nothing says which are of inputs and which of weights."""
+    job = Pipeline(4, 8, "zero bubble")
+    rows = _bubbles(tmp_path, job, "")
+    assert rows.select("schedule", "micro_batches", "transfer_ns").unique().rows() == [("zero bubble", 8, None)]
     expected = [job.window_ns() - job.compute_ns(rank) for rank in range(4)]
     assert rows["bubble_ns"].to_list() == pytest.approx(expected, rel=0.01)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
 from tests.helpers.hand import Hand
+from tests.helpers.job_simulator import Pipeline
 from tests.helpers.launched import Launched
+from tests.helpers.rank_traces import write_ranks
 from xsp_analyze.findings import RULES, Advice, advise, thresholds
 from xsp_analyze.findings.__main__ import pages
 from xsp_analyze.findings.facts import HostTime
@@ -17,6 +21,8 @@ from xsp_analyze.findings.registry import ANYWHERE, OF
 from xsp_analyze.frames import coverage
 from xsp_analyze.render.findings import as_json, as_markdown, as_text
 from xsp_analyze.trace.step_view import StepView
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 from xsp_model import Trace, TraceBuilder
 from xsp_model.schema import TABLES
 
@@ -258,6 +264,12 @@ def _ranks(collective: tuple[str, int, int], compute: tuple[int, int] = (6_000, 
             name, duration = f"ncclDevKernel_{collective[0]}_Sum_f32_RING_LL", collective[1:][rank]
             hand.work(name, start + 20 + compute[rank], int(duration), launch=start + 10, **context)
     return hand.build()
+
+
+def _pipeline(batches: int) -> Trace:
+    """Two stages in one step, whose forward takes 100 us and backward 200 us of a micro-batch, one after the other."""
+    with TemporaryDirectory() as folder:
+        return convert(write_ranks(Path(folder), Pipeline(2, batches, "GPipe", transfer_ns=1).traces()), Options())
 
 
 def _small(calls: int) -> Any:  # noqa: ANN401
@@ -557,6 +569,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _ranks(("SendRecv", 2_000, 2_000), compute=(6_200, 6_000)),
         _STEP / 7,
     ),
+    # (2 - 1) / (4 + 2 - 1) of two stages and four micro-batches is a fifth: 300 us beside 1,200, and two transfers
+    "pipeline-bubble": (lambda: _pipeline(4), lambda: _pipeline(8), 300_002),
     # 40 calls of 20 ns with nothing beside them, of which one is needed
     "small-collectives": (lambda: _trace(_small(40)), lambda: _trace(_small(31)), 780),
     # of 5 steps the second compiles for 2,000 ns, while the device is idle

@@ -170,9 +170,37 @@ def test_ranks_stand_by_their_places_in_groups(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_groups_are_of_one_kind_by_what_they_are_described_as(tmp_path: Path) -> None:
+    """Two by two by two, as the head of each file lists its groups; those of three ranks each are not evenly spaced."""
+    for rank in range(8):
+        tensor = [rank // 2 * 2, rank // 2 * 2 + 1]
+        shard = [r for r in (0, 2, 3, 4, 5, 7) if (r in (0, 3, 5)) == (rank in (0, 3, 5))]
+        config = [
+            {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": list(range(8))},
+            {"pg_name": str(1 + rank // 2), "pg_desc": "TENSOR_MODEL_PARALLEL_GROUP", "pg_size": 2, "ranks": tensor},
+        ]
+        if rank in shard:
+            name = "5" if rank in (0, 3, 5) else "6"
+            config.append({"pg_name": name, "pg_desc": "mesh_dp_shard", "pg_size": 3, "ranks": shard})
+        head = {"rank": rank, "world_size": 8, "pg_count": 7, "pg_config": config}
+        trace = KinetoTrace(process_id=100 + rank, distributedInfo=head)
+        for number, group in enumerate(config):
+            args = collective_args("allreduce", str(group["pg_name"]), (0, 1), (8, 8))
+            args["Process Group Ranks"] = "[0, ...]"
+            launch = trace.runtime("cudaLaunchKernel", 1_000 + 100 * number, 50)
+            trace.kernel(REDUCE, 2_000 + 1_000 * number, 500, correlation=launch, stream_id=20, args=args)
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    rows = open_job(tmp_path).by_coordinate()
+    assert rows.select("groups", "place", "rank_count").rows() == [
+        ("TENSOR_MODEL_PARALLEL_GROUP", 0, 4), ("TENSOR_MODEL_PARALLEL_GROUP", 1, 4),
+        ("mesh_dp_shard", 0, 2), ("mesh_dp_shard", 1, 2), ("mesh_dp_shard", 2, 2),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
+        ("mesh_tp 12 [0, 1]", ("mesh_tp", 0, 1)),
         ("tp [0, 1, 2, 3]", ("tp", 0, 1)),
         ("7 [2, 6, ..., 998]", ("ranks 4 apart", 2, 4)),
         ("3 [0, 1, 4]", ("ranks 0 apart", 0, 0)),

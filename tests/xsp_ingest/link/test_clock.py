@@ -103,6 +103,42 @@ def test_what_a_clock_was_off_by_is_gone_once_aligned(
     assert not _entries(aligned, "runs_apart") + _entries(aligned, "clock_skew")
 
 
+@pytest.mark.parametrize("gain_ns_per_s", [200_000, -30_000])
+def test_a_clock_that_drifts_is_put_right_at_every_time(tmp_path: Path, gain_ns_per_s: int) -> None:
+    """Collectives of four seconds that end together, by a clock that is 7 us ahead and gains or loses."""
+    traces = []
+    for rank in range(3):
+        trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 3})
+
+        def time(right_ns: int, rank: int = rank) -> int:
+            return right_ns + (7_000 + right_ns * gain_ns_per_s // 10**9 if rank == 1 else 0)
+
+        for number in range(40):
+            start, end = time(10**8 * (number + 1) - 50_000 * (rank + 1)), time(10**8 * (number + 1))
+            launch = trace.runtime("cudaLaunchKernel", start - 9_000, 50)
+            args = collective_args("allreduce", "dp", range(3), (8, 8))
+            trace.kernel(REDUCE, start, end - start, correlation=launch, stream_id=20, args=args)
+        traces.append(trace)
+    off, aligned = _read(tmp_path, traces, Options()), _read(tmp_path, traces, _ALIGNED)
+    kernels = [
+        trace.frame("spans").filter(pl.col("level") == "kernel").select(
+            pl.col("run_id"), (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns"), "duration_ns"
+        ).sort("run_id", "end_ns")
+        for trace in (off, aligned)
+    ]  # fmt: skip
+    apart = [_furthest_apart(rows) for rows in kernels]
+    assert apart[0] > 100_000
+    assert apart[1] <= 2
+    assert all(abs(d - 50_000 * (run + 1)) <= 2 for run, _, d in kernels[1].iter_rows())
+    drift = "gains 200000" if gain_ns_per_s > 0 else "loses 30000"
+    assert drift in str(_entries(aligned, "clocks_aligned")[0][2])
+
+
+def _furthest_apart(rows: pl.DataFrame) -> int:
+    ends = rows.group_by("run_id", maintain_order=True).agg("end_ns")["end_ns"]
+    return max(max(each) - min(each) for each in zip(*ends, strict=True))
+
+
 def test_one_call_that_ends_oddly_moves_no_clock(tmp_path: Path) -> None:
     # Differences of ends in order: 500, 502, 504, 1400. The lower median is 502, and half of them lie in 502..504.
     trace = _read(tmp_path, _ranks((0, 500), ((), (0, 900, 2, 4))), _ALIGNED)

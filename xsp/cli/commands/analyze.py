@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_model import XspError
 
-__all__ = ["Formats", "analyze"]
+__all__ = ["Formats", "analyze", "screen_of"]
 
 _ROWS_ON_SCREEN = 30
 _TEXT_IN_PIPE = 120
@@ -115,7 +115,7 @@ def analyze(
         if output is not None:
             write_tables(results, output_format, output, sources, csv_raw=csv_raw)
     if output is None:
-        screen = _screen(0 if all_rows else rows)
+        screen = screen_of(0 if all_rows else rows)
         content = _stream(results, output_format, screen, csv_raw=csv_raw, is_list=len(selected) != 1)
         print_bytes(content, styled=output_format is Formats.TABLE)
     _say(failures)
@@ -188,7 +188,8 @@ def _say(failures: Sequence[XspError]) -> None:
             note(f"error: {error}")
 
 
-def _screen(rows: int | None) -> Screen:
+def screen_of(rows: int | None) -> Screen:
+    """How much of tables is shown: on a terminal as many rows as are given, or a screen of them; elsewhere all."""
     from xsp_analyze.render import Screen  # noqa: PLC0415
 
     if not sys.stdout.isatty():

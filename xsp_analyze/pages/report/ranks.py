@@ -8,10 +8,11 @@ import polars as pl
 
 from xsp_analyze.catalog import result
 from xsp_analyze.frames.collectives import PAIRWISE
-from xsp_analyze.frames.pipelines import bubble_share, slowest_stage, usual_step
+from xsp_analyze.frames.pipelines import longest_bubble, usual_step
 from xsp_analyze.frames.rank_waits import late_ranks_of, matched_count, median_rank
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.ranks import (
+    MAX_STAGES,
     bandwidth,
     beside,
     exposed_sentence,
@@ -27,7 +28,7 @@ from xsp_analyze.pages.ranks import (
 )
 from xsp_analyze.pages.report.figures import cut_rows
 from xsp_analyze.text.doubts import missing_ranks
-from xsp_analyze.text.late_ranks import rank_reason
+from xsp_analyze.text.late_ranks import bubble_words, rank_reason
 from xsp_analyze.text.units import count, count_of, duration, share, size
 from xsp_model import LedgerKind
 
@@ -46,7 +47,6 @@ _MEANS = (
     " longer, they waited. Calls are matched within their process group; where none is recorded, all ranks that run an"
     " operation are taken for one."
 )
-_MAX_STAGES = 64
 _UNEQUAL = 0.05
 _OPEN_ROWS = 16  # that a screen holds; more are folded away
 
@@ -171,36 +171,16 @@ def _pipeline(answers: Answers) -> Iterator[Block]:
     if isinstance(result, str) or result.table.is_empty():
         return
     rows = result.table
-    name = rows.sort("bubble_ns", descending=True, nulls_last=True, maintain_order=True)["pipeline"][0]
-    own = rows.filter(pl.col("pipeline") == name)
-    yield blocks.text(_bubble_words(own))
-    step, units = usual_step(answers.per_step, name)
+    own = longest_bubble(rows)
+    yield blocks.text(bubble_words(own))
+    step, units = usual_step(answers.per_step, own["pipeline"][0])
     order = dict(own.select("rank", "stage").iter_rows())
-    units = sorted(units, key=lambda each: order.get(each[0].rank, len(order)))[:_MAX_STAGES]
+    units = sorted(units, key=lambda each: order.get(each[0].rank, len(order)))[:MAX_STAGES]
     others = rows["pipeline"].n_unique() - 1
     yield stages(
         units, f"{count_of(others, 'other pipeline is', 'other pipelines are')} in B46." if others else "", step
     )
     yield _table(result, "every stage in numbers")
-
-
-def _bubble_words(rows: pl.DataFrame) -> str:
-    """How much of the pipeline is bubble, over its stages, and what most of that comes from."""
-    first = rows.row(0, named=True)
-    each = f", {count(first['stages_of_rank'])} stages a rank" if (first["stages_of_rank"] or 0) > 1 else ""
-    batches = f", {count(first['micro_batches'])} micro-batches" if first["micro_batches"] else ""
-    text = (
-        f"Ranks {first['pipeline']} are a pipeline ({first['schedule']}{batches}{each}):"
-        f" {share(bubble_share(rows))} of it is bubble"
-    )
-    if rows["schedule_share"].null_count():
-        return f"{text}."
-    stage = slowest_stage(rows)
-    slow = "" if stage is None else f"; others wait for stage {stage}"
-    return (
-        f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
-        f" {duration(first['transfer_ns'])} a step{slow}."
-    )
 
 
 def _clocks(answers: Answers, rows: pl.DataFrame) -> Iterator[Block]:

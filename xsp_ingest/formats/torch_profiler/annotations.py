@@ -35,8 +35,8 @@ __all__ = [
     "lines_of_stack",
     "of_call_stacks",
     "user_line",
+    "with_groups_of_job",
     "with_layers",
-    "without_unsure_peers",
 ]
 
 # What events say of collectives: which, in which process group, and how many bytes.
@@ -99,13 +99,64 @@ def collective_facts(events: pl.DataFrame, details: pl.DataFrame) -> pl.DataFram
     return pl.concat([frame_of("collectives", rows), _facts_from_shapes(events), _facts_from_values(events)])
 
 
-def without_unsure_peers(rows: pl.DataFrame, head: Mapping[str, object]) -> pl.DataFrame:
-    """The staging table `collectives` without peers that calls number within a group, of several, that is not known."""
+def with_groups_of_job(rows: pl.DataFrame, head: Mapping[str, object]) -> pl.DataFrame:
+    """The staging table `collectives` with what the file's head says of process groups.
+
+    A group that is described there (`mesh_tp`) is called by that and its number, and all its ranks are listed, of which
+    calls name the first ones. A send or receive that says no group is in the one that is described as a pipeline's, if
+    there is one; in no other where the job has several, and its peer, which it numbers within its group, is not known.
+    """
     job = head.get("distributedInfo")
-    if isinstance(job, dict) and job.get("pg_count") == 1:
-        return rows
-    is_sure = pl.any_horizontal(pl.col("group_name", "group_ranks").is_not_null())
-    return rows.with_columns(pl.when(is_sure).then("peer_rank").alias("peer_rank"))
+    job = job if isinstance(job, dict) else {}
+    groups = [group for group in map(_group_of, _list_of(job.get("pg_config"))) if group is not None]
+    rows = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    if job.get("pg_count") != 1:
+        rows = _with_sure_peers(rows, [group for group in groups if group[2] and re.search(_OF_STAGES, group[1])])
+    own = pl.DataFrame(groups, schema=_GROUP_SCHEMA, orient="row").unique("group_name", keep="first")
+    joined = rows.join(own, on="group_name", how="left", suffix="_of_job", maintain_order="left")
+    full = pl.when(pl.col("group_ranks").is_null() | pl.col("group_ranks").str.contains("...", literal=True))
+    return frame_of(
+        "collectives",
+        joined.with_columns(
+            full.then(pl.coalesce("group_ranks_of_job", "group_ranks")).otherwise("group_ranks").alias("group_ranks"),
+            pl.coalesce("called", "group_name").alias("group_name"),
+            pl.coalesce("group_size", "group_size_of_job"),
+        ).select(rows.columns),
+    )
+
+
+_GROUP_SCHEMA = {"group_name": pl.String, "called": pl.String, "group_ranks": pl.String, "group_size": pl.Int64}
+_UNDESCRIBED = frozenset({"", "undefined", "default_pg"})
+_OF_STAGES = r"(?i)(?:^|[^a-z])pp(?:$|[^a-z])|pipe"
+
+
+def _list_of(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else []
+
+
+def _group_of(entry: object) -> tuple[str, str, str | None, int | None] | None:
+    """The row of _GROUP_SCHEMA for an entry of `pg_config`; None where it names no group."""
+    if not isinstance(entry, dict) or not (name := str(entry.get("pg_name", ""))):
+        return None
+    described = str(entry.get("pg_desc", ""))
+    numbers = [int64(rank) for rank in _list_of(entry.get("ranks"))]
+    ranks = json.dumps(numbers) if numbers and None not in numbers else None
+    called = name if described in _UNDESCRIBED or described == name else f"{described} {name}"
+    return name, called, ranks, int64(entry.get("pg_size"))
+
+
+def _with_sure_peers(rows: pl.DataFrame, of_stages: Sequence[tuple[str, str, str | None, int | None]]) -> pl.DataFrame:
+    """Peers of calls that say their group, and of those that say none in the only group of stages."""
+    is_unsure = pl.all_horizontal(pl.col("group_name", "group_ranks").is_null())
+    peer, name = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
+    if len(of_stages) == 1:
+        ranks = json.loads(of_stages[0][2] or "[]")
+        peer = pl.col("peer_rank").replace_strict(dict(enumerate(ranks)), default=None, return_dtype=pl.Int64)
+        name = pl.when(peer.is_not_null()).then(pl.lit(of_stages[0][0]))
+    return rows.with_columns(
+        pl.when(is_unsure).then(peer).otherwise("peer_rank").alias("peer_rank"),
+        pl.when(is_unsure).then(name).otherwise("group_name").alias("group_name"),
+    )
 
 
 def _argument(column: str) -> pl.Expr:

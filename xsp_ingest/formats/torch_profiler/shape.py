@@ -17,8 +17,8 @@ from xsp_ingest.formats.torch_profiler.annotations import (
     annotated_work,
     collective_facts,
     of_call_stacks,
+    with_groups_of_job,
     with_layers,
-    without_unsure_peers,
 )
 from xsp_ingest.formats.torch_profiler.events import (
     ANNOTATION,
@@ -260,7 +260,7 @@ class _Stages:
         tables["devices"] = devices(self._head, tables["spans"]["device_id"].drop_nulls().unique())
         tables["metrics"], counted = range_metrics(self._profiler_ranges, tables["spans"], path)
         tables["launches"] = captured_launches(tables["spans"], path)
-        tables["collectives"] = without_unsure_peers(tables["collectives"], self._head)
+        tables["collectives"] = with_groups_of_job(tables["collectives"], self._head)
         tables["counters"], unusable = samples(self._samples, path)
         tables |= with_layers(tables, self._annotated.frame())
         tables |= {name: frame_of(name) for name in RAW_TABLES if name not in tables}
