@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,7 +155,7 @@ def kept_answer(arguments: Sequence[str]) -> KeptAnswer | None:
     """
     if arguments[:1] not in ([each] for each in _ANSWERED) or any(map(_NOT_KEPT.fullmatch, arguments)):
         return None
-    named = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == _FOLDER]
+    named = [value for key, value in pairwise(arguments) if key == _FOLDER]
     named += [each.removeprefix(f"{_FOLDER}=") for each in arguments if each.startswith(f"{_FOLDER}=")]
     folder = _folder(Cache(Path(named[-1]) if named else None))
     if folder is None or not _limit_bytes():
