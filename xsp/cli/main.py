@@ -12,7 +12,18 @@ import textwrap
 import warnings
 from typing import TYPE_CHECKING
 
-from xsp.cli.output import OutputLostError, ReaderGoneError, check_written, give_up, hold_streams, note, print_styled
+from xsp.cache.cache import kept_answer
+from xsp.cli.output import (
+    OutputLostError,
+    ReaderGoneError,
+    check_written,
+    give_up,
+    hold_streams,
+    note,
+    print_bytes,
+    print_styled,
+    printed_alone,
+)
 from xsp.cli.table import ABOUT, COMMANDS
 from xsp.memory import be_frugal, be_small, before_polars, limit_of_memory, ran_out
 
@@ -295,6 +306,11 @@ def _run(arguments: list[str]) -> object:
     if text is not None:
         print_styled(text)
         return 0
+    kept = kept_answer(arguments)
+    answer = kept.read() if kept is not None else None
+    if answer is not None:
+        print_bytes(answer, styled=True)
+        return 0
     before_polars()
     limit = limit_of_memory()
     if limit is not None:
@@ -304,7 +320,11 @@ def _run(arguments: list[str]) -> object:
     warnings.filterwarnings("ignore", message=".*It is a fault of XSP", category=RuntimeWarning, append=True)
     from xsp.cli.app import run  # noqa: PLC0415 (imports typer, which takes longer than the help does)
 
-    return run(arguments)
+    status = run(arguments)
+    answer = printed_alone() if kept is not None and not status else None
+    if kept is not None and answer is not None:
+        kept.write(answer)
+    return status
 
 
 def _for_users(error: BaseException) -> str | None:

@@ -33,6 +33,7 @@ __all__ = [
     "print_bytes",
     "print_styled",
     "print_text",
+    "printed_alone",
     "thousands",
     "unwritable",
     "write_file",
@@ -82,6 +83,7 @@ def in_color() -> bool:
 
 def note(line: str) -> None:
     """One line on stderr, for what is not part of the answer; of names that it holds nothing acts."""
+    _Answers.kept_bytes = 0
     line = _for_terminals(line)
     sys.stderr.write(f"{line if line.isascii() and line.isprintable() else _harmless(line)}\n")
 
@@ -159,6 +161,10 @@ class OutputLostError(Exception):
 class _Answers(io.FileIO):
     """Standard output; waits where it takes no more for now, and raises one of the errors above where it never will."""
 
+    kept_bytes = 1 << 18
+    """So much is remembered of what is written; nothing once something was said beside it."""
+    written = b""
+
     def write(self, content: ReadableBuffer, /) -> int:
         try:
             while (count := super().write(content)) is None:
@@ -167,6 +173,8 @@ class _Answers(io.FileIO):
             raise ReaderGoneError from None
         except OSError as error:
             raise OutputLostError(error.strerror or str(error)) from None
+        if len(self.written) <= self.kept_bytes:
+            self.written += memoryview(content)[:count]
         return count
 
 
@@ -174,9 +182,19 @@ class _Notes(io.FileIO):
     """Standard error, which need not be there: what it does not take is lost."""
 
     def write(self, content: ReadableBuffer, /) -> int:
+        if not self.isatty():  # where a display of progress may come and go
+            _Answers.kept_bytes = 0
         with suppress(OSError):
             super().write(content)
         return memoryview(content).nbytes
+
+
+def printed_alone() -> bytes | None:
+    """What went to stdout, where nothing went to stderr and it is no long text; else null."""
+    sys.stdout.flush()
+    answers = _raw(sys.stdout)
+    is_kept = isinstance(answers, _Answers) and 0 < len(answers.written) <= answers.kept_bytes
+    return answers.written if is_kept else None
 
 
 def hold_streams() -> None:

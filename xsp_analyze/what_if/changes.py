@@ -268,7 +268,8 @@ class Program:
         launching = spans["span_id"].is_in(graph.work["parent_id"].drop_nulls().unique().implode()).to_numpy()
         launches = np.flatnonzero(inside & (owner >= 0) & launching[owner])
         kept = launches[np.unique(at[launches], return_index=True)[1]]
-        times.host[np.setdiff1d(np.flatnonzero(inside), kept)] = 0.0
+        inside[kept] = False
+        times.host[inside] = 0.0
         launch = graph.work["call_start_ns"].fill_null(-1).to_numpy()
         at = np.searchsorted(first, launch, side="right") - 1
         held = (at >= 0) & (launch < last[np.maximum(at, 0)])

@@ -13,7 +13,7 @@ import polars as pl
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_in_order
 from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, is_named, names_like, waiting_calls
 from xsp_model import Level
-from xsp_model.columns.arrays import lookup
+from xsp_model.columns.arrays import distinct_numbers, lookup
 from xsp_model.columns.intervals import Lanes
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class DeviceWork:
         idle &= first_rows(self.call[rows], self.calls.height)[self.call[rows]] == np.arange(len(rows))
         kind = group_ids([self.frame["kind"]])[0][rows]
         latency = np.full(len(rows), _TYPICAL_NS)
-        for each in np.unique(kind).tolist():
+        for each in distinct_numbers(kind).tolist():
             mine = (kind == each) & (took >= 0)
             alone = took[mine & idle & (took < _LOADING_NS)]
             shortest = took[mine].min() if mine.any() else _TYPICAL_NS
@@ -309,7 +309,7 @@ def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, o
     is_own = (last >= 0) & (thread[last] == thread) if len(own) else own >= 0
     on_stream = np.flatnonzero((waits == "stream").fill_null(value=False).to_numpy() & is_own)
     on_device = np.flatnonzero((waits == "device").fill_null(value=False).to_numpy())
-    streams = np.unique(work.stream)
+    streams = distinct_numbers(work.stream)
     process_of = np.full(len(streams), -1)
     process_of[work.stream] = of_work
     call = [on_stream, *(on_device[of_call[on_device] == process_of[each]] for each in streams.tolist())]

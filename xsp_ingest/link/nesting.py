@@ -12,7 +12,7 @@ import polars as pl
 from xsp_ingest.link.nest import SLACK_NS, Moments, Nesting, nest
 from xsp_ingest.link.spans import matches
 from xsp_model import Finding, Kind, LedgerKind, Level
-from xsp_model.columns.arrays import empty, lookup, pieces, true_indices
+from xsp_model.columns.arrays import distinct_numbers, empty, lookup, pieces, true_indices
 from xsp_model.columns.tree import MAX_DEPTH, depths, has_equal_neighbour, innermost, jumps
 from xsp_model.limits import limits
 from xsp_model.vocabulary import LEVELS
@@ -305,7 +305,7 @@ def with_open_ranges(
     if not len(opened):
         return parent, []
     is_host = ~kinds.is_level(Level.KERNEL) & ~kinds.is_kind(Kind.SYNC)
-    at = np.union1d(opened, np.flatnonzero(is_host & (parent < 0) & ~named_ranges(kinds)))
+    at = distinct_numbers(np.concatenate((opened, np.flatnonzero(is_host & (parent < 0) & ~named_ranges(kinds)))))
     has_range, elsewhere = np.isin(at, opened), closed_elsewhere(spans, ranges)
     apart = np.isin(at, elsewhere)
     rows = spans.select("process_id", "start_ns", pl.col("duration_ns").fill_null(_LONGEST_NS))[at]

