@@ -18,7 +18,7 @@ from xsp_analyze.frames.kernels.roofline import BANDWIDTH, known_peaks
 from xsp_analyze.what_if.threads import is_busy
 from xsp_analyze.what_if.waits import Edge
 from xsp_model import Kind, Level, Phase, XspError
-from xsp_model.columns.intervals import merge
+from xsp_model.columns.intervals import coverage_before, merge
 from xsp_model.columns.tree import innermost
 from xsp_model.devices import spec_called
 from xsp_model.errors import closest
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_model.columns.arrays import Bools, Floats, Ints
 
-__all__ = ["SCALED", "Change", "Program", "changes_by_name", "changes_of", "weights_with"]
+__all__ = ["SCALED", "Change", "Program", "Scope", "changes_by_name", "changes_of", "weights_with"]
 
 SCALED = ("class", "layer", "operator", "kernel", "collective", "range")
 """What can be scaled by name."""
@@ -86,14 +86,37 @@ class _Times:
     short: Bools
 
 
-class Program:
-    """What changes are applied to: a graph, with the spans and work that each of them is about."""
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """When, of each run, the steps ran that are changed: begins and ends, disjoint and in order."""
 
-    def __init__(self, view: TraceView, graph: TaskGraph) -> None:
-        self.view, self.graph = view, graph
+    intervals: Mapping[int, tuple[Ints, Ints]]
+
+    def holds(self, run: Ints, time: Ints) -> Bools:
+        """Which of these times of runs are of such a step."""
+        inside = np.zeros(len(time), dtype=np.bool_)
+        for each, (begin, end) in self.intervals.items():
+            rows = np.flatnonzero(run == each)
+            at = np.searchsorted(begin, time[rows], side="right") - 1
+            inside[rows] = (at >= 0) & (time[rows] < end[np.maximum(at, 0)]) if len(begin) else False
+        return inside
+
+    def share(self, run: int, start: Ints, end: Ints) -> Floats:
+        """How much of each interval of a run lies in such steps; of an empty one all or nothing."""
+        union = self.intervals[run]
+        inside = coverage_before(union, end) - coverage_before(union, start)
+        at = self.holds(np.full(len(start), run), start).astype(np.float64)
+        return np.divide(inside, end - start, out=at, where=end > start)
+
+
+class Program:
+    """What changes are applied to: a graph, with the spans and work that each of them is about, in some steps of it."""
+
+    def __init__(self, view: TraceView, graph: TaskGraph, scope: Scope) -> None:
+        self.view, self.graph, self.scope = view, graph, scope
 
     def times(self, changes: Sequence[Change]) -> _Times:
-        """Times with all the changes, in whichever order they are given."""
+        """Times with all the changes, in whichever order they are given; as they were outside of the steps changed."""
         graph = self.graph
         times = _Times(
             np.ones(len(graph.host.start)), np.ones(graph.work.height),
@@ -101,7 +124,26 @@ class Program:
         )  # fmt: skip
         for change in sorted(changes, key=lambda one: (one.what, one.part, one.factor)):
             CHANGES[change.what](self, change, times)
+        host, work, edge = self._changed
+        times.host[~host], times.work[~work] = 1.0, 1.0
+        times.gone &= edge
+        times.short &= edge
         return times
+
+    @cached_property
+    def _changed(self) -> tuple[Bools, Bools, Bools]:
+        """Which stretches of the host, work (by its launch) and edges (by where they lead) are of the steps changed."""
+        graph = self.graph
+        run_of_thread = graph.threads.keys["run_id"].to_numpy()
+        run = run_of_thread[graph.host.thread] if len(run_of_thread) else graph.host.thread
+        host = self.scope.holds(run, graph.host.start)
+        launch = graph.work["call_start_ns"].fill_null(graph.work["start_ns"]).to_numpy()
+        work = self.scope.holds(graph.work["run_id"].to_numpy(), launch)
+        run_of_node, on_edge, has_work = np.full(len(graph.time_ns), -1), graph.host_edge >= 0, graph.work_edge >= 0
+        run_of_node[graph.target[graph.host_edge[on_edge]]] = run[on_edge]
+        node = self.scope.holds(run_of_node, graph.time_ns - 1)  # what ends as the next step begins is of this one
+        node[graph.source[graph.work_edge[has_work]]] = work[has_work]
+        return host, work, node[graph.target]
 
     @cached_property
     def _parent(self) -> Ints:

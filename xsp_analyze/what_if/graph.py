@@ -13,7 +13,7 @@ from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.what_if.threads import Points, hand_overs, host_bounds, host_stretches, host_threads
 from xsp_analyze.what_if.waits import DeviceWork, Edge, awaited_work, node_calls, typical_ns, typical_return_ns
 from xsp_ingest.machine.paths import node_order
-from xsp_model import Kind, Level, Phase
+from xsp_model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,6 @@ __all__ = ["GUESSED", "TaskGraph", "task_graph"]
 
 GUESSED = (Edge.EVENT, Edge.SHARED, Edge.QUEUE, Edge.HAND_OVER)
 """Edges that no trace records: they are concluded from what followed on what."""
-_MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,9 @@ class _Nodes:
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
         parts = np.split(position, np.cumsum([len(column[0]) for column in columns])[:-1])
-        self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers = parts[:7]
+        self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers, heads = parts[:8]
+        head = np.searchsorted(every, handed.thread)
+        self.wakes = np.where(handed.wake == first[head], heads[head], self.wakes)  # else its head would never be earlier
         self.points = Points(thread[order], time[order])
         self.work_begins = np.arange(len(order), len(order) + work)
         self.work_ends = self.work_begins + work
@@ -197,8 +198,13 @@ def _waits(nodes: _Nodes, work: DeviceWork, along: Ints) -> tuple[_Edges, Ints]:
 
 
 def _launch_edges(nodes: _Nodes, work: DeviceWork) -> _Edges:
+    """From the begin of a launch; from the end of one that was loading first, which is time of the host."""
     rows = work.with_call
-    return _Edges.of(nodes.begins[work.call[rows]], nodes.work_begins[rows], work.latency_ns[rows], Edge.LAUNCH)
+    begin, end = (nodes.calls[c].to_numpy()[work.call[rows]] for c in ("start_ns", "end_ns"))
+    behind = work.has_loaded[rows] & (work.start[rows] >= end)
+    source = np.where(behind, nodes.returns[work.call[rows]], nodes.begins[work.call[rows]])
+    latency = work.latency_ns[rows] - np.where(behind, end - begin, 0)
+    return _Edges.of(source, nodes.work_begins[rows], latency, Edge.LAUNCH)
 
 
 def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: DeviceWork) -> list[_Edges]:
@@ -214,19 +220,9 @@ def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: De
 
 
 def _hand_over_edges(nodes: _Nodes) -> _Edges:
-    """Between threads of which one runs the backward pass for the other they are no guess."""
-    handed, spans = nodes.handed, nodes.threads.spans
-    operators = spans.select(pl.col("level") == str(Level.OPERATOR), pl.col("phase") == str(Phase.BACKWARD))
-    counts = [
-        np.bincount(
-            nodes.threads.thread,
-            weights=column.fill_null(value=False).to_numpy(),
-            minlength=nodes.threads.keys.height,
-        )
-        for column in operators.with_columns(pl.col("phase") & pl.col("level"))
-    ]
-    engine = counts[1] > _MOSTLY * counts[0]
-    kind = np.where(engine[handed.thread] != engine[handed.giver], Edge.BACKWARD, Edge.HAND_OVER)
+    """From the last work of one thread to the wake of another."""
+    handed = nodes.handed
+    kind = np.where(handed.is_backward, Edge.BACKWARD, Edge.HAND_OVER)
     return _Edges.of(nodes.givers, nodes.wakes, handed.wake - handed.ended, kind)
 
 

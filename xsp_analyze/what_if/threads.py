@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, numbers_in_order
-from xsp_model import Kind, Level
+from xsp_model import Kind, Level, Phase
 from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _QUIET_NS = 15_000  # shorter, and a thread only went from call to call
 _MIN_BUSY_SHARE = 0.5  # of a thread's quiet, that the one that wakes it worked
 _MIN_PART = 0.05  # of the work of the busiest: those that do less watch in the background
 _MAX_THREADS = 24  # of one process: the busiest, as each is held against each
+_MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +84,17 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class HandOvers:
-    """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `ended`."""
+    """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `ended`.
+
+    `is_backward`: one of the two runs the backward pass for the other, by names of operators; the rest is guessed.
+    """
 
     thread: Ints
     since: Ints
     wake: Ints
     giver: Ints
     ended: Ints
+    is_backward: Bools
 
 
 def host_threads(view: TraceView) -> HostThreads:
@@ -158,19 +163,29 @@ def is_busy(threads: HostThreads) -> Bools:
 def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
     """Where a thread that was quiet wakes after another one has ended its work, and is quiet from then on.
 
-    The other has worked for most of that quiet; before a thread's first work that is all time since the process's.
+    The other has worked for most of that quiet, or one of them runs the backward pass for the other, which nothing else
+    wakes; before a thread's first work that is all time since the process's.
     """
-    busy = is_busy(threads)
+    busy, engine = is_busy(threads), _engines(threads)
     owner = stretches.owner
     works = (owner >= 0) & busy[np.maximum(owner, 0)] if len(busy) else owner >= 0
     runs = _busy_runs(stretches, works)
-    wakes = [each for members in _processes(threads, runs) for each in _wakes(members, runs)]
-    columns = (np.concatenate(column) for column in zip(*wakes, strict=True)) if wakes else _no_columns()
-    return HandOvers(*columns)
+    wakes = [each for members in _processes(threads, runs) for each in _wakes(members, runs, engine)]
+    nothing = (np.empty(0, dtype=np.int64) for _ in range(5))
+    thread, since, wake, giver, ended = map(np.concatenate, zip(*wakes, strict=True)) if wakes else nothing
+    return HandOvers(thread, since, wake, giver, ended, engine[thread] != engine[giver])
 
 
-def _no_columns() -> tuple[Ints, ...]:
-    return tuple(np.empty(0, dtype=np.int64) for _ in range(5))
+def _engines(threads: HostThreads) -> Bools:
+    """Of each thread whether it runs backward passes: most of its operators are of one."""
+    is_operator = (pl.col("level") == str(Level.OPERATOR)).alias("every")
+    is_backward = (is_operator & (pl.col("phase") == str(Phase.BACKWARD))).alias("backward")
+    spans = threads.spans.select(is_operator, is_backward)
+    every, backward = (
+        np.bincount(threads.thread, column.fill_null(value=False).to_numpy(), threads.keys.height)
+        for column in spans.get_columns()
+    )
+    return np.asarray(backward > _MOSTLY * every)
 
 
 def _busy_runs(stretches: Stretches, works: Bools) -> _Runs:
@@ -197,8 +212,8 @@ def _processes(threads: HostThreads, runs: _Runs) -> list[list[int]]:
     return [each[:_MAX_THREADS] for each in members.values() if len(each) > 1]
 
 
-def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
-    """For each of the threads the columns of HandOvers."""
+def _wakes(members: list[int], runs: _Runs, engine: Bools) -> list[tuple[Ints, ...]]:
+    """For each of the threads the columns of HandOvers, but the last."""
     bounds = {each: np.searchsorted(runs.thread, [each, each + 1]) for each in members}
     of = {each: slice(*bounds[each].tolist()) for each in members}
     columns: list[tuple[Ints, ...]] = []
@@ -210,7 +225,8 @@ def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
         for other in members:
             if other == each:
                 continue
-            ended = _last_end_before(runs, of[other], since, wake)
+            least = 0.0 if engine[each] != engine[other] else _MIN_BUSY_SHARE
+            ended = _last_end_before(runs, of[other], since, wake, least)
             later = ended > latest
             latest, giver = np.where(later, ended, latest), np.where(later, other, giver)
         rows = np.flatnonzero(giver >= 0)
@@ -219,8 +235,8 @@ def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
     return columns
 
 
-def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
-    """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1."""
+def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints, least: float) -> Ints:
+    """When the other thread's work of each quiet ended, where it did before the wake and was so much of it; else -1."""
     start, end, busy = runs.start[of], runs.end[of], runs.busy[of]
     at = np.searchsorted(end, wake, side="right") - 1
     ended = np.where(at >= 0, end[np.maximum(at, 0)], _NONE)
@@ -228,7 +244,7 @@ def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
     total = np.concatenate(([0], np.cumsum(busy)))
     before = np.searchsorted(end, since, side="right")
     inside = total[at + 1] - total[np.minimum(before, at + 1)]
-    share = inside >= _MIN_BUSY_SHARE * (wake - since)
+    share = inside >= least * (wake - since)
     return np.where((at >= 0) & quiet & (ended > since) & share, ended, _NONE)
 
 

@@ -118,11 +118,19 @@ class DeviceWork:
             alone = took[mine & idle & (took < _LOADING_NS)]
             shortest = took[mine].min() if mine.any() else _TYPICAL_NS
             latency[kind == each] = int(np.median(alone)) if len(alone) else int(shortest)
-        waits = (self.calls["waits"] == "copy").fill_null(value=False).to_numpy() | self.is_behind_full_queue
-        lasted = np.where(waits, 0, end - begin)[self.call[rows]]
         every = np.zeros(len(self.start), dtype=np.int64)
-        every[rows] = np.where(lasted > _LOADING_NS, np.clip(took, 0, lasted + latency), latency)
+        lasted = (end - begin)[self.call[rows]]
+        every[rows] = np.where(self.has_loaded[rows], np.clip(took, 0, lasted + latency), latency)
         return every
+
+    @cached_property
+    def has_loaded(self) -> Bools:
+        """Of each whether its launch loaded it: it took long, and waited for nothing."""
+        waits = (self.calls["waits"] == "copy").fill_null(value=False).to_numpy() | self.is_behind_full_queue
+        lasted = (self.calls["end_ns"] - self.calls["start_ns"]).to_numpy()
+        has_loaded = np.zeros(len(self.start), dtype=np.bool_)
+        has_loaded[self.with_call] = ((lasted > _LOADING_NS) & ~waits)[self.call[self.with_call]]
+        return has_loaded
 
     @cached_property
     def is_behind_full_queue(self) -> Bools:
