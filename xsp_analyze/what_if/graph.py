@@ -153,7 +153,7 @@ class _Nodes:
         parts = np.split(position, np.cumsum([len(column[0]) for column in columns])[:-1])
         self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers, heads = parts[:8]
         head = np.searchsorted(every, handed.thread)
-        self.wakes = np.where(handed.wake == first[head], heads[head], self.wakes)  # else its head would never be earlier
+        self.wakes = np.where(handed.wake == first[head], heads[head], self.wakes)  # a head waits for nothing else
         self.points = Points(thread[order], time[order])
         self.work_begins = np.arange(len(order), len(order) + work)
         self.work_ends = self.work_begins + work
@@ -234,12 +234,19 @@ def _run_ends(nodes: _Nodes, work: DeviceWork) -> tuple[_Edges, Ints]:
         rows = np.flatnonzero((nodes.steps["run_id"] == run).to_numpy())
         has_no_steps = nodes.steps["step"][int(rows[0])] is None
         mine = work.order[(run_of[work.order] == run) & (in_step[work.order] | has_no_steps)]
-        last = mine[np.append(run_starts(work.stream[mine])[1:], len(mine)) - 1] if len(mine) else mine
+        both = (mine, mine[work.communicates[mine]])  # the second binds where nothing waits for communication
+        last = np.concatenate([_last_of_streams(work, each) for each in both])
         last_nodes = np.append(nodes.work_ends[last], nodes.step_ends[rows[-1]])
         parts.append(_Edges.of(last_nodes, np.full(len(last_nodes), nodes.count + i), 0, Edge.HOST))
         times.append(max([int(nodes.points.time[nodes.step_ends[rows[-1]]]), *work.end[last].tolist()]))
     nothing = np.empty(0, dtype=np.int64)
     return _Edges.concat(parts) if parts else _Edges.of(nothing, nothing, 0, Edge.HOST), np.array(times, dtype=np.int64)
+
+
+def _last_of_streams(work: DeviceWork, ordered: Ints) -> Ints:
+    """Of these rows, by stream and start, the last of each stream."""
+    first = run_starts(work.stream[ordered])
+    return ordered[np.append(first[1:], len(ordered)) - 1] if len(ordered) else ordered
 
 
 def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_times: Ints) -> TaskGraph:

@@ -11,7 +11,7 @@ import polars as pl
 
 from xsp_analyze.formulas import mean_of
 from xsp_analyze.frames.steps import StepMode
-from xsp_analyze.what_if.changes import Program, Scope, weights_with
+from xsp_analyze.what_if.changes import Program, Scope, changed_replay
 from xsp_analyze.what_if.graph import GUESSED
 from xsp_analyze.what_if.path import recorded_replay
 from xsp_analyze.what_if.replay import fit, path_edges, replay
@@ -146,7 +146,7 @@ class Simulation:
 
     def _simulate(self, changes: Sequence[Change], without: tuple[Edge, ...]) -> tuple[float, Replay]:
         program, weight = self._fit_without(without)
-        new = replay(program.graph, weights_with(program, weight, changes))
+        new = changed_replay(program, weight, changes)
         return self._shorter_ns(new), new
 
     def path(self, replayed: Replay) -> dict[str, float]:
@@ -231,12 +231,17 @@ class Simulation:
         return float(lasted[is_quiet].sum() / total), doubtful / total
 
     def caveats(self, gain: Gain) -> Sequence[str]:
-        """Why this gain should be doubted."""
+        """Why this gain should be doubted, and which of its changes are none."""
+        program, _ = self._fit_without(())
+        caveats = [
+            f"{each} changes nothing: the steps have none of what it is about."
+            for each in gain.changes
+            if program.is_unchanged_by(each)
+        ]
         spread = gain.high_ns - gain.low_ns
-        if spread <= _MAX_RANGE * abs(gain.gain_ns) or spread < 1:
-            return self.confidence.warnings
-        sentence = "Without what is guessed of who waits for whom the gain is another by more than half of it."
-        return [*self.confidence.warnings, sentence]
+        if spread > _MAX_RANGE * abs(gain.gain_ns) and spread >= 1:
+            caveats.append("Without what is guessed of who waits for whom the gain is another by more than half of it.")
+        return [*self.confidence.warnings, *caveats]
 
 
 _NAMES = {

@@ -37,6 +37,7 @@ _QUIET_NS = 15_000  # shorter, and a thread only went from call to call
 _MIN_BUSY_SHARE = 0.5  # of a thread's quiet, that the one that wakes it worked
 _MIN_PART = 0.05  # of the work of the busiest: those that do less watch in the background
 _MAX_THREADS = 24  # of one process: the busiest, as each is held against each
+_WAKING_NS = 1_000_000  # after which a thread begins at the latest, once it is woken
 _MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
 
 
@@ -163,14 +164,15 @@ def is_busy(threads: HostThreads) -> Bools:
 def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
     """Where a thread that was quiet wakes after another one has ended its work, and is quiet from then on.
 
-    The other has worked for most of that quiet, or one of them runs the backward pass for the other, which nothing else
-    wakes; before a thread's first work that is all time since the process's.
+    The other has worked for most of that quiet, or, where one of them runs the backward pass for the other, until just
+    before; a thread's first quiet is all time since the process's first work.
     """
     busy, engine = is_busy(threads), _engines(threads)
     owner = stretches.owner
     works = (owner >= 0) & busy[np.maximum(owner, 0)] if len(busy) else owner >= 0
     runs = _busy_runs(stretches, works)
-    wakes = [each for members in _processes(threads, runs) for each in _wakes(members, runs, engine)]
+    heads = host_bounds(threads)[1]
+    wakes = [each for members in _processes(threads, runs) for each in _wakes(members, runs, engine, heads)]
     nothing = (np.empty(0, dtype=np.int64) for _ in range(5))
     thread, since, wake, giver, ended = map(np.concatenate, zip(*wakes, strict=True)) if wakes else nothing
     return HandOvers(thread, since, wake, giver, ended, engine[thread] != engine[giver])
@@ -212,7 +214,7 @@ def _processes(threads: HostThreads, runs: _Runs) -> list[list[int]]:
     return [each[:_MAX_THREADS] for each in members.values() if len(each) > 1]
 
 
-def _wakes(members: list[int], runs: _Runs, engine: Bools) -> list[tuple[Ints, ...]]:
+def _wakes(members: list[int], runs: _Runs, engine: Bools, heads: Ints) -> list[tuple[Ints, ...]]:
     """For each of the threads the columns of HandOvers, but the last."""
     bounds = {each: np.searchsorted(runs.thread, [each, each + 1]) for each in members}
     of = {each: slice(*bounds[each].tolist()) for each in members}
@@ -225,18 +227,20 @@ def _wakes(members: list[int], runs: _Runs, engine: Bools) -> list[tuple[Ints, .
         for other in members:
             if other == each:
                 continue
-            least = 0.0 if engine[each] != engine[other] else _MIN_BUSY_SHARE
-            ended = _last_end_before(runs, of[other], since, wake, least)
+            ended = _last_end_before(runs, of[other], since, wake, is_surely=bool(engine[each] != engine[other]))
             later = ended > latest
             latest, giver = np.where(later, ended, latest), np.where(later, other, giver)
         rows = np.flatnonzero(giver >= 0)
-        begun = np.maximum(since[rows], runs.start[of[each].start])  # a thread is nowhere before its first work
+        begun = np.maximum(since[rows], heads[each])  # a thread is nowhere before its first span
         columns.append((np.full(len(rows), each), begun, wake[rows], giver[rows], latest[rows]))
     return columns
 
 
-def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints, least: float) -> Ints:
-    """When the other thread's work of each quiet ended, where it did before the wake and was so much of it; else -1."""
+def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints, *, is_surely: bool) -> Ints:
+    """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1.
+
+    Of threads that surely wake each other it is enough that it ended not long ago.
+    """
     start, end, busy = runs.start[of], runs.end[of], runs.busy[of]
     at = np.searchsorted(end, wake, side="right") - 1
     ended = np.where(at >= 0, end[np.maximum(at, 0)], _NONE)
@@ -244,7 +248,8 @@ def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints, least: flo
     total = np.concatenate(([0], np.cumsum(busy)))
     before = np.searchsorted(end, since, side="right")
     inside = total[at + 1] - total[np.minimum(before, at + 1)]
-    share = inside >= least * (wake - since)
+    share = inside >= _MIN_BUSY_SHARE * (wake - since)
+    share |= is_surely & (wake - ended <= _WAKING_NS)
     return np.where((at >= 0) & quiet & (ended > since) & share, ended, _NONE)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_in_order
 from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, is_named, names_like, waiting_calls
 from xsp_model import Level
@@ -96,6 +97,12 @@ class DeviceWork:
         return before
 
     @cached_property
+    def communicates(self) -> Bools:
+        """Which work communicates with other devices."""
+        is_it = self.frame["kernel_class"].cast(pl.String) == str(KernelClass.COMMUNICATION)
+        return is_it.fill_null(value=False).to_numpy()
+
+    @cached_property
     def queue_gap_ns(self) -> int:
         """How long a stream takes from one activity to the next that waits in its queue."""
         gap = self.start - self.end[self.before]
@@ -112,12 +119,15 @@ class DeviceWork:
         idle = self._is_idle_at(begin[self.call[rows]])
         idle &= first_rows(self.call[rows], self.calls.height)[self.call[rows]] == np.arange(len(rows))
         kind = group_ids([self.frame["kind"]])[0][rows]
-        latency = np.full(len(rows), _TYPICAL_NS)
+        alone = idle & (took >= 0) & (took < _LOADING_NS)
+        of_all = int(np.median(took[alone])) if alone.any() else _TYPICAL_NS
+        latency = np.full(len(rows), of_all)
         for each in np.unique(kind).tolist():
             mine = (kind == each) & (took >= 0)
-            alone = took[mine & idle & (took < _LOADING_NS)]
-            shortest = took[mine].min() if mine.any() else _TYPICAL_NS
-            latency[kind == each] = int(np.median(alone)) if len(alone) else int(shortest)
+            if (mine & alone).any():
+                latency[kind == each] = int(np.median(took[mine & alone]))
+            elif mine.any():  # none was on an idle device: the shortest may have waited, too
+                latency[kind == each] = min(int(took[mine].min()), of_all)
         every = np.zeros(len(self.start), dtype=np.int64)
         lasted = (end - begin)[self.call[rows]]
         every[rows] = np.where(self.has_loaded[rows], np.clip(took, 0, lasted + latency), latency)
@@ -143,9 +153,11 @@ class DeviceWork:
         return np.asarray(self.calls["launches"].to_numpy() & (outstanding >= _FULL_QUEUE))
 
     def _is_idle_at(self, time: Ints) -> Bools:
-        """Whether all device work that began before these times had ended."""
-        done = np.maximum.accumulate(self.end)
-        at = np.searchsorted(self.start, time) - 1
+        """Whether all device work that was launched before these times had ended."""
+        launch = self.frame["call_start_ns"].fill_null(self.frame["start_ns"]).to_numpy()
+        order = np.argsort(launch, kind="stable")
+        done = np.maximum.accumulate(self.end[order])
+        at = np.searchsorted(launch[order], time) - 1
         return np.asarray((at < 0) | (done[np.maximum(at, 0)] <= time))
 
     @property
@@ -328,7 +340,12 @@ def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, o
     at = np.searchsorted(queue, line.at(stream, begin[rows])) - 1
     has_work = at >= 0
     has_work[has_work] = work.stream[order[at[has_work]]] == stream[has_work]
-    return Awaited(rows[has_work], order[at[has_work]], np.full(int(has_work.sum()), int(Edge.SYNC)))
+    rows, at = rows[has_work], at[has_work]
+    talk = np.maximum.accumulate(np.where(work.communicates[order], np.arange(len(order)), -1))[at]
+    too = np.flatnonzero((talk >= 0) & (talk != at))  # which binds where nothing else waits for it
+    too = too[work.stream[order[talk[too]]] == work.stream[order[at[too]]]]
+    rows, at = np.concatenate((rows, rows[too])), np.concatenate((at, talk[too]))
+    return Awaited(rows, order[at], np.full(len(rows), int(Edge.SYNC)))
 
 
 def _work_ending_within(work: DeviceWork, calls: pl.DataFrame, of_work: Ints, of_call: Ints) -> Awaited:
@@ -369,10 +386,15 @@ def typical_ns(calls: pl.DataFrame, has_waited: Bools) -> Ints:
 
 
 def typical_return_ns(calls: pl.DataFrame, awaited: Awaited, work: DeviceWork) -> Ints:
-    """How long after the work each call returns: a wait as others of its name (the median), others as they did."""
+    """How long after the work each call returns: a wait as others of its name (the median), others as they did.
+
+    Of a call that waits for several streams that is after the last of them.
+    """
     rest = calls["end_ns"].to_numpy()[awaited.call] - work.end[awaited.work]
     within = work.end[awaited.work] > calls["start_ns"].to_numpy()[awaited.call]
-    rows = pl.DataFrame({"name": calls["name"].gather(awaited.call), "rest": rest, "within": within})
-    median = pl.col("rest").filter(pl.col("within")).median().over("name")
+    rows = pl.DataFrame(
+        {"name": calls["name"].gather(awaited.call), "call": awaited.call, "rest": rest, "within": within}
+    ).with_columns(is_last=pl.col("within") & (pl.col("rest") == pl.col("rest").min().over("call")))
+    median = pl.col("rest").filter("is_last").median().over("name")
     typical = rows.select(median.fill_null(0).cast(pl.Int64)).to_series().to_numpy()
     return np.where(awaited.kind == Edge.SYNC, typical, rest)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.hand import US, Hand, waiting_loop
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
-from xsp_analyze.what_if.changes import Change, changes_of
+from xsp_analyze.what_if.changes import Change, changes_by_name, changes_of
 from xsp_analyze.what_if.graph import GUESSED, task_graph
 from xsp_analyze.what_if.path import slack
 from xsp_analyze.what_if.replay import fit, fitted_replay, replay
@@ -145,10 +145,32 @@ def test_a_replay_that_is_off_tells_no_gain() -> None:
         _gain(hand.build(), host=0.5)
 
 
-@pytest.mark.parametrize("text", ["attention=0.5", "class:x=-1", "class:x=nan", "colour:red=1"])
+@pytest.mark.parametrize(
+    "text", ["attention=0.5", "class:x=-1", "class:x=nan", "colour:red=1", "class:x=1e300", "class:x=", "class:=1"]
+)
 def test_a_scale_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(XspError):
         Change.scale(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"host": True}, {"host": [1]}, {"host": 1e300}, {"on": 5, "host": 1}, {"scale": [3]}, {"scale": 3},
+        {"graph": [""]}, {"no_sync": "yes"}, {"copies": 3}, {"hots": 1}, {"scale": None}, {},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_change_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(XspError):
+        what_if(StepView.of(waiting_loop().build(), "mean"), changes_by_name(changes))
+
+
+def test_one_text_is_one_change() -> None:
+    assert changes_by_name({"scale": "class:x=0.5", "graph": "layers"}) == [
+        Change("scale", "class:x", 0.5),
+        Change("graph", "layers"),
+    ]
 
 
 def test_another_device_asks_for_the_host() -> None:
