@@ -289,6 +289,8 @@ class Program:
         What was behind it on a stream is then behind the last before it that does not communicate.
         """
         talks, graph = self._of_class("communication"), self.graph
+        if not talks.any():
+            return
         times.gone |= self._work_edges(talks, ~talks, (Edge.EVENT, Edge.SHARED))
         behind = self._work_edges(talks, ~talks, (Edge.STREAM,))
         begins, ends = graph.source[graph.work_edge], graph.target[graph.work_edge]

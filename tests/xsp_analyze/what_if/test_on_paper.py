@@ -152,7 +152,15 @@ def test_a_thread_that_waits_for_another_is_earlier_where_that_is() -> None:
     assert step.gain_us(host=0.5) == 240
 
 
+def waiting_on_nothing() -> _Step:
+    """A step without device work."""
+    step = _Step(100)
+    step.operator("aten::add", 0, 90)
+    return step
+
+
 def test_what_changes_nothing_says_so() -> None:
+    assert waiting_on_nothing().answer(overlap=True).caveats
     caveats = _event().answer(overlap=True, host=0.5).caveats
     assert "--overlap changes nothing: the steps have none of what it is about." in caveats
     assert not any("--host" in caveat for caveat in caveats)
