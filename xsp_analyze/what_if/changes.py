@@ -119,11 +119,13 @@ class Scope:
             inside[rows] = (at >= 0) & (time[rows] < end[np.maximum(at, 0)]) if len(begin) else False
         return inside
 
-    def share(self, run: int, start: Ints, end: Ints) -> Floats:
-        """How much of each interval of a run lies in such steps; of an empty one all or nothing."""
-        union = self.intervals[run]
-        inside = coverage_before(union, end) - coverage_before(union, start)
-        at = self.holds(np.full(len(start), run), start).astype(np.float64)
+    def share(self, run: Ints, start: Ints, end: Ints) -> Floats:
+        """How much of each interval of runs lies in such steps; of an empty one all or nothing."""
+        inside = np.zeros(len(start), dtype=np.int64)
+        for each, union in self.intervals.items():
+            rows = np.flatnonzero(run == each)
+            inside[rows] = coverage_before(union, end[rows]) - coverage_before(union, start[rows])
+        at = self.holds(run, end).astype(np.float64)
         return np.divide(inside, end - start, out=at, where=end > start)
 
 
@@ -166,10 +168,8 @@ class Program:
         host = self.scope.holds(run, graph.host.start)
         launch = graph.work["call_start_ns"].fill_null(graph.work["start_ns"]).to_numpy()
         work = self.scope.holds(graph.work["run_id"].to_numpy(), launch)
-        run_of_node, on_edge, has_work = np.full(len(graph.time_ns), -1), graph.host_edge >= 0, graph.work_edge >= 0
-        run_of_node[graph.target[graph.host_edge[on_edge]]] = run[on_edge]
-        node = self.scope.holds(run_of_node, graph.time_ns - 1)  # what ends as the next step begins is of this one
-        node[graph.source[graph.work_edge[has_work]]] = work[has_work]
+        node = self.scope.holds(graph.run, graph.time_ns - 1)  # what ends as the next step begins is of this one
+        node[graph.work_begin] = work
         return host, work, node[graph.target]
 
     @cached_property
@@ -293,9 +293,9 @@ class Program:
             return
         times.gone |= self._work_edges(talks, ~talks, (Edge.EVENT, Edge.SHARED))
         behind = self._work_edges(talks, ~talks, (Edge.STREAM,))
-        begins, ends = graph.source[graph.work_edge], graph.target[graph.work_edge]
+        ends = graph.target[graph.work_edge]
         work_of_begin = np.full(len(graph.time_ns), -1)
-        work_of_begin[begins[graph.work_edge >= 0]] = np.flatnonzero(graph.work_edge >= 0)
+        work_of_begin[graph.work_begin] = np.arange(graph.work.height)
         before = self._last_on_stream(~talks & (graph.work_edge >= 0))[work_of_begin[graph.target]]
         has_other = behind & (before >= 0)
         times.gone |= behind & ~has_other
@@ -313,12 +313,18 @@ class Program:
     def _work_edges(self, before: Bools, after: Bools, kinds: Sequence[Edge]) -> Bools:
         """Edges of these kinds from the end of some work to the begin of other work."""
         graph = self.graph
-        target = graph.target
         begins, ends = np.zeros(len(graph.time_ns), np.bool_), np.zeros(len(graph.time_ns), np.bool_)
         edges = graph.work_edge
-        ends[target[edges[before & (edges >= 0)]]] = True
-        begins[graph.source[edges[after & (edges >= 0)]]] = True
-        return np.isin(graph.kind, kinds) & ends[graph.source] & begins[target]
+        ends[graph.target[edges[before & (edges >= 0)]]] = True
+        begins[graph.work_begin[after]] = True
+        return np.isin(graph.kind, kinds) & ends[graph.source] & begins[graph.target]
+
+    def balance(self, _: Change, times: _Times) -> None:
+        """No rank waits for another: in a collective each goes on at once."""
+        ranks = self.graph.kind == Edge.RANKS
+        if not ranks.any():
+            raise XspError("no rank waits for another here", advice="Give the traces of all ranks of a job together")
+        times.gone |= ranks
 
     def no_sync(self, _: Change, times: _Times) -> None:
         """Calls that synchronise return at once."""
@@ -457,6 +463,7 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "host": Program.host,
     "communication": Program.communication,
     "overlap": Program.overlap,
+    "balance": Program.balance,
     "on": Program.device,
     "no-recompute": Program.recompute,
 }
@@ -500,6 +507,7 @@ def changes_of(
     host: float | None = None,
     communication: float | None = None,
     overlap: bool = False,
+    balance: bool = False,
     on: str | None = None,
     no_recompute: bool = False,
 ) -> list[Change]:
@@ -512,10 +520,11 @@ def changes_of(
     if copies not in (None, "async", _PINNED):
         raise XspError(f"copies cannot be made {copies!r}", advice="Say async, or pinned")
     factors = {"input": input, "python": python, "host": host, "communication": communication}
+    switches = {"no-sync": no_sync, "fuse": fuse, "overlap": overlap, "balance": balance}
     changes = [
         *(Change.scale(each) for each in _texts("scale", scale)),
         *(Change("graph", each) for each in _texts("graph", graph)),
-        *(Change(name) for name, is_on in (("no-sync", no_sync), ("fuse", fuse), ("overlap", overlap)) if is_on),
+        *(Change(name) for name, is_on in switches.items() if is_on),
         *([Change("copies", copies)] if copies else []),
         *(Change(name, "", checked_factor(each, f"--{name}")) for name, each in factors.items() if each is not None),
         *([Change("on", on)] if on else []),
@@ -542,7 +551,14 @@ def changes_by_name(options: Mapping[str, Any]) -> list[Change]:
         near = closest(strange, list(names)) or list(names)
         raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
     for name, value in options.items():
-        kinds = {"no_sync": bool, "fuse": bool, "overlap": bool, "no_recompute": bool, "on": (str, type(None))}
+        kinds = {
+            "no_sync": bool,
+            "fuse": bool,
+            "overlap": bool,
+            "balance": bool,
+            "no_recompute": bool,
+            "on": (str, type(None)),
+        }
         if name in kinds and not isinstance(value, kinds[name]):
             raise XspError(f"{name} cannot be {value!r}", advice="See docs/what-if.md for what it takes")
     return changes_of(**options)

@@ -158,7 +158,9 @@ class Simulation:
         parts = []
         for run in graph.ends:
             edges, before_ns = self._path_edges(replayed, run)
-            share = self.scope.share(run, graph.time_ns[graph.source[edges]], graph.time_ns[graph.target[edges]])
+            source, target = graph.source[edges], graph.target[edges]
+            share = self.scope.share(graph.run[target], graph.time_ns[source], graph.time_ns[target])
+            share[graph.run[source] != graph.run[target]] = 0.0  # from rank to rank only clocks differ
             name = classes.gather(nullable_index(work_of[edges])).fill_null(names.gather(graph.kind[edges]))
             parts += [
                 pl.DataFrame({"name": name, "ns": replayed.weight[edges] * share}),
@@ -176,7 +178,7 @@ class Simulation:
         graph = replayed.graph
         edges = path_edges(replayed, run)
         first = graph.source[edges[:1]] if len(edges) else np.array([graph.ends[run]])
-        before = coverage_before(self.scope.intervals[run], graph.time_ns[first])
+        before = coverage_before(self.scope.intervals[int(graph.run[first[0]])], graph.time_ns[first])
         return edges, int(before[0])
 
     @cached_property
@@ -248,6 +250,7 @@ _NAMES = {
     Edge.HOST: "host", Edge.LAUNCH: "launch latency", Edge.STREAM: "device gap", Edge.EVENT: "device gap",
     Edge.SHARED: "device gap", Edge.SYNC: "synchronisation", Edge.COPY: "synchronisation", Edge.FREE: "synchronisation",
     Edge.QUEUE: "synchronisation", Edge.HAND_OVER: "hand-over", Edge.BACKWARD: "hand-over",
+    Edge.RANKS: "other ranks", Edge.WORK: "other ranks",
 }  # fmt: skip
 
 

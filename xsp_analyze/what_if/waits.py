@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import KernelClass
+from xsp_analyze.frames.collectives import PAIRWISE, has_ranks, operations
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_in_order
 from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, is_named, names_like, waiting_calls
+from xsp_analyze.frames.rank_waits import CALL, with_waits
 from xsp_model import Level
 from xsp_model.columns.arrays import lookup
 from xsp_model.columns.intervals import Lanes
@@ -24,7 +26,18 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.threads import HostThreads
     from xsp_model.columns.arrays import Bools, Ints
 
-__all__ = ["Awaited", "Behind", "DeviceWork", "Edge", "awaited_work", "node_calls", "typical_ns", "typical_return_ns"]
+__all__ = [
+    "Awaited",
+    "Behind",
+    "DeviceWork",
+    "Edge",
+    "Meetings",
+    "awaited_work",
+    "meetings",
+    "node_calls",
+    "typical_ns",
+    "typical_return_ns",
+]
 
 
 class Edge(IntEnum):
@@ -42,6 +55,7 @@ class Edge(IntEnum):
     QUEUE = 9  # from work that ended in a launch that found the queue full
     HAND_OVER = 10  # from one thread's last work to the wake of another that waited for it
     BACKWARD = 11  # a hand-over to or from the thread that runs the backward pass, which names what it runs
+    RANKS = 12  # from the begin of a collective on one rank to where it goes on, as all have come, on another
 
 
 _FREES = r"(?i)^(?:cuda|cu|hip)(?:Free|MemFree|Malloc|MemAlloc|HostAlloc|HostMalloc|MemCreate)"
@@ -56,6 +70,7 @@ _FULL_QUEUE = 900  # launches that were outstanding: queues hold 1,024
 _LONG_CALL_NS = 20_000  # in shorter calls work ends by chance
 _LOADING_NS = 1_000_000  # a longer launch loads what it launches
 _CLOCKS_NS = 2_000  # clocks of host and device differ by that much
+_MEETING_NS = 1_000_000  # ends of one collective on two ranks, less what their clocks differ by, are nearer
 _TYPICAL_NS = 5_000  # a launch, where none was on an idle device
 _NEVER = np.iinfo(np.int64).max
 
@@ -247,6 +262,38 @@ def _moments_of(view: TraceView, threads: HostThreads, pattern: str) -> tuple[In
     thread, start = threads.thread[rows], threads.spans["start_ns"].to_numpy()[rows]
     order = np.lexsort((start, thread))
     return thread[order], start[order]
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Collectives that ranks ran together, a row a rank: its work, the call, when all had come to it on its own clock.
+
+    `ahead_ns` is by how much that clock is ahead of that of the call's first row: all ranks leave together.
+    """
+
+    work: Ints
+    call: Ints
+    all_there_ns: Ints
+    ahead_ns: Ints
+
+
+def meetings(view: TraceView, work: DeviceWork) -> Meetings:
+    """Those of which every rank of the group is there, and whose clocks agree with others of the same ranks."""
+    if not has_ranks(view):
+        return Meetings(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+    calls = with_waits(view.once(operations)).filter("matched", ~pl.col("operation").is_in(PAIRWISE))
+    calls = calls.with_columns(work=pl.Series(lookup(work.frame["span_id"].to_numpy(), calls["call_id"].to_numpy())))
+    calls = calls.filter((pl.col("work") >= 0).all().over(CALL)).sort(*CALL, "rank", nulls_last=True)
+    end = pl.Series(work.end[calls["work"].to_numpy()])
+    calls = calls.with_columns(end=end).with_columns(
+        first=pl.col("rank").first().over(CALL), ahead=pl.col("end") - pl.col("end").first().over(CALL)
+    )
+    off = (pl.col("ahead") - pl.col("ahead").median().over("rank", "first")).abs()
+    calls = calls.filter((off <= _MEETING_NS).all().over(CALL))
+    call = numbers_in_order(*group_ids(calls.select(CALL)))[0]
+    columns = (calls[c].to_numpy() for c in ("work", "end", "transfer_ns", "ahead"))
+    row, until, transfer, ahead = columns
+    return Meetings(row, call, until - transfer, ahead)
 
 
 # Calls of the host.

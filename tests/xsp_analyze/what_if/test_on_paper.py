@@ -10,6 +10,7 @@ from tests.helpers.hand import US, Hand
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import WhatIf, what_if
 from xsp_analyze.what_if.changes import changes_of
+from xsp_model import XspError
 
 _SYNC = "cudaDeviceSynchronize"
 
@@ -164,3 +165,47 @@ def test_what_changes_nothing_says_so() -> None:
     caveats = _event().answer(overlap=True, host=0.5).caveats
     assert "--overlap changes nothing: the steps have none of what it is about." in caveats
     assert not any("--host" in caveat for caveat in caveats)
+
+
+_ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def _ranks(*, ahead_us: int = 0) -> Hand:
+    """Two ranks sum up after 100 us and 300 us of products, which takes 50 us; then each waits 5 us for its device.
+
+    The second rank's clock is ahead.
+    """
+    hand = Hand()
+    for rank, products in enumerate((100, 300)):
+        hand.run(rank, rank=rank)
+        at = rank * ahead_us
+        here = {"run_id": rank, "process_id": rank, "step": 0}
+        hand.step(0, at * US, 400 * US, thread_id=1, run_id=rank, process_id=rank)
+        for name, launch, begin, end in (("sgemm", 0, 10, 10 + products), (_ALL_REDUCE, 6, 10 + products, 360)):
+            call = hand.span("runtime", "call", "cudaLaunchKernel", (at + launch) * US, 5 * US, thread_id=1, **here)
+            hand.work(name, (at + begin) * US, (end - begin) * US, parent_id=call, **here)
+        hand.span("runtime", "call", _SYNC, (at + 20) * US, 345 * US, thread_id=1, **here)
+    return hand
+
+
+@pytest.mark.parametrize("ahead_us", [0, 7_000_000])
+@pytest.mark.parametrize(
+    ("changes", "gain_us"),
+    [
+        ({"communication": 0}, 50),
+        ({"scale": ["kernel:sgemm=0.5"]}, 150),  # of the second rank, which all wait for
+        ({"scale": ["kernel:sgemm=0"], "communication": 0}, 340),  # the host alone takes 60
+        ({"balance": True}, 100),  # the first rank gains 200, the second nothing
+    ],
+)
+def test_a_collective_ends_when_the_last_rank_has_come(ahead_us: int, changes: dict[str, Any], gain_us: int) -> None:
+    answer = what_if(StepView.of(_ranks(ahead_us=ahead_us).build(), "mean"), changes_of(**changes))
+    assert answer.together.gain_ns / US == pytest.approx(gain_us, abs=1)
+    assert answer.step_ns == 400 * US
+    assert sum(answer.path.values()) == pytest.approx(400 * US)
+    assert answer.path["matrix product"] == 300 * US  # of both ranks' paths
+
+
+def test_to_balance_takes_several_ranks() -> None:
+    with pytest.raises(XspError, match="all ranks"):
+        _event().answer(balance=True)
