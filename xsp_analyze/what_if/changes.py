@@ -144,7 +144,7 @@ class Program:
         )  # fmt: skip
         for change in sorted(changes, key=lambda one: (one.what, one.part, one.factor)):
             CHANGES[change.what](self, change, times)
-        host, work, edge = self._changed
+        host, work, edge = self._in_scope
         times.host[~host], times.work[~work] = 1.0, 1.0
         times.gone &= edge
         times.short &= edge
@@ -160,7 +160,7 @@ class Program:
         return not is_otherwise and change.factor != 1
 
     @cached_property
-    def _changed(self) -> tuple[Bools, Bools, Bools]:
+    def _in_scope(self) -> tuple[Bools, Bools, Bools]:
         """Which stretches of the host, work (by its launch) and edges (by where they lead) are of the steps changed."""
         graph = self.graph
         run_of_thread = graph.threads.keys["run_id"].to_numpy()

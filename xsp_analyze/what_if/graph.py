@@ -288,8 +288,9 @@ def _run_ends(nodes: _Nodes, work: DeviceWork) -> tuple[_Edges, Ints]:
     return _Edges.concat(parts) if parts else _Edges.of(nothing, nothing, 0, Edge.HOST), np.array(times, dtype=np.int64)
 
 
-def _last_of_streams(work: DeviceWork, ordered: Ints) -> Ints:
-    """Of these rows, by stream and start, the last of each stream."""
+def _last_of_streams(work: DeviceWork, rows: Ints) -> Ints:
+    """Of these rows the one of each stream that ends last."""
+    ordered = rows[np.lexsort((work.end[rows], work.stream[rows]))]
     first = run_starts(work.stream[ordered])
     return ordered[np.append(first[1:], len(ordered)) - 1] if len(ordered) else ordered
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.what_if.graph import task_graph
-from xsp_analyze.what_if.replay import fitted_replay, path_edges
+from xsp_analyze.what_if.replay import NEVER, fitted_replay, path_edges
 from xsp_analyze.what_if.waits import Edge
 
 if TYPE_CHECKING:
@@ -111,10 +111,14 @@ def _end_to_end(links: Ints, start: Ints, inside: Ints, rows: Ints, begin: int, 
 
 
 def slack(view: TraceView) -> pl.DataFrame:
-    """Of each device activity (span_id) `slack_ns`: how much later it could end without any job ending later."""
+    """Of each device activity (span_id) `slack_ns`: how much later it could end without any job ending later.
+
+    Null: nothing waits for it.
+    """
     replayed = view.once(recorded_replay)
     graph = replayed.graph
     has_edge = np.flatnonzero(graph.work_edge >= 0)
     later = np.min([replayed.backwards(run)[0] for run in graph.ends], axis=0) if graph.ends else graph.time_ns
-    late = later[graph.target[graph.work_edge[has_edge]]]
-    return pl.DataFrame({"span_id": graph.work["span_id"].to_numpy()[has_edge], "slack_ns": late})
+    late = pl.Series("slack_ns", later[graph.target[graph.work_edge[has_edge]]])
+    ids = graph.work["span_id"].gather(has_edge)
+    return pl.DataFrame([ids, late]).with_columns(pl.when(pl.col("slack_ns") < NEVER // 2).then("slack_ns"))

@@ -91,7 +91,7 @@ class Simulation:
         return self._fits[without]
 
     @cached_property
-    def _chosen(self) -> pl.DataFrame:
+    def _periods(self) -> pl.DataFrame:
         """The periods of the steps that gains are of, as they were: run_id, step, period_ns, start_ns."""
         periods = self.base.periods.with_columns(start_ns=self.graph.time_ns[self.graph.steps["node"].to_numpy()])
         chosen = periods.join(self.view.steps, on=["run_id", "step"], how="semi")
@@ -107,14 +107,14 @@ class Simulation:
         ends = pl.col("start_ns") + pl.col("period_ns")
         intervals = {}
         for run in self.graph.ends:
-            rows = self._chosen.filter(pl.col("run_id") == run).select("start_ns", ends.alias("end_ns"))
+            rows = self._periods.filter(pl.col("run_id") == run).select("start_ns", ends.alias("end_ns"))
             intervals[run] = merge(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
         return Scope(intervals)
 
     @cached_property
     def step_ns(self) -> float:
         """The mean period of the steps chosen; of a trace taken whole how long its job takes."""
-        periods = self._chosen
+        periods = self._periods
         if self._is_whole:
             periods = periods.group_by("run_id").agg(pl.col("period_ns").sum())
             return float(periods["period_ns"].to_numpy().max(initial=0))
@@ -127,8 +127,8 @@ class Simulation:
         """
         if not self._is_whole:
             earlier = sum(int(self.base.time_ns[end] - new.time_ns[end]) for end in self.graph.ends.values())
-            return earlier / max(self._chosen.height, 1)
-        begins = self._chosen.group_by("run_id").agg(pl.col("start_ns").min())
+            return earlier / max(self._periods.height, 1)
+        begins = self._periods.group_by("run_id").agg(pl.col("start_ns").min())
         lasts = [float(new.time_ns[self.graph.ends[run]] - begin) for run, begin in begins.iter_rows()]
         return self.step_ns - max(lasts, default=0.0)
 
@@ -171,7 +171,7 @@ class Simulation:
 
     @property
     def _step_count(self) -> int:
-        return max(len(self.graph.ends) if self._is_whole else self._chosen.height, 1)
+        return max(len(self.graph.ends) if self._is_whole else self._periods.height, 1)
 
     def _path_edges(self, replayed: Replay, run: int) -> tuple[Positions, int]:
         """The path's edges in order, and how much of the time of the steps chosen is before the first of them."""

@@ -278,7 +278,7 @@ class Meetings:
 
 
 def meetings(view: TraceView, work: DeviceWork) -> Meetings:
-    """Those of which every rank of the group is there, and whose clocks agree with others of the same ranks."""
+    """Collectives with every rank of their group, and clocks that differ as in others of the same ranks."""
     if not has_ranks(view):
         return Meetings(*(np.empty(0, dtype=np.int64) for _ in range(4)))
     calls = with_waits(view.once(operations)).filter("matched", ~pl.col("operation").is_in(PAIRWISE))
