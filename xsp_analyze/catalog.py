@@ -82,6 +82,7 @@ _MODULES: Mapping[str, str] = {
     "B46": "ranks",
     "B47": "model_parts",
     "B48": "serving",
+    "B49": "timeline",
     "cuda_gpu_kern_sum": "nsys.cuda",
     "cuda_gpu_kern_gb_sum": "nsys.cuda",
     "cuda_api_sum": "nsys.cuda",

@@ -143,6 +143,7 @@ _SWITCHES = {
     "no_sync": "Calls that synchronise return at once.",
     "fuse": "Each chain of elementwise kernels becomes one.",
     "overlap": "Nothing on a device waits for communication.",
+    "balance": "No rank waits for another; takes the traces of several.",
     "no_recompute": "Nothing is computed again in the backward pass.",
 }
 TOOLS = (

@@ -1,4 +1,4 @@
-"""Time in order: what ran when (B03), the critical path through it (B10), what each device's time is made of (B42)."""
+"""Time in order: what ran when (B03), the critical path (B10), slack (B49), what device time is made of (B42)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, window_par
 from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.frames.layers.layer_time import LAYER_KEY, every_layer_call
 from xsp_analyze.what_if.graph import task_graph
-from xsp_analyze.what_if.path import LINKS, Link, chain
+from xsp_analyze.what_if.path import LINKS, Link, chain, slack
 from xsp_model.columns.arrays import nullable_index
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
     from xsp_model.columns.arrays import Ints
 
-__all__ = ["critical_path", "parts_of_windows", "timeline"]
+__all__ = ["critical_path", "parts_of_windows", "slack_of_work", "timeline"]
 
 # B03: what each device did with its time.
 
@@ -98,9 +98,10 @@ def timeline(frames: StepView) -> pl.LazyFrame:
 
 # B10: the longest chain of host, launches, device work and waits, and what it consists of.
 
-_ROW = {"run_id": pl.Int64, "link": pl.String, "kind": pl.String, "layer_index": pl.Int64, "layer_name": pl.String,
-        "layer_type": pl.String, "piece_count": pl.Int64, "duration_ns": pl.Int64}  # fmt: skip
-_KEYS = ("run_id", "link", "kind", *LAYER_KEY)
+_ROW = {"run_id": pl.Int64, "link": pl.String, "kind": pl.String, "kernel_class": pl.String,
+        "layer_index": pl.Int64, "layer_name": pl.String, "layer_type": pl.String,
+        "piece_count": pl.Int64, "duration_ns": pl.Int64}  # fmt: skip
+_KEYS = ("run_id", "link", "kind", "kernel_class", *LAYER_KEY)
 
 
 @analysis(
@@ -118,6 +119,7 @@ _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
             "link", pl.String(), "device, launch latency, device gap, synchronisation, host or unknown.", role=Role.KEY
         ),
         Column("kind", pl.String(), "Of device work: kernel, memcpy, memset or graph.", role=Role.KEY),
+        Column("kernel_class", pl.String(), "And its class, as B17 has it.", role=Role.KEY),
         Column(
             "layer_index", pl.Int64(), "The layer whose work it is; of host time, that the host was in.", role=Role.KEY
         ),
@@ -131,7 +133,7 @@ _KEYS = ("run_id", "link", "kind", *LAYER_KEY)
     by_step=False,
 )
 def critical_path(frames: StepView) -> pl.LazyFrame:
-    """One row a run, link, kind and layer, by run, then longest first, then in order of the keys.
+    """One row a run, link, kind, class and layer, by run, then longest first, then in order of the keys.
 
     From the first step's start to the last end of a step or of work launched in one; without steps, the whole run.
     """
@@ -162,7 +164,7 @@ def _of_run(frames: StepView, run: int) -> Iterator[pl.DataFrame]:
 
 def _sums_of_pieces(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duration_ns: Ints) -> pl.DataFrame:
     """The pieces by link, kind and layer, each as the row of a frame says that it is of; -1: of none."""
-    described = ("kind", *LAYER_KEY) if "kind" in of.columns else LAYER_KEY
+    described = [column for column in ("kind", "kernel_class", *LAYER_KEY) if column in of.columns]
     at = nullable_index(rows)
     pieces = pl.DataFrame([of[c].gather(at) for c in described]).with_columns(
         pl.Series("link", links), pl.Series("duration_ns", duration_ns)
@@ -171,9 +173,56 @@ def _sums_of_pieces(run: int, links: Ints, of: pl.DataFrame, rows: Ints, duratio
         pl.len().cast(pl.Int64).alias("piece_count"), pl.col("duration_ns").sum()
     )
     labels = pl.Series("link", [str(link) for link in LINKS], dtype=pl.String).gather(sums["link"])
-    missing = [pl.lit(None, pl.String).alias("kind")] if "kind" not in described else []
+    missing = [pl.lit(None, pl.String).alias(c) for c in ("kind", "kernel_class") if c not in described]
     texts = pl.col(c for c in described if c != "layer_index").cast(pl.String)
     return sums.with_columns(pl.lit(run, pl.Int64).alias("run_id"), labels, texts, *missing).select(*_ROW)
+
+
+# B49: how much later device work could end without the job ending later.
+
+
+@analysis(
+    "B49",
+    "slack",
+    needs=("kernel", "runtime"),
+    additive=("activity_count", "duration_ns", "critical_ns"),
+    read=(
+        "What has no slack is worth making faster; what has much can be slower, moved or put off, and gains nothing"
+        " until that much is gained elsewhere."
+    ),
+    columns=(
+        Column("run_id", pl.Int64(), "The run whose work it is.", role=Role.KEY),
+        Column("kind", pl.String(), "kernel, memcpy, memset or graph.", role=Role.KEY),
+        Column("kernel_class", pl.String(), "Its class, as B17 has it.", role=Role.KEY),
+        Column("layer_index", pl.Int64(), "The layer whose work it is; null: none.", role=Role.KEY),
+        Column("layer_name", pl.String(), "Its name.", role=Role.LABEL),
+        Column("layer_type", pl.String(), "What kind of layer it is.", role=Role.LABEL),
+        Column("activity_count", pl.Int64(), "Device activities."),
+        Column("duration_ns", pl.Int64(), "Their time.", "ns"),
+        Column("critical_ns", pl.Int64(), "Of it time of those without slack.", "ns"),
+        Column("least_slack_ns", pl.Int64(), "Of the others, how much later one could end, at least.", "ns"),
+        Column("median_slack_ns", pl.Float64(), "And in the median; null: nothing waits for them.", "ns"),
+    ),
+    by_step=False,
+)
+def slack_of_work(frames: StepView) -> pl.LazyFrame:
+    """One row a run, kind, class and layer of device work, by run, then most time without slack, then most time."""
+    keys = ("run_id", "kind", "kernel_class", *LAYER_KEY)
+    work = frames.of_trace.all_activities.join(slack(frames.of_trace), on="span_id")
+    has_slack = pl.col("slack_ns").filter(pl.col("slack_ns") > 0)
+    return (
+        work.with_columns(pl.col(c).cast(pl.String) for c in keys if c not in ("run_id", "layer_index"))
+        .group_by(keys)
+        .agg(
+            pl.len().cast(pl.Int64).alias("activity_count"),
+            pl.col("duration_ns").sum(),
+            pl.col("duration_ns").filter(pl.col("slack_ns") == 0).sum().alias("critical_ns"),
+            has_slack.min().alias("least_slack_ns"),
+            has_slack.median().alias("median_slack_ns"),
+        )
+        .sort("run_id", -pl.col("critical_ns"), -pl.col("duration_ns"), *keys[1:], nulls_last=True)
+        .lazy()
+    )
 
 
 # B42: what the time of each device is made of, in parts that add up to it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,16 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import class_of_operator, precision_of
-from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
+from xsp_analyze.frames.host_calls import INPUT_CALLS, STREAM, names_like
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, known_peaks
+from xsp_analyze.frames.operators.operator_calls import call_of_work
+from xsp_analyze.frames.operators.operator_work import roofed_calls
+from xsp_analyze.what_if.replay import replay
 from xsp_analyze.what_if.threads import is_busy
 from xsp_analyze.what_if.waits import Edge
 from xsp_model import Kind, Level, Phase, XspError
-from xsp_model.columns.intervals import merge
+from xsp_model.columns.arrays import nullable_index
+from xsp_model.columns.intervals import coverage_before, merge
 from xsp_model.columns.tree import innermost
 from xsp_model.devices import spec_called
 from xsp_model.errors import closest
@@ -28,9 +32,10 @@ if TYPE_CHECKING:
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_analyze.what_if.graph import TaskGraph
-    from xsp_model.columns.arrays import Bools, Floats, Ints
+    from xsp_analyze.what_if.replay import Replay
+    from xsp_model.columns.arrays import Bools, Floats, Ints, Positions
 
-__all__ = ["SCALED", "Change", "Program", "changes_by_name", "changes_of", "weights_with"]
+__all__ = ["SCALED", "Change", "Program", "Scope", "changed_replay", "changes_by_name", "changes_of"]
 
 SCALED = ("class", "layer", "operator", "kernel", "collective", "range")
 """What can be scaled by name."""
@@ -39,6 +44,9 @@ _COMPUTE = ("matrix product", "convolution", "attention", "mixture of experts")
 _PAGEABLE, _PINNED = "pageable", "pinned"
 _GRAPH_GAP_NS = 1_000  # between kernels that one call replays
 _NEVER_BINDS = -(1 << 60)
+_ROOF = "roof"
+_NO_INTERVALS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+_MAX_FACTOR = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,8 @@ class Change:
 
     def __str__(self) -> str:
         """The option that the command has for it."""
+        if self.what == _ROOF:
+            return f"--scale {self.part}={_ROOF}"
         part = f" {self.part}" if self.part else ""
         factor = f"{'=' if self.part else ' '}{self.factor:g}" if self.what in _FACTORS else ""
         return f"--{self.what}{part}{factor}"
@@ -58,50 +68,109 @@ class Change:
     @classmethod
     def scale(cls, text: str) -> Change:
         """Of `class:attention=0.5`; XspError where it is none."""
-        match = re.fullmatch(r"(\w+):(.+)=([\d.eE+-]+|roof)", text)
+        match = re.fullmatch(r"(\w+):(.+)=([^=]+)", text, re.DOTALL)
         if match is None or match[1] not in SCALED:
             kinds = ", ".join(SCALED)
             raise XspError(f"{text!r} scales nothing", advice=f"Write KIND:NAME=FACTOR, where KIND is one of {kinds}")
-        return cls("scale", f"{match[1]}:{match[2]}", checked_factor(match[3], text))
+        part = f"{match[1]}:{match[2]}"
+        return cls(_ROOF, part) if match[3] == _ROOF else cls("scale", part, checked_factor(match[3], text))
 
 
-def checked_factor(text: str | float, where: str) -> float:
+def checked_factor(text: object, where: str) -> float:
     """A factor of time from 0 on; XspError for others."""
     try:
-        factor = float(text)
-    except ValueError:
+        factor = math.nan if isinstance(text, bool) else float(text)  # type: ignore[arg-type] (it raises)
+    except (TypeError, ValueError):
         factor = math.nan
-    if not (math.isfinite(factor) and factor >= 0):
-        raise XspError(f"{where!r} has no factor", advice="Give how much of the time is left, as 0.5 for half of it")
+    if not 0 <= factor <= _MAX_FACTOR:
+        raise XspError(
+            f"{where!r} has no factor from 0 to {_MAX_FACTOR:,}",
+            advice="Give how much of the time is left, as 0.5 for half of it",
+        )
     return factor
 
 
 @dataclass(slots=True)
 class _Times:
-    """What is left of the times of stretches of the host and of device work, and which edges are gone or short."""
+    """What is left of the times of stretches of the host and of device work, and which edges are gone or short.
+
+    `source` is where each edge begins.
+    """
 
     host: Floats
     work: Floats
     gone: Bools
     short: Bools
+    source: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """When, of each run, the steps ran that are changed: begins and ends, disjoint and in order."""
+
+    intervals: Mapping[int, tuple[Ints, Ints]]
+
+    def holds(self, run: Ints, time: Ints) -> Bools:
+        """Which of these times of runs are of such a step."""
+        inside = np.zeros(len(time), dtype=np.bool_)
+        for each, (begin, end) in self.intervals.items():
+            rows = np.flatnonzero(run == each)
+            at = np.searchsorted(begin, time[rows], side="right") - 1
+            inside[rows] = (at >= 0) & (time[rows] < end[np.maximum(at, 0)]) if len(begin) else False
+        return inside
+
+    def share(self, run: Ints, start: Ints, end: Ints) -> Floats:
+        """How much of each interval of runs lies in such steps; of an empty one all or nothing."""
+        inside = np.zeros(len(start), dtype=np.int64)
+        for each, union in self.intervals.items():
+            rows = np.flatnonzero(run == each)
+            inside[rows] = coverage_before(union, end[rows]) - coverage_before(union, start[rows])
+        at = self.holds(run, end).astype(np.float64)
+        return np.divide(inside, end - start, out=at, where=end > start)
 
 
 class Program:
-    """What changes are applied to: a graph, with the spans and work that each of them is about."""
+    """What changes are applied to: a graph, with the spans and work that each of them is about, in some steps of it."""
 
-    def __init__(self, view: TraceView, graph: TaskGraph) -> None:
-        self.view, self.graph = view, graph
+    def __init__(self, view: TraceView, graph: TaskGraph, scope: Scope) -> None:
+        self.view, self.graph, self.scope = view, graph, scope
 
     def times(self, changes: Sequence[Change]) -> _Times:
-        """Times with all the changes, in whichever order they are given."""
+        """Times with all the changes, in whichever order they are given; as they were outside of the steps changed."""
         graph = self.graph
         times = _Times(
             np.ones(len(graph.host.start)), np.ones(graph.work.height),
-            np.zeros(len(graph.source), dtype=np.bool_), np.zeros(len(graph.source), dtype=np.bool_),
+            np.zeros(len(graph.source), dtype=np.bool_), np.zeros(len(graph.source), dtype=np.bool_), graph.source,
         )  # fmt: skip
         for change in sorted(changes, key=lambda one: (one.what, one.part, one.factor)):
             CHANGES[change.what](self, change, times)
+        host, work, edge = self._in_scope
+        times.host[~host], times.work[~work] = 1.0, 1.0
+        times.gone &= edge
+        times.short &= edge
+        if times.source is not graph.source:
+            times.source = np.where(edge, times.source, graph.source)
         return times
+
+    def is_unchanged_by(self, change: Change) -> bool:
+        """Whether nothing of what it is about is in these steps."""
+        times = self.times([change])
+        is_otherwise = (times.host != 1).any() or (times.work != 1).any() or times.gone.any() or times.short.any()
+        is_otherwise = is_otherwise or not np.array_equal(times.source, self.graph.source)
+        return not is_otherwise and change.factor != 1
+
+    @cached_property
+    def _in_scope(self) -> tuple[Bools, Bools, Bools]:
+        """Which stretches of the host, work (by its launch) and edges (by where they lead) are of the steps changed."""
+        graph = self.graph
+        run_of_thread = graph.threads.keys["run_id"].to_numpy()
+        run = run_of_thread[graph.host.thread] if len(run_of_thread) else graph.host.thread
+        host = self.scope.holds(run, graph.host.start)
+        launch = graph.work["call_start_ns"].fill_null(graph.work["start_ns"]).to_numpy()
+        work = self.scope.holds(graph.work["run_id"].to_numpy(), launch)
+        node = self.scope.holds(graph.run, graph.time_ns - 1)  # what ends as the next step begins is of this one
+        node[graph.work_begin] = work
+        return host, work, node[graph.target]
 
     @cached_property
     def _parent(self) -> Ints:
@@ -138,6 +207,34 @@ class Program:
             raise XspError(f"the trace has no {kind} {name!r}{self._did_you_mean(kind, name)}")
         times.host[host] *= change.factor
         times.work[work] *= change.factor
+
+    def to_roof(self, change: Change, times: _Times) -> None:
+        """Device work of a name takes what its operators' shapes ask of the device, where that is known."""
+        kind, _, name = change.part.partition(":")
+        _, work = self._selection(kind, name)
+        if not work.any():
+            raise XspError(f"the trace has no device work of {kind} {name!r}{self._did_you_mean(kind, name)}")
+        rows, factor = self._roofs
+        chosen = work[rows]
+        if not chosen.any():
+            raise XspError(
+                f"no roof is known of {kind} {name!r}: that takes shapes of operators and peak rates of the device",
+                advice="Record shapes, name the device with --gpu, or give a factor",
+            )
+        times.work[rows[chosen]] *= factor[chosen]
+
+    @cached_property
+    def _roofs(self) -> tuple[Ints, Floats]:
+        """Device work of calls with a roof, and what would be left of its time there; what is faster stays as it is."""
+        calls, work = self.view.once(roofed_calls), self.view.device_work
+        call = self.view.once(call_of_work)
+        at_roof = pl.col("roof_ns") * pl.col("times") / pl.col("spent_ns")
+        factor = calls.cases.select(at_roof.clip(upper_bound=1.0)).to_series().gather(calls.case_of)
+        of_work = work.select("span_id", factor=factor.gather(nullable_index(call))).drop_nulls().filter(
+            pl.col("factor").is_finite()
+        )  # fmt: skip
+        held = self.graph.work.select("span_id").with_row_index("row").join(of_work, on="span_id")
+        return held["row"].to_numpy().astype(np.int64), held["factor"].to_numpy()
 
     def _selection(self, kind: str, name: str) -> tuple[Bools, Bools]:
         """Stretches of the host, and device work, of this kind and name; of what has device work only that."""
@@ -187,19 +284,47 @@ class Program:
         return (self.graph.work["kernel_class"].cast(pl.String) == name).fill_null(value=False).to_numpy()
 
     def overlap(self, _: Change, times: _Times) -> None:
-        """Nothing on a device waits for communication but what communicates; hosts and ends of jobs still do."""
-        talks = self._of_class("communication")
-        times.gone |= self._work_edges(talks, ~talks, (Edge.STREAM, Edge.EVENT, Edge.SHARED))
+        """Nothing on a device waits for communication but what communicates; hosts and ends of jobs still do.
+
+        What was behind it on a stream is then behind the last before it that does not communicate.
+        """
+        talks, graph = self._of_class("communication"), self.graph
+        if not talks.any():
+            return
+        times.gone |= self._work_edges(talks, ~talks, (Edge.EVENT, Edge.SHARED))
+        behind = self._work_edges(talks, ~talks, (Edge.STREAM,))
+        ends = graph.target[graph.work_edge]
+        work_of_begin = np.full(len(graph.time_ns), -1)
+        work_of_begin[graph.work_begin] = np.arange(graph.work.height)
+        before = self._last_on_stream(~talks & (graph.work_edge >= 0))[work_of_begin[graph.target]]
+        has_other = behind & (before >= 0)
+        times.gone |= behind & ~has_other
+        times.source = np.where(has_other, ends[before], times.source).astype(graph.source.dtype)
+
+    def _last_on_stream(self, chosen: Bools) -> Ints:
+        """For each device activity the last of those chosen before it on its stream, -1: none."""
+        work = self.graph.work.with_row_index("row").with_columns(chosen=pl.Series(chosen))
+        row = pl.when("chosen").then(pl.col("row").cast(pl.Int64))
+        ordered = work.sort(*STREAM, "start_ns", nulls_last=True).select(
+            "row", before=row.forward_fill().shift().over(STREAM)
+        )  # fmt: skip
+        return ordered.sort("row")["before"].fill_null(-1).to_numpy()
 
     def _work_edges(self, before: Bools, after: Bools, kinds: Sequence[Edge]) -> Bools:
         """Edges of these kinds from the end of some work to the begin of other work."""
         graph = self.graph
-        target = graph.target
         begins, ends = np.zeros(len(graph.time_ns), np.bool_), np.zeros(len(graph.time_ns), np.bool_)
         edges = graph.work_edge
-        ends[target[edges[before & (edges >= 0)]]] = True
-        begins[graph.source[edges[after & (edges >= 0)]]] = True
-        return np.isin(graph.kind, kinds) & ends[graph.source] & begins[target]
+        ends[graph.target[edges[before & (edges >= 0)]]] = True
+        begins[graph.work_begin[after]] = True
+        return np.isin(graph.kind, kinds) & ends[graph.source] & begins[graph.target]
+
+    def balance(self, _: Change, times: _Times) -> None:
+        """No rank waits for another: in a collective each goes on at once."""
+        ranks = self.graph.kind == Edge.RANKS
+        if not ranks.any():
+            raise XspError("no rank waits for another here", advice="Give the traces of all ranks of a job together")
+        times.gone |= ranks
 
     def no_sync(self, _: Change, times: _Times) -> None:
         """Calls that synchronise return at once."""
@@ -256,10 +381,10 @@ class Program:
 
     def graph_replay(self, change: Change, times: _Times) -> None:
         """Steps or layers are replayed as graphs: of each one launch is left, and its kernels follow on each other."""
-        first, last = self._intervals(change.part)
+        first, last = self._intervals(change.part) if change.part else _NO_INTERVALS
         if not len(first):
             raise XspError(
-                f"the trace has no {change.part} to make a graph of", advice="Name steps, layers, or a layer"
+                f"the trace has no {change.part!r} to make a graph of", advice="Name steps, layers, or a layer"
             )
         graph = self.graph
         spans, owner = graph.threads.spans, graph.host.owner
@@ -329,6 +454,7 @@ def _roof_ratio(name: str, kind: str, here: Mapping[str, float], there: Mapping[
 
 CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "scale": Program.scale,
+    _ROOF: Program.to_roof,
     "graph": Program.graph_replay,
     "no-sync": Program.no_sync,
     "copies": Program.copies,
@@ -338,6 +464,7 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "host": Program.host,
     "communication": Program.communication,
     "overlap": Program.overlap,
+    "balance": Program.balance,
     "on": Program.device,
     "no-recompute": Program.recompute,
 }
@@ -345,8 +472,8 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
 _FACTORS = ("scale", "input", "python", "host", "communication")
 
 
-def weights_with(program: Program, fit: Ints, changes: Sequence[Change]) -> Ints:
-    """The weights with these changes: what stretches of the host and work lose is taken off the edges that they are of.
+def changed_replay(program: Program, fit: Ints, changes: Sequence[Change]) -> Replay:
+    """The replay with these changes: what stretches of the host and work lose is taken off the edges that they are of.
 
     Of an edge that is shorter than its stretches (a wait, of which the rest is its work's) the part in proportion.
     """
@@ -366,13 +493,13 @@ def weights_with(program: Program, fit: Ints, changes: Sequence[Change]) -> Ints
     target = graph.target
     left = np.bincount(target[~times.gone], minlength=len(graph.time_ns))
     weight[times.gone & (left[target] > 0)] = _NEVER_BINDS
-    return weight
+    return replay(graph if times.source is graph.source else replace(graph, source=times.source), weight)
 
 
 def changes_of(
     *,
-    scale: Sequence[str] = (),
-    graph: Sequence[str] = (),
+    scale: str | Sequence[str] | None = (),
+    graph: str | Sequence[str] | None = (),
     no_sync: bool = False,
     copies: str | None = None,
     fuse: bool = False,
@@ -381,6 +508,7 @@ def changes_of(
     host: float | None = None,
     communication: float | None = None,
     overlap: bool = False,
+    balance: bool = False,
     on: str | None = None,
     no_recompute: bool = False,
 ) -> list[Change]:
@@ -393,10 +521,11 @@ def changes_of(
     if copies not in (None, "async", _PINNED):
         raise XspError(f"copies cannot be made {copies!r}", advice="Say async, or pinned")
     factors = {"input": input, "python": python, "host": host, "communication": communication}
+    switches = {"no-sync": no_sync, "fuse": fuse, "overlap": overlap, "balance": balance}
     changes = [
-        *(Change.scale(each) for each in scale),
-        *(Change("graph", each) for each in graph),
-        *(Change(name) for name, is_on in (("no-sync", no_sync), ("fuse", fuse), ("overlap", overlap)) if is_on),
+        *(Change.scale(each) for each in _texts("scale", scale)),
+        *(Change("graph", each) for each in _texts("graph", graph)),
+        *(Change(name) for name, is_on in switches.items() if is_on),
         *([Change("copies", copies)] if copies else []),
         *(Change(name, "", checked_factor(each, f"--{name}")) for name, each in factors.items() if each is not None),
         *([Change("on", on)] if on else []),
@@ -407,6 +536,14 @@ def changes_of(
     return changes
 
 
+def _texts(option: str, value: object) -> Sequence[str]:
+    """One text, or several; XspError for anything else."""
+    texts = (value,) if isinstance(value, str) else () if value is None else value
+    if isinstance(texts, (list, tuple)) and all(isinstance(each, str) for each in texts):
+        return texts
+    raise XspError(f"{option} is {value!r}, which is no text", advice=f'Give {option}=["..."]')
+
+
 def changes_by_name(options: Mapping[str, Any]) -> list[Change]:
     """The changes of options by name; XspError for a name that none has."""
     names = signature(changes_of).parameters
@@ -414,4 +551,15 @@ def changes_by_name(options: Mapping[str, Any]) -> list[Change]:
     if strange is not None:
         near = closest(strange, list(names)) or list(names)
         raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
+    for name, value in options.items():
+        kinds = {
+            "no_sync": bool,
+            "fuse": bool,
+            "overlap": bool,
+            "balance": bool,
+            "no_recompute": bool,
+            "on": (str, type(None)),
+        }
+        if name in kinds and not isinstance(value, kinds[name]):
+            raise XspError(f"{name} cannot be {value!r}", advice="See docs/what-if.md for what it takes")
     return changes_of(**options)

@@ -8,25 +8,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from xsp_analyze.frames.group_ids import run_starts
+from xsp_analyze.frames.group_ids import first_rows, run_starts
 from xsp_analyze.frames.steps import StepBasis
 from xsp_analyze.what_if.threads import Points, hand_overs, host_bounds, host_stretches, host_threads
-from xsp_analyze.what_if.waits import DeviceWork, Edge, awaited_work, node_calls, typical_ns, typical_return_ns
+from xsp_analyze.what_if.waits import (
+    DeviceWork,
+    Edge,
+    awaited_work,
+    meetings,
+    node_calls,
+    typical_ns,
+    typical_return_ns,
+)
 from xsp_ingest.machine.paths import node_order
-from xsp_model import Kind, Level, Phase
+from xsp_model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xsp_analyze.trace.trace_view import TraceView
     from xsp_analyze.what_if.threads import HandOvers, HostThreads, Stretches
+    from xsp_analyze.what_if.waits import Meetings
     from xsp_model.columns.arrays import Ints, Positions
 
 __all__ = ["GUESSED", "TaskGraph", "task_graph"]
 
 GUESSED = (Edge.EVENT, Edge.SHARED, Edge.QUEUE, Edge.HAND_OVER)
 """Edges that no trace records: they are concluded from what followed on what."""
-_MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +43,9 @@ class TaskGraph:
 
     `time_ns` is when each was reached, `weight` what an edge takes by the law: when nothing else is waited for. `host`
     are stretches of threads, `host_edge` the edge that each lies on (-1: on none); `work` the device activities,
-    `work_edge` theirs, from begin to end. `steps` has run_id, step and `node`, its begin; `ends` is of each run the
-    node with which its job ends.
+    `work_edge` theirs, to their end: from their begin (`work_begin`, a node), of a collective from where all ranks have
+    come. `run` is whose each node is. `steps` has run_id, step and `node`, its begin; `ends` is of each run the node
+    with which its job ends.
     """
 
     time_ns: Ints
@@ -49,6 +58,8 @@ class TaskGraph:
     host_edge: Ints
     work: pl.DataFrame
     work_edge: Ints
+    work_begin: Ints
+    run: Ints
     steps: pl.DataFrame
     ends: Mapping[int, int]
 
@@ -102,13 +113,16 @@ def task_graph(view: TraceView) -> TaskGraph:
     threads = host_threads(view)
     calls = node_calls(view, threads)
     work = DeviceWork(view.all_activities, calls)
-    nodes = _Nodes(threads, calls, _steps(view), hand_overs(threads, host_stretches(threads)), len(work.start))
+    handed = hand_overs(threads, host_stretches(threads))
+    nodes = _Nodes(threads, calls, _steps(view), handed, work, meetings(view, work))
     along = np.flatnonzero(nodes.points.thread[1:] == nodes.points.thread[:-1])
-    begin, end = nodes.work_begins, nodes.work_ends
+    goes_on = nodes.work_begins.copy()
+    goes_on[nodes.met.work] = nodes.all_there
     ends, last_times = _run_ends(nodes, work)
     waits, law = _waits(nodes, work, along)
     parts = [  # of edges that bind alike the first counts: a wait rather than the host
-        _Edges.of(begin, end, work.end - work.start, Edge.WORK),
+        _Edges.of(goes_on, nodes.work_ends, work.end - nodes.goes_on_ns, Edge.WORK),
+        *_rank_edges(nodes),
         waits,
         *_between_work(view, threads, nodes, work),
         _launch_edges(nodes, work),
@@ -129,10 +143,19 @@ def _steps(view: TraceView) -> pl.DataFrame:
 
 
 class _Nodes:
-    """Numbers nodes: points of threads, by thread and time, then begins and ends of device work, then ends of runs."""
+    """Numbers nodes: points of threads, by thread and time, then begins and ends of device work, then ends of runs.
+
+    Then, of collectives of ranks, where each rank goes on, and one node a call.
+    """
 
     def __init__(
-        self, threads: HostThreads, calls: pl.DataFrame, steps: pl.DataFrame, handed: HandOvers, work: int
+        self,
+        threads: HostThreads,
+        calls: pl.DataFrame,
+        steps: pl.DataFrame,
+        handed: HandOvers,
+        work: DeviceWork,
+        met: Meetings,
     ) -> None:
         self.threads, self.calls, self.handed = threads, calls, handed
         self.main = _main_threads(threads, calls)
@@ -152,11 +175,23 @@ class _Nodes:
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
         parts = np.split(position, np.cumsum([len(column[0]) for column in columns])[:-1])
-        self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers = parts[:7]
+        self.begins, self.returns, self.step_begins, self.step_ends, _, self.wakes, self.givers, heads = parts[:8]
+        head = np.searchsorted(every, handed.thread)
+        self.wakes = np.where(handed.wake == first[head], heads[head], self.wakes)  # a head waits for nothing else
         self.points = Points(thread[order], time[order])
-        self.work_begins = np.arange(len(order), len(order) + work)
-        self.work_ends = self.work_begins + work
-        self.count = len(order) + 2 * work
+        self.work_begins = np.arange(len(order), len(order) + len(work.start))
+        self.work_ends = self.work_begins + len(work.start)
+        self.count = len(order) + 2 * len(work.start)
+        self.met, self.runs = met, self.steps["run_id"].unique(maintain_order=True)
+        self.all_there = self.count + len(self.runs) + np.arange(len(met.work))
+        self.meeting = self.count + len(self.runs) + len(met.work) + met.call
+        self.goes_on_ns = work.start.copy()
+        self.goes_on_ns[met.work] = met.all_there_ns
+        first = first_rows(met.call, int(met.call.max(initial=-1)) + 1)
+        run_of_thread, run_of_work = threads.keys["run_id"].to_numpy(), work.frame["run_id"].to_numpy()
+        run = [run_of_thread[self.points.thread], run_of_work, run_of_work, self.runs.to_numpy()]
+        self.run = np.concatenate([*run, run_of_work[met.work], run_of_work[met.work][first]])
+        self.meeting_ns = met.all_there_ns[first]
 
 
 def _main_threads(threads: HostThreads, calls: pl.DataFrame) -> dict[int, int]:
@@ -197,8 +232,13 @@ def _waits(nodes: _Nodes, work: DeviceWork, along: Ints) -> tuple[_Edges, Ints]:
 
 
 def _launch_edges(nodes: _Nodes, work: DeviceWork) -> _Edges:
+    """From the begin of a launch; from the end of one that was loading first, which is time of the host."""
     rows = work.with_call
-    return _Edges.of(nodes.begins[work.call[rows]], nodes.work_begins[rows], work.latency_ns[rows], Edge.LAUNCH)
+    begin, end = (nodes.calls[c].to_numpy()[work.call[rows]] for c in ("start_ns", "end_ns"))
+    behind = work.has_loaded[rows] & (work.start[rows] >= end)
+    source = np.where(behind, nodes.returns[work.call[rows]], nodes.begins[work.call[rows]])
+    latency = work.latency_ns[rows] - np.where(behind, end - begin, 0)
+    return _Edges.of(source, nodes.work_begins[rows], latency, Edge.LAUNCH)
 
 
 def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: DeviceWork) -> list[_Edges]:
@@ -213,20 +253,21 @@ def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: De
     ]  # fmt: skip
 
 
-def _hand_over_edges(nodes: _Nodes) -> _Edges:
-    """Between threads of which one runs the backward pass for the other they are no guess."""
-    handed, spans = nodes.handed, nodes.threads.spans
-    operators = spans.select(pl.col("level") == str(Level.OPERATOR), pl.col("phase") == str(Phase.BACKWARD))
-    counts = [
-        np.bincount(
-            nodes.threads.thread,
-            weights=column.fill_null(value=False).to_numpy(),
-            minlength=nodes.threads.keys.height,
-        )
-        for column in operators.with_columns(pl.col("phase") & pl.col("level"))
+def _rank_edges(nodes: _Nodes) -> list[_Edges]:
+    """From each rank's begin of a collective to the call, from that to where each goes on; clocks taken for one."""
+    met = nodes.met
+    begins = nodes.work_begins[met.work]
+    return [
+        _Edges.of(nodes.meeting, nodes.all_there, met.ahead_ns, Edge.RANKS),
+        _Edges.of(begins, nodes.meeting, -met.ahead_ns, Edge.RANKS),
+        _Edges.of(begins, nodes.all_there, 0, Edge.WORK),
     ]
-    engine = counts[1] > _MOSTLY * counts[0]
-    kind = np.where(engine[handed.thread] != engine[handed.giver], Edge.BACKWARD, Edge.HAND_OVER)
+
+
+def _hand_over_edges(nodes: _Nodes) -> _Edges:
+    """From the last work of one thread to the wake of another."""
+    handed = nodes.handed
+    kind = np.where(handed.is_backward, Edge.BACKWARD, Edge.HAND_OVER)
     return _Edges.of(nodes.givers, nodes.wakes, handed.wake - handed.ended, kind)
 
 
@@ -234,11 +275,12 @@ def _run_ends(nodes: _Nodes, work: DeviceWork) -> tuple[_Edges, Ints]:
     """The job of a run ends with its last step, and with the last work of every stream that was launched in a step."""
     run_of, in_step = work.frame["run_id"].to_numpy(), work.frame["step"].is_not_null().to_numpy()
     parts, times = [], []
-    for i, run in enumerate(nodes.steps["run_id"].unique(maintain_order=True)):
+    for i, run in enumerate(nodes.runs):
         rows = np.flatnonzero((nodes.steps["run_id"] == run).to_numpy())
         has_no_steps = nodes.steps["step"][int(rows[0])] is None
         mine = work.order[(run_of[work.order] == run) & (in_step[work.order] | has_no_steps)]
-        last = mine[np.append(run_starts(work.stream[mine])[1:], len(mine)) - 1] if len(mine) else mine
+        both = (mine, mine[work.communicates[mine]])  # the second binds where nothing waits for communication
+        last = np.concatenate([_last_of_streams(work, each) for each in both])
         last_nodes = np.append(nodes.work_ends[last], nodes.step_ends[rows[-1]])
         parts.append(_Edges.of(last_nodes, np.full(len(last_nodes), nodes.count + i), 0, Edge.HOST))
         times.append(max([int(nodes.points.time[nodes.step_ends[rows[-1]]]), *work.end[last].tolist()]))
@@ -246,9 +288,18 @@ def _run_ends(nodes: _Nodes, work: DeviceWork) -> tuple[_Edges, Ints]:
     return _Edges.concat(parts) if parts else _Edges.of(nothing, nothing, 0, Edge.HOST), np.array(times, dtype=np.int64)
 
 
+def _last_of_streams(work: DeviceWork, rows: Ints) -> Ints:
+    """Of these rows the one of each stream that ends last."""
+    ordered = rows[np.lexsort((work.end[rows], work.stream[rows]))]
+    first = run_starts(work.stream[ordered])
+    return ordered[np.append(first[1:], len(ordered)) - 1] if len(ordered) else ordered
+
+
 def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_times: Ints) -> TaskGraph:
     """Nodes renumbered so that edges go forward, and edges by target; those that close a circle are left out."""
-    time = np.concatenate((nodes.points.time, work.start, work.end, last_times))
+    time = np.concatenate(
+        (nodes.points.time, work.start, work.end, last_times, nodes.met.all_there_ns, nodes.meeting_ns)
+    )
     count = len(time)
     by_source = np.argsort(edges.source, kind="stable")
     order, number = np.empty(count, dtype=np.int32), np.full(count, -1, dtype=np.int32)
@@ -267,7 +318,6 @@ def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_t
     into = np.full(len(nodes.points.time) + 1, -1)
     into[edges.target[len(edges.target) - along :]] = position[len(position) - along :]
     stretches = host_stretches(nodes.threads, nodes.points)
-    runs = nodes.steps["run_id"].unique(maintain_order=True).to_list()
     return TaskGraph(
         time[order],
         np.searchsorted(target[by_target], np.arange(count + 1)),
@@ -279,6 +329,8 @@ def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_t
         into[stretches.point],
         work.frame,
         position[: len(work.start)],
+        number[nodes.work_begins],
+        nodes.run[order],
         nodes.steps.with_columns(node=pl.Series(number[nodes.step_begins], dtype=pl.Int64)),
-        {run: int(number[nodes.count + i]) for i, run in enumerate(runs)},
+        {run: int(number[nodes.count + i]) for i, run in enumerate(nodes.runs)},
     )

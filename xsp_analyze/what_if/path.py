@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.what_if.graph import task_graph
-from xsp_analyze.what_if.replay import fitted_replay, path_edges
+from xsp_analyze.what_if.replay import NEVER, fitted_replay, path_edges
 from xsp_analyze.what_if.waits import Edge
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _DEVICE, _LAUNCH, _GAP, _RETURN, _HOST, _UNKNOWN = range(len(LINKS))
 _LINK_OF = {
     Edge.HOST: _HOST, Edge.WORK: _DEVICE, Edge.LAUNCH: _LAUNCH, Edge.STREAM: _GAP, Edge.EVENT: _GAP,
     Edge.SHARED: _GAP, Edge.SYNC: _RETURN, Edge.COPY: _RETURN, Edge.FREE: _RETURN, Edge.QUEUE: _RETURN,
-    Edge.HAND_OVER: _HOST, Edge.BACKWARD: _HOST,
+    Edge.HAND_OVER: _HOST, Edge.BACKWARD: _HOST, Edge.RANKS: _GAP,
 }  # fmt: skip
 _LINK = np.array([_LINK_OF[each] for each in Edge], dtype=np.int64)
 
@@ -60,15 +60,24 @@ def recorded_replay(view: TraceView) -> Replay:
     return fitted_replay(view.once(task_graph))
 
 
+def replay_of_each(view: TraceView) -> Replay:
+    """The same with ranks side by side: what a collective waits for on others is time of the collective."""
+    graph = view.once(task_graph)
+    alone = graph.without([Edge.RANKS])
+    return view.once(recorded_replay) if alone is graph else fitted_replay(alone)
+
+
 def chain(view: TraceView, run: int) -> Chain:
     """The run's path, from the begin of its first step on."""
-    replayed = view.once(recorded_replay)
+    replayed = view.once(replay_of_each)
     graph = replayed.graph
     edges = path_edges(replayed, run)
     begin = int(graph.time_ns[graph.steps.filter(pl.col("run_id") == run)["node"].to_numpy()].min())
     start, end = graph.time_ns[graph.source[edges]], graph.time_ns[graph.target[edges]]
     links = _LINK[graph.kind[edges]]
     rows = np.where(links == _DEVICE, graph.work_of_edge[edges], -1)
+    waits = np.flatnonzero((links == _DEVICE) & (rows < 0))  # in a collective, before its work
+    rows[waits] = rows[waits + 1]
     if len(edges) and start[0] > begin:  # from what nothing known leads to
         first = _UNKNOWN if rows[0] >= 0 or links[0] == _GAP else _HOST
         links, rows = np.append(first, links), np.append(-1, rows)
@@ -102,14 +111,14 @@ def _end_to_end(links: Ints, start: Ints, inside: Ints, rows: Ints, begin: int, 
 
 
 def slack(view: TraceView) -> pl.DataFrame:
-    """Of each device activity (span_id) `slack_ns`: how much later it could end without its run's job ending later."""
+    """Of each device activity (span_id) `slack_ns`: how much later it could end without any job ending later.
+
+    Null: nothing waits for it.
+    """
     replayed = view.once(recorded_replay)
     graph = replayed.graph
     has_edge = np.flatnonzero(graph.work_edge >= 0)
-    ends = graph.target[graph.work_edge[has_edge]]
-    late = np.zeros(len(has_edge), dtype=np.int64)
-    run_of = graph.work["run_id"].to_numpy()[has_edge]
-    for run in graph.ends:
-        later, _ = replayed.backwards(run)
-        late[run_of == run] = later[ends[run_of == run]]
-    return pl.DataFrame({"span_id": graph.work["span_id"].to_numpy()[has_edge], "slack_ns": late})
+    later = np.min([replayed.backwards(run)[0] for run in graph.ends], axis=0) if graph.ends else graph.time_ns
+    late = pl.Series("slack_ns", later[graph.target[graph.work_edge[has_edge]]])
+    ids = graph.work["span_id"].gather(has_edge)
+    return pl.DataFrame([ids, late]).with_columns(pl.when(pl.col("slack_ns") < NEVER // 2).then("slack_ns"))

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_model.columns.arrays import Bools, Ints, Positions
 
-__all__ = ["Replay", "fit", "fitted_replay", "path_edges", "replay"]
+__all__ = ["NEVER", "Replay", "fit", "fitted_replay", "path_edges", "replay"]
 
-_NEVER = np.iinfo(np.int64).max // 2
+NEVER = np.iinfo(np.int64).max // 2
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Replay:
     def backwards(self, run: int) -> tuple[Ints, Bools]:
         """Of each node how much later it could be without the run's job ending later, and whether it is on its path."""
         end = self.graph.ends[run]
-        latest = np.full(len(self.time_ns), _NEVER, dtype=np.int64)
+        latest = np.full(len(self.time_ns), NEVER, dtype=np.int64)
         latest[end] = self.time_ns[end]
         on_path = np.zeros(len(latest), dtype=np.uint8)
         graph = self.graph

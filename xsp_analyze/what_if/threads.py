@@ -10,7 +10,7 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, numbers_in_order
 from xsp_analyze.frames.host_calls import INPUT_CALLS, names_like
-from xsp_model import Kind, Level
+from xsp_model import Kind, Level, Phase
 from xsp_model.columns.tree import depths
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _QUIET_NS = 15_000  # shorter, and a thread only went from call to call
 _MIN_BUSY_SHARE = 0.5  # of a thread's quiet, that the one that wakes it worked
 _MIN_PART = 0.05  # of the work of the busiest: those that do less watch in the background
 _MAX_THREADS = 24  # of one process: the busiest, as each is held against each
+_WAKING_NS = 1_000_000  # after which a thread begins at the latest, once it is woken
+_MOSTLY = 0.5  # of a thread's operators: it runs the backward pass for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,17 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class HandOvers:
-    """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `ended`."""
+    """Threads quiet since `since` that woke at `wake`, when another (`giver`) had ended its work at `ended`.
+
+    `is_backward`: one of the two runs the backward pass for the other, by names of operators; the rest is guessed.
+    """
 
     thread: Ints
     since: Ints
     wake: Ints
     giver: Ints
     ended: Ints
+    is_backward: Bools
 
 
 def host_threads(view: TraceView) -> HostThreads:
@@ -159,18 +165,21 @@ def is_busy(threads: HostThreads) -> Bools:
 def hand_overs(threads: HostThreads, stretches: Stretches) -> HandOvers:
     """Where a thread that was quiet wakes after another one has ended its work, and is quiet from then on.
 
-    The other has worked for most of that quiet; before a thread's first work that is all time since the process's.
+    The other has worked for most of that quiet, or, where one of them runs the backward pass for the other, until just
+    before; a thread's first quiet is all time since the process's first work.
     """
-    busy, owner = is_busy(threads), stretches.owner
+    busy, owner, engine = is_busy(threads), stretches.owner, _engines(threads)
     names = threads.spans["name"]
     fetching = names_like(names.unique(), lambda name: name.str.contains(INPUT_CALLS))
     works = _in_any(owner, busy | names.is_in(fetching.implode()).to_numpy())
     runs = _busy_runs(stretches, works)
     alone = np.where(_in_any(owner, busy), stretches.end - stretches.start, 0)
     time = np.bincount(stretches.thread, weights=alone, minlength=threads.keys.height).astype(np.float64)
-    wakes = [each for members in _processes(threads, time) for each in _wakes(members, runs)]
-    columns = (np.concatenate(column) for column in zip(*wakes, strict=True)) if wakes else _no_columns()
-    return HandOvers(*columns)
+    heads = host_bounds(threads)[1]
+    wakes = [each for members in _processes(threads, time) for each in _wakes(members, runs, engine, heads)]
+    nothing = (np.empty(0, dtype=np.int64) for _ in range(5))
+    thread, since, wake, giver, ended = map(np.concatenate, zip(*wakes, strict=True)) if wakes else nothing
+    return HandOvers(thread, since, wake, giver, ended, engine[thread] != engine[giver])
 
 
 def _in_any(owner: Ints, spans: Bools) -> Bools:
@@ -178,8 +187,16 @@ def _in_any(owner: Ints, spans: Bools) -> Bools:
     return np.asarray((owner >= 0) & spans[np.maximum(owner, 0)] if len(spans) else owner >= 0)
 
 
-def _no_columns() -> tuple[Ints, ...]:
-    return tuple(np.empty(0, dtype=np.int64) for _ in range(5))
+def _engines(threads: HostThreads) -> Bools:
+    """Of each thread whether it runs backward passes: most of its operators are of one."""
+    is_operator = (pl.col("level") == str(Level.OPERATOR)).alias("every")
+    is_backward = (is_operator & (pl.col("phase") == str(Phase.BACKWARD))).alias("backward")
+    spans = threads.spans.select(is_operator, is_backward)
+    every, backward = (
+        np.bincount(threads.thread, column.fill_null(value=False).to_numpy(), threads.keys.height)
+        for column in spans.get_columns()
+    )
+    return np.asarray(backward > _MOSTLY * every)
 
 
 def _busy_runs(stretches: Stretches, works: Bools) -> _Runs:
@@ -208,8 +225,8 @@ def _processes(threads: HostThreads, time: Floats) -> list[list[int]]:
     return [each[:_MAX_THREADS] for each in members.values() if len(each) > 1]
 
 
-def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
-    """For each of the threads the columns of HandOvers."""
+def _wakes(members: list[int], runs: _Runs, engine: Bools, heads: Ints) -> list[tuple[Ints, ...]]:
+    """For each of the threads the columns of HandOvers, but the last."""
     bounds = {each: np.searchsorted(runs.thread, [each, each + 1]) for each in members}
     of = {each: slice(*bounds[each].tolist()) for each in members}
     columns: list[tuple[Ints, ...]] = []
@@ -221,17 +238,20 @@ def _wakes(members: list[int], runs: _Runs) -> list[tuple[Ints, ...]]:
         for other in members:
             if other == each:
                 continue
-            ended = _last_end_before(runs, of[other], since, wake)
+            ended = _last_end_before(runs, of[other], since, wake, is_surely=bool(engine[each] != engine[other]))
             later = ended > latest
             latest, giver = np.where(later, ended, latest), np.where(later, other, giver)
         rows = np.flatnonzero(giver >= 0)
-        begun = np.maximum(since[rows], runs.start[of[each].start])  # a thread is nowhere before its first work
+        begun = np.maximum(since[rows], heads[each])  # a thread is nowhere before its first span
         columns.append((np.full(len(rows), each), begun, wake[rows], giver[rows], latest[rows]))
     return columns
 
 
-def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
-    """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1."""
+def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints, *, is_surely: bool) -> Ints:
+    """When the other thread's work of each quiet ended, where it did before the wake and was most of it; else -1.
+
+    Of threads that surely wake each other it is enough that it ended not long ago.
+    """
     start, end, busy = runs.start[of], runs.end[of], runs.busy[of]
     at = np.searchsorted(end, wake, side="right") - 1
     ended = np.where(at >= 0, end[np.maximum(at, 0)], _NONE)
@@ -240,6 +260,7 @@ def _last_end_before(runs: _Runs, of: slice, since: Ints, wake: Ints) -> Ints:
     before = np.searchsorted(end, since, side="right")
     inside = total[at + 1] - total[np.minimum(before, at + 1)]
     share = inside >= _MIN_BUSY_SHARE * (wake - since)
+    share |= is_surely & (wake - ended <= _WAKING_NS)
     return np.where((at >= 0) & quiet & (ended > since) & share, ended, _NONE)
 
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from xsp_analyze.classification import KernelClass
+from xsp_analyze.frames.collectives import PAIRWISE, has_ranks, operations
 from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_in_order
 from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, is_named, names_like, waiting_calls
+from xsp_analyze.frames.rank_waits import CALL, with_waits
 from xsp_model import Level
 from xsp_model.columns.arrays import distinct_numbers, lookup
 from xsp_model.columns.intervals import Lanes
@@ -23,7 +26,18 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.threads import HostThreads
     from xsp_model.columns.arrays import Bools, Ints
 
-__all__ = ["Awaited", "Behind", "DeviceWork", "Edge", "awaited_work", "node_calls", "typical_ns", "typical_return_ns"]
+__all__ = [
+    "Awaited",
+    "Behind",
+    "DeviceWork",
+    "Edge",
+    "Meetings",
+    "awaited_work",
+    "meetings",
+    "node_calls",
+    "typical_ns",
+    "typical_return_ns",
+]
 
 
 class Edge(IntEnum):
@@ -41,6 +55,7 @@ class Edge(IntEnum):
     QUEUE = 9  # from work that ended in a launch that found the queue full
     HAND_OVER = 10  # from one thread's last work to the wake of another that waited for it
     BACKWARD = 11  # a hand-over to or from the thread that runs the backward pass, which names what it runs
+    RANKS = 12  # from the begin of a collective on one rank to where it goes on, as all have come, on another
 
 
 _FREES = r"(?i)^(?:cuda|cu|hip)(?:Free|MemFree|Malloc|MemAlloc|HostAlloc|HostMalloc|MemCreate)"
@@ -55,6 +70,7 @@ _FULL_QUEUE = 900  # launches that were outstanding: queues hold 1,024
 _LONG_CALL_NS = 20_000  # in shorter calls work ends by chance
 _LOADING_NS = 1_000_000  # a longer launch loads what it launches
 _CLOCKS_NS = 2_000  # clocks of host and device differ by that much
+_MEETING_NS = 1_000_000  # ends of one collective on two ranks, less what their clocks differ by, are nearer
 _TYPICAL_NS = 5_000  # a launch, where none was on an idle device
 _NEVER = np.iinfo(np.int64).max
 
@@ -96,6 +112,12 @@ class DeviceWork:
         return before
 
     @cached_property
+    def communicates(self) -> Bools:
+        """Which work communicates with other devices."""
+        is_it = self.frame["kernel_class"].cast(pl.String) == str(KernelClass.COMMUNICATION)
+        return is_it.fill_null(value=False).to_numpy()
+
+    @cached_property
     def queue_gap_ns(self) -> int:
         """How long a stream takes from one activity to the next that waits in its queue."""
         gap = self.start - self.end[self.before]
@@ -112,17 +134,28 @@ class DeviceWork:
         idle = self._is_idle_at(begin[self.call[rows]])
         idle &= first_rows(self.call[rows], self.calls.height)[self.call[rows]] == np.arange(len(rows))
         kind = group_ids([self.frame["kind"]])[0][rows]
-        latency = np.full(len(rows), _TYPICAL_NS)
+        alone = idle & (took >= 0) & (took < _LOADING_NS)
+        of_all = int(np.median(took[alone])) if alone.any() else _TYPICAL_NS
+        latency = np.full(len(rows), of_all)
         for each in distinct_numbers(kind).tolist():
             mine = (kind == each) & (took >= 0)
-            alone = took[mine & idle & (took < _LOADING_NS)]
-            shortest = took[mine].min() if mine.any() else _TYPICAL_NS
-            latency[kind == each] = int(np.median(alone)) if len(alone) else int(shortest)
-        waits = (self.calls["waits"] == "copy").fill_null(value=False).to_numpy() | self.is_behind_full_queue
-        lasted = np.where(waits, 0, end - begin)[self.call[rows]]
+            if (mine & alone).any():
+                latency[kind == each] = int(np.median(took[mine & alone]))
+            elif mine.any():  # none was on an idle device: the shortest may have waited, too
+                latency[kind == each] = min(int(took[mine].min()), of_all)
         every = np.zeros(len(self.start), dtype=np.int64)
-        every[rows] = np.where(lasted > _LOADING_NS, np.clip(took, 0, lasted + latency), latency)
+        lasted = (end - begin)[self.call[rows]]
+        every[rows] = np.where(self.has_loaded[rows], np.clip(took, 0, lasted + latency), latency)
         return every
+
+    @cached_property
+    def has_loaded(self) -> Bools:
+        """Of each whether its launch loaded it: it took long, and waited for nothing."""
+        waits = (self.calls["waits"] == "copy").fill_null(value=False).to_numpy() | self.is_behind_full_queue
+        lasted = (self.calls["end_ns"] - self.calls["start_ns"]).to_numpy()
+        has_loaded = np.zeros(len(self.start), dtype=np.bool_)
+        has_loaded[self.with_call] = ((lasted > _LOADING_NS) & ~waits)[self.call[self.with_call]]
+        return has_loaded
 
     @cached_property
     def is_behind_full_queue(self) -> Bools:
@@ -135,9 +168,11 @@ class DeviceWork:
         return np.asarray(self.calls["launches"].to_numpy() & (outstanding >= _FULL_QUEUE))
 
     def _is_idle_at(self, time: Ints) -> Bools:
-        """Whether all device work that began before these times had ended."""
-        done = np.maximum.accumulate(self.end)
-        at = np.searchsorted(self.start, time) - 1
+        """Whether all device work that was launched before these times had ended."""
+        launch = self.frame["call_start_ns"].fill_null(self.frame["start_ns"]).to_numpy()
+        order = np.argsort(launch, kind="stable")
+        done = np.maximum.accumulate(self.end[order])
+        at = np.searchsorted(launch[order], time) - 1
         return np.asarray((at < 0) | (done[np.maximum(at, 0)] <= time))
 
     @property
@@ -227,6 +262,38 @@ def _moments_of(view: TraceView, threads: HostThreads, pattern: str) -> tuple[In
     thread, start = threads.thread[rows], threads.spans["start_ns"].to_numpy()[rows]
     order = np.lexsort((start, thread))
     return thread[order], start[order]
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Collectives that ranks ran together, a row a rank: its work, the call, when all had come to it on its own clock.
+
+    `ahead_ns` is by how much that clock is ahead of that of the call's first row: all ranks leave together.
+    """
+
+    work: Ints
+    call: Ints
+    all_there_ns: Ints
+    ahead_ns: Ints
+
+
+def meetings(view: TraceView, work: DeviceWork) -> Meetings:
+    """Collectives with every rank of their group, and clocks that differ as in others of the same ranks."""
+    if not has_ranks(view):
+        return Meetings(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+    calls = with_waits(view.once(operations)).filter("matched", ~pl.col("operation").is_in(PAIRWISE))
+    calls = calls.with_columns(work=pl.Series(lookup(work.frame["span_id"].to_numpy(), calls["call_id"].to_numpy())))
+    calls = calls.filter((pl.col("work") >= 0).all().over(CALL)).sort(*CALL, "rank", nulls_last=True)
+    end = pl.Series(work.end[calls["work"].to_numpy()])
+    calls = calls.with_columns(end=end).with_columns(
+        first=pl.col("rank").first().over(CALL), ahead=pl.col("end") - pl.col("end").first().over(CALL)
+    )
+    off = (pl.col("ahead") - pl.col("ahead").median().over("rank", "first")).abs()
+    calls = calls.filter((off <= _MEETING_NS).all().over(CALL))
+    call = numbers_in_order(*group_ids(calls.select(CALL)))[0]
+    columns = (calls[c].to_numpy() for c in ("work", "end", "transfer_ns", "ahead"))
+    row, until, transfer, ahead = columns
+    return Meetings(row, call, until - transfer, ahead)
 
 
 # Calls of the host.
@@ -320,7 +387,12 @@ def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, o
     at = np.searchsorted(queue, line.at(stream, begin[rows])) - 1
     has_work = at >= 0
     has_work[has_work] = work.stream[order[at[has_work]]] == stream[has_work]
-    return Awaited(rows[has_work], order[at[has_work]], np.full(int(has_work.sum()), int(Edge.SYNC)))
+    rows, at = rows[has_work], at[has_work]
+    talk = np.maximum.accumulate(np.where(work.communicates[order], np.arange(len(order)), -1))[at]
+    too = np.flatnonzero((talk >= 0) & (talk != at))  # which binds where nothing else waits for it
+    too = too[work.stream[order[talk[too]]] == work.stream[order[at[too]]]]
+    rows, at = np.concatenate((rows, rows[too])), np.concatenate((at, talk[too]))
+    return Awaited(rows, order[at], np.full(len(rows), int(Edge.SYNC)))
 
 
 def _work_ending_within(work: DeviceWork, calls: pl.DataFrame, of_work: Ints, of_call: Ints) -> Awaited:
@@ -361,10 +433,15 @@ def typical_ns(calls: pl.DataFrame, has_waited: Bools) -> Ints:
 
 
 def typical_return_ns(calls: pl.DataFrame, awaited: Awaited, work: DeviceWork) -> Ints:
-    """How long after the work each call returns: a wait as others of its name (the median), others as they did."""
+    """How long after the work each call returns: a wait as others of its name (the median), others as they did.
+
+    Of a call that waits for several streams that is after the last of them.
+    """
     rest = calls["end_ns"].to_numpy()[awaited.call] - work.end[awaited.work]
     within = work.end[awaited.work] > calls["start_ns"].to_numpy()[awaited.call]
-    rows = pl.DataFrame({"name": calls["name"].gather(awaited.call), "rest": rest, "within": within})
-    median = pl.col("rest").filter(pl.col("within")).median().over("name")
+    rows = pl.DataFrame(
+        {"name": calls["name"].gather(awaited.call), "call": awaited.call, "rest": rest, "within": within}
+    ).with_columns(is_last=pl.col("within") & (pl.col("rest") == pl.col("rest").min().over("call")))
+    median = pl.col("rest").filter("is_last").median().over("name")
     typical = rows.select(median.fill_null(0).cast(pl.Int64)).to_series().to_numpy()
     return np.where(awaited.kind == Edge.SYNC, typical, rest)

@@ -70,6 +70,16 @@ def test_work_that_was_ready_long_before_waited_for_the_other_stream() -> None:
     ]
 
 
+def test_the_run_ends_with_what_ends_last_of_a_stream_not_with_what_began_last() -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.step(1, 0, 500)
+    hand.span("runtime", "call", "cudaGetDevice", 0, 1)
+    hand.work("k", 730, 54, stream_id=8, step=1)
+    hand.work("k", 734, 1, stream_id=8, step=1)
+    assert sum(row[-1] for row in _path(hand)) == 784
+
+
 _work = st.tuples(st.integers(0, 900), st.integers(0, 100), st.integers(0, 80), st.integers(7, 9), st.booleans())
 _wait = st.tuples(st.integers(0, 900), st.integers(0, 200))
 
@@ -98,3 +108,22 @@ def test_the_pieces_fill_the_run(
     table = run(find("B10"), StepView.of(trace)).table
     assert sum(table["duration_ns"].to_list()) == total
     assert (table["duration_ns"] > 0).all()
+
+
+def test_slack_is_what_work_could_be_later_by() -> None:
+    """B49: in the first trace above both kernels have none; a third, on a stream of its own, could end with b."""
+    hand = Hand()
+    hand.run(0)
+    hand.step(1, 0, 100)
+    layer = hand.module("Linear_0", 3, 7, 0, step=1)
+    hand.work("a", 20, 40, launch=10, layer=layer, step=1)
+    hand.work("b", 62, 28, launch=30, step=1)
+    hand.work("vectorized_elementwise_kernel", 50, 10, launch=36, step=1, stream_id=8)
+    hand.span("runtime", "call", "cudaDeviceSynchronize", 42, 53, step=1)
+    table = run(find("B49"), StepView.of(hand.build())).table
+    columns = ("kernel_class", "layer_name", "activity_count", "duration_ns", "critical_ns", "least_slack_ns")
+    assert table.select(columns).rows() == [
+        ("matrix product", "Linear_0", 1, 40, 40, None),  # by its layer
+        ("other", None, 1, 28, 28, None),
+        ("elementwise", None, 1, 10, 0, 30),
+    ]

@@ -33,7 +33,7 @@ GRAPH = (
     Piece("softmax", "Softmax_0", "aten::softmax", ((4, 2),)),
 )
 OF_LAYERS = {"A02", "A03", "A04", "A05", "A06", "A07", "A08", "A11", "A13", "A14", "B01", "B05", "B06", "B10", "B11"}
-OF_LAYERS |= {"B17", "B18", "B39", "B41", "B42"}  # classes look at the operator, too
+OF_LAYERS |= {"B17", "B18", "B39", "B41", "B42", "B49"}  # classes look at the operator, too
 OF_LAYERS |= {"A09", "A12", "A15", "B23", "B24"}  # the capture tells shapes, and so work
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.hand import US, Hand, waiting_loop
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
-from xsp_analyze.what_if.changes import Change, changes_of
+from xsp_analyze.what_if.changes import Change, changes_by_name, changes_of
 from xsp_analyze.what_if.graph import GUESSED, task_graph
 from xsp_analyze.what_if.path import slack
 from xsp_analyze.what_if.replay import fit, fitted_replay, replay
@@ -80,6 +80,73 @@ def test_without_steps_the_job_ends_where_a_thread_waits_last_for_what_another_l
     assert answer.together.gain_ns / US == pytest.approx(500, abs=20)
 
 
+def _with_backward_thread(*, load_us: int = 5) -> Trace:
+    """Per step the host is quiet for 200 us and works for 95; 20 us later a thread of its own works for 300 us.
+
+    That one launches a kernel of 100 us at its end, and the first thread waits for it.
+    """
+    hand = Hand()
+    hand.run(0)
+    for number in range(3):
+        at = number * 1000 * US
+        here = {"step": number}
+        hand.step(number, at, 1000 * US, thread_id=1)
+        hand.span("operator", "operator", "aten::add", at + 200 * US, 95 * US, thread_id=1, phase="forward", **here)
+        back = {"thread_id": 2, "phase": "backward", **here}
+        hand.span("operator", "operator", "AddBackward", at + 315 * US, 300 * US, **back)
+        begin = at + (615 - load_us) * US
+        call = hand.span("runtime", "call", "cudaLaunchKernel", begin, load_us * US, **back)
+        hand.work("k", at + 620 * US, 100 * US, parent_id=call, **here)
+        hand.span("runtime", "call", "cudaDeviceSynchronize", at + 620 * US, 110 * US, thread_id=1, **here)
+    return hand.build()
+
+
+def test_the_thread_of_the_backward_pass_begins_earlier_where_the_forward_pass_ends_earlier() -> None:
+    # Of 1000 us the kernel takes 100, its launch 10, its wait 10, and two hand-overs 25: the rest is of the host.
+    assert _gain(_with_backward_thread(), host=0) == pytest.approx(850, abs=20)
+    assert _gain(_with_backward_thread(), python=0) == pytest.approx(470, abs=5)  # 200 before, 270 at the end
+
+
+def test_a_launch_that_loads_what_it_launches_is_time_of_the_host() -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.step(0, 0, 5000 * US, thread_id=1)
+    call = hand.span("runtime", "call", "cudaLaunchKernel", 100 * US, 4000 * US, thread_id=1, step=0)
+    hand.work("k", 4110 * US, 100 * US, parent_id=call, step=0)
+    hand.span("runtime", "call", "cudaDeviceSynchronize", 4100 * US, 120 * US, thread_id=1, step=0)
+    assert _gain(hand.build(), host=0) == pytest.approx(4880, abs=10)
+
+
+def test_a_host_that_no_longer_waits_does_not_make_the_last_step_longer() -> None:
+    # Device work of 400 us a step hides a host of 405: what is gained is the host before the first of the steps.
+    gains = [_gain(waiting_loop(sync=False, steps=6).build(), host=factor) for factor in (1, 0.5, 0)]
+    assert gains == sorted(gains)
+    assert gains[0] == 0
+
+
+@pytest.mark.parametrize("steps", ["mean", "all", "1"])
+def test_the_path_of_the_steps_chosen_is_as_long_as_they_are(steps: str) -> None:
+    answer = what_if(StepView.of(waiting_loop(steps=5).build(), steps), changes_of(host=0.5))
+    assert sum(answer.path.values()) == pytest.approx(answer.step_ns)
+    assert sum(answer.together.path.values()) == pytest.approx(answer.together.step_ns)
+
+
+def test_changes_are_made_in_the_steps_chosen() -> None:
+    trace = waiting_loop(steps=5).build()
+    one = what_if(StepView.of(trace, "1"), changes_of(scale=["kernel:sgemm=0.5"])).together
+    every = what_if(StepView.of(trace, "all"), changes_of(scale=["kernel:sgemm=0.5"])).together
+    assert (one.gain_ns / US, every.gain_ns / US) == (200, 1000)
+
+
+def test_a_path_that_begins_within_a_step_tells_no_gain() -> None:
+    """The job ends with work of a stream that a thread launched of which nothing is known before."""
+    hand = waiting_loop(steps=1)
+    call = hand.span("runtime", "call", "cudaLaunchKernel", 700 * US, 5 * US, thread_id=9, step=0, process_id=2)
+    hand.work("k", 710 * US, 400 * US, parent_id=call, stream_id=8, step=0, process_id=2)
+    with pytest.raises(XspError, match="begins within a step"):
+        _gain(hand.build(), host=0.5)
+
+
 def test_slack_is_what_may_be_later() -> None:
     trace = waiting_loop(kernel_us=100, sync=False, steps=3).build()
     assert slack(StepView.of(trace).of_trace)["slack_ns"].to_list()[-1] == 0
@@ -94,10 +161,32 @@ def test_a_replay_that_is_off_tells_no_gain() -> None:
         _gain(hand.build(), host=0.5)
 
 
-@pytest.mark.parametrize("text", ["attention=0.5", "class:x=-1", "class:x=nan", "colour:red=1"])
+@pytest.mark.parametrize(
+    "text", ["attention=0.5", "class:x=-1", "class:x=nan", "colour:red=1", "class:x=1e300", "class:x=", "class:=1"]
+)
 def test_a_scale_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(XspError):
         Change.scale(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"host": True}, {"host": [1]}, {"host": 1e300}, {"on": 5, "host": 1}, {"scale": [3]}, {"scale": 3},
+        {"graph": [""]}, {"no_sync": "yes"}, {"copies": 3}, {"hots": 1}, {"scale": None}, {},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_change_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(XspError):
+        what_if(StepView.of(waiting_loop().build(), "mean"), changes_by_name(changes))
+
+
+def test_one_text_is_one_change() -> None:
+    assert changes_by_name({"scale": "class:x=0.5", "graph": "layers"}) == [
+        Change("scale", "class:x", 0.5),
+        Change("graph", "layers"),
+    ]
 
 
 def test_another_device_asks_for_the_host() -> None:

@@ -88,6 +88,9 @@ def what_if(
     overlap: Annotated[
         bool, typer.Option("--overlap", help="Nothing on a device waits for communication.", rich_help_panel=_PANEL)
     ] = False,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="No rank waits for another.", rich_help_panel=_PANEL)
+    ] = False,
     on: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +125,7 @@ def what_if(
 
         changes = changes_of(
             scale=scale or (), graph=graph or (), no_sync=no_sync, copies=copies and str(copies), fuse=fuse,
-            input=input, python=python, host=host, communication=communication, overlap=overlap, on=on,
+            input=input, python=python, host=host, communication=communication, overlap=overlap, balance=balance, on=on,
             no_recompute=no_recompute,
         )  # fmt: skip
         answer = answer_to(view_of_one(trace, serving_phase, steps), changes)
