@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from xsp.history.adding import facts_with_identity
+from xsp.history.store import file_of_run
 from xsp.opening import load
 from xsp.reading import Reading
 from xsp_analyze.history.facts import Described
@@ -78,15 +79,6 @@ def fill(
             "driver": "550.54" if night < len(factors) * 0.6 else "560.28",
         }
         run = made_run(facts, float(factor), noise, labels)
-        content = store_file(run, f"{seed:04x}{night:012x}", _START + night * every)
+        content = file_of_run(run, f"{seed:04x}{night:012x}", _START + night * every)
         Path(store.location).mkdir(parents=True, exist_ok=True)
         Path(store.location, content[0]).write_bytes(content[1])
-
-
-def store_file(run: pl.DataFrame, identity: str, time: datetime) -> tuple[str, bytes]:
-    """Name and content of the file that the store writes, without asking whether it is there."""
-    import io  # noqa: PLC0415
-
-    buffer = io.BytesIO()
-    run.write_parquet(buffer, compression="zstd", statistics=False)
-    return f"{time:%Y%m%dT%H%M%SZ}-{identity}.v1.parquet", buffer.getvalue()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp.history.store import file_of_run
 from xsp_analyze.history.facts import COLUMNS
 
 if TYPE_CHECKING:
@@ -42,12 +42,10 @@ def run_facts(
 
 def file_of(folder: Path, number: int, facts: pl.DataFrame, *, version: int = 1, time: datetime | None = None) -> Path:
     """The file that a store has of the run; numbers are days."""
-    content = io.BytesIO()
-    facts.write_parquet(content)
-    at = time or START + timedelta(days=number)
-    path = folder / f"{at:%Y%m%dT%H%M%SZ}-{number:016x}.v{version}.parquet"
+    name, content = file_of_run(facts, f"{number:016x}", time or START + timedelta(days=number))
+    path = folder / name.replace(".v1.", f".v{version}.")
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.getvalue())
+    path.write_bytes(content)
     return path
 
 

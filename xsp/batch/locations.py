@@ -269,13 +269,25 @@ def read_bytes(location: str) -> bytes | None:
     return content
 
 
-def read_many(locations: list[str]) -> list[bytes]:
-    """What small files of one folder at a URL hold, fetched together."""
+def read_many(locations: list[str]) -> list[bytes | OSError]:
+    """What small files of one folder hold, those at a URL fetched together; or why one of them cannot be read."""
+    if not locations or not is_url(locations[0]):
+        return [_content_or_error(location) for location in locations]
     with _reached(locations[0]) as (fs, first):
         folder = first.rpartition("/")[0]
         paths = [f"{folder}/{location.rpartition('/')[2]}" for location in locations]
-        contents: dict[str, bytes] = fs.cat(paths) if len(paths) > 1 else {first: fs.cat_file(first)}
-    return [contents[path] for path in paths]
+        contents: dict[str, bytes | Exception] = fs.cat([*paths, *paths[:1]], on_error="return")
+        for content in contents.values():
+            if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                raise content
+    return [content if isinstance(content := contents[path], bytes) else FileNotFoundError() for path in paths]
+
+
+def _content_or_error(location: str) -> bytes | OSError:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        return error
 
 
 def read_head(url: str, count: int) -> tuple[bytes, int | None]:

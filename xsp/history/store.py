@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import zlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +20,13 @@ from xsp_model.errors import readable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Run", "Store", "is_store", "open"]
+__all__ = ["Run", "Store", "file_of_run", "open"]
 
-_NAME = re.compile(r"(?P<time>\d{8}T\d{6}Z)-(?P<run>[0-9a-f]{16})\.v(?P<version>\d+)\.parquet")
+_NAME = re.compile(
+    r"(?P<time>\d{8}T\d{6}Z)-(?P<run>[0-9a-f]{16})-(?P<checksum>[0-9a-f]{8})\.v(?P<version>\d+)\.parquet"
+)
 _STAMP = "%Y%m%dT%H%M%SZ"
 _AT_ONCE = 1_000  # files, which bounds memory
 _FOR_TRENDS = ("run", "label", "measure")
@@ -32,11 +35,12 @@ _ADVICE = "Add runs with `xsp history add STORE TRACE`"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A file of a store, by its name: when it was, which run, and of which schema version."""
+    """A file of a store, by its name: when it was, which run, the CRC-32 of the file, and of which schema version."""
 
     file: str
     time: datetime
     identity: str
+    checksum: int
     version: int
 
 
@@ -48,13 +52,17 @@ def _run_of(file: str) -> Run | None:
         time = datetime.strptime(match["time"], _STAMP).replace(tzinfo=UTC)
     except ValueError:
         return None
-    return Run(file, time, match["run"], int(match["version"]))
+    return Run(file, time, match["run"], int(match["checksum"], 16), int(match["version"]))
 
 
-def is_store(location: str) -> bool:
-    """Whether the folder of this machine holds runs of a history."""
-    folder = Path(location)
-    return folder.is_dir() and any(_NAME.fullmatch(file.name) for file in folder.glob("*Z-*.v*.parquet"))
+def file_of_run(rows: pl.DataFrame, identity: str, time: datetime) -> tuple[str, bytes]:
+    """Name and content of the file that holds these rows; its name says whether it is still as it was written."""
+    buffer = io.BytesIO()
+    of_run = rows.select(*COLUMNS, pl.lit(identity).alias("run"))
+    of_run.write_parquet(buffer, compression="zstd", statistics=False)
+    content = buffer.getvalue()
+    stamp = time.astimezone(UTC).strftime(_STAMP)
+    return f"{stamp}-{identity}-{zlib.crc32(content):08x}.v{SCHEMA_VERSION}.parquet", content
 
 
 def open(location: str | os.PathLike[str]) -> Store:  # noqa: A001 (xsp.history.open is what people will type)
@@ -98,12 +106,10 @@ class Store:
 
     def add(self, rows: pl.DataFrame, identity: str, time: datetime) -> bool:
         """Writes the run, whole or not at all; whether it was not there yet. XspError where that cannot be done."""
-        if any(run.identity == identity for run in self.runs()):
+        if any(run.identity == identity for run in map(_run_of, self._names()) if run):
             return False
-        name = f"{time.astimezone(UTC).strftime(_STAMP)}-{identity}.v{SCHEMA_VERSION}.parquet"
-        content = io.BytesIO()
-        rows.select(list(COLUMNS)).write_parquet(content, compression="zstd", statistics=False)
-        put_file(join_path(self.location, name), content.getvalue())
+        name, content = file_of_run(rows, identity, time)
+        put_file(join_path(self.location, name), content)
         return True
 
     def rows(self, runs: Sequence[Run] | None = None, sections: Sequence[str] | None = None) -> pl.DataFrame:
@@ -114,46 +120,52 @@ class Store:
         chosen = self.runs() if runs is None else list(runs)
         if newer := [run.file for run in chosen if run.version > SCHEMA_VERSION]:
             raise XspError("was written by a newer xsp", path=join_path(self.location, newer[0]), advice="Update xsp")
-        parts = []
-        for version in sorted({run.version for run in chosen}):
-            names = [run.file for run in chosen if run.version == version]
-            parts += [upgrade(part, version) for part in self._read(names, sections)]
+        parts: list[pl.DataFrame] = []
+        for at in range(0, len(chosen), _AT_ONCE):
+            parts += self._read(chosen[at : at + _AT_ONCE], sections)
         keys = pl.DataFrame(
             [(run.file, run.identity, int(run.time.timestamp()) * 1_000_000_000) for run in chosen],
             schema={"file": pl.String, "run": pl.String, "time_ns": pl.Int64},
             orient="row",
         )
-        every = pl.concat(parts) if parts else pl.DataFrame(schema={**COLUMNS, "file": pl.String})
-        return every.join(keys, on="file", how="inner", maintain_order="left").sort(
+        every = pl.concat(parts) if parts else pl.DataFrame(schema={**COLUMNS, "run": pl.String})
+        return every.join(keys, on="run", how="inner", maintain_order="left").sort(
             "time_ns", "run", maintain_order=True
         )
 
-    def _read(self, names: Sequence[str], sections: Sequence[str] | None) -> list[pl.DataFrame]:
-        """The rows of these files; of many of which some cannot be read, by halves."""
-        if not names:
-            return []
-        try:
-            return [self._scan(names, sections)]
-        except (OSError, pl.exceptions.PolarsError) as error:
-            if len(names) == 1:
-                reason = " ".join(str(error).split())[:200]
-                self.left_out.append(f"{readable(names[0])} is left out: it cannot be read ({reason})")
-                return []
-        half = len(names) // 2
-        return [*self._read(names[:half], sections), *self._read(names[half:], sections)]
+    def _read(self, runs: Sequence[Run], sections: Sequence[str] | None) -> Iterator[pl.DataFrame]:
+        """The rows of these files, but for what is not as it was written; one that was deleted meanwhile is no run."""
+        names = [join_path(self.location, run.file) for run in runs]
+        by_version: dict[int, list[tuple[Run, bytes]]] = {}
+        for run, content in zip(runs, read_many(names), strict=True):
+            if isinstance(content, FileNotFoundError):
+                continue
+            if isinstance(content, OSError):
+                self._leave_out(run, f"it cannot be read ({content.strerror or content})")
+            elif zlib.crc32(content) != run.checksum:
+                self._leave_out(run, "it was torn or changed after it was written. Delete it, and add the run again")
+            else:
+                by_version.setdefault(run.version, []).append((run, content))
+        for version, files in sorted(by_version.items()):
+            yield from self._parse(files, version, sections)
 
-    def _scan(self, names: Sequence[str], sections: Sequence[str] | None) -> pl.DataFrame:
-        keep = pl.lit(value=True) if sections is None else pl.col("section").is_in(list(sections))
-        if not is_url(self.location):
-            files = [str(Path(self.location, name)) for name in names]
-            parts = [_scan_files(files[at : at + _AT_ONCE], keep) for at in range(0, len(files), _AT_ONCE)]
-            return pl.concat(parts)
-        contents = read_many([join_path(self.location, name) for name in names])
-        tables = (pl.read_parquet(io.BytesIO(content)) for content in contents)
-        return pl.concat(
-            table.filter(keep).with_columns(pl.lit(name).alias("file"))
-            for name, table in zip(names, tables, strict=True)
-        )
+    def _parse(
+        self, files: Sequence[tuple[Run, bytes]], version: int, sections: Sequence[str] | None
+    ) -> list[pl.DataFrame]:
+        """The tables of files that are whole; of many of which some are no such tables, by halves."""
+        try:
+            return [_table(files, version, sections)]
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            if len(files) == 1:
+                self._leave_out(files[0][0], f"it holds no facts of a run ({' '.join(str(error).split())[:200]})")
+                return []
+        half = len(files) // 2
+        return [*self._parse(files[:half], version, sections), *self._parse(files[half:], version, sections)]
+
+    def _leave_out(self, run: Run, reason: str) -> None:
+        sentence = f"{readable(run.file)} is left out: {reason}"
+        if sentence not in self.left_out:
+            self.left_out.append(sentence)
 
     def facts(self) -> pl.DataFrame:
         """One row a run, in order of time: what it was, its labels (`label.commit`), and what was measured."""
@@ -173,6 +185,15 @@ class Store:
         return [groups[each] for each in in_order if each in groups]
 
 
-def _scan_files(files: list[str], keep: pl.Expr) -> pl.DataFrame:
-    rows = pl.scan_parquet(files, include_file_paths="path", glob=False, use_statistics=False).filter(keep).collect()
-    return rows.with_columns(pl.col("path").str.split("/").list.last().alias("file")).drop("path")
+def _table(files: Sequence[tuple[Run, bytes]], version: int, sections: Sequence[str] | None) -> pl.DataFrame:
+    """The rows of files of one version, as of this one; an error of polars where they are not in COLUMNS."""
+    keep = pl.col("name").is_not_null() & (
+        pl.lit(value=True) if sections is None else pl.col("section").is_in(sections)
+    )
+    scanned = pl.scan_parquet([content for _, content in files], glob=False, use_statistics=False)
+    rows = upgrade(scanned.filter(keep).collect(), version).select(*COLUMNS, "run")
+    if dict(rows.schema) != {**COLUMNS, "run": pl.String()}:
+        raise pl.exceptions.SchemaError("columns of other types")
+    if not set(rows["run"].unique()) <= {run.identity for run, _ in files}:
+        raise pl.exceptions.SchemaError("a run of another name")
+    return rows

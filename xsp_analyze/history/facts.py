@@ -235,6 +235,8 @@ _UPGRADES: dict[int, Callable[[pl.DataFrame], pl.DataFrame]] = {}
 
 def upgrade(rows: pl.DataFrame, version: int) -> pl.DataFrame:
     """The rows of a file of this version or an earlier one, as of this version."""
+    if not version <= SCHEMA_VERSION or any(step not in _UPGRADES for step in range(version, SCHEMA_VERSION)):
+        raise pl.exceptions.SchemaError(f"no xsp wrote version {version}")
     for step in range(version, SCHEMA_VERSION):
         rows = _UPGRADES[step](rows)
     return rows

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from tests.helpers.history_runs import START, file_of, run_facts
-from xsp.history.store import Store, is_store
+from xsp.history.store import Store
 from xsp.history.store import open as open_store
 from xsp_analyze.history import facts as facts_module
 from xsp_model import XspError
@@ -133,7 +133,6 @@ def test_a_newer_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_runs_is_no_store(tmp_path: Path) -> None:
-    assert not is_store(str(tmp_path))
     with pytest.raises(XspError, match="holds no history of runs"):
         open_store(tmp_path)
     (tmp_path / "file").write_text("")

@@ -98,6 +98,8 @@ def query(
         check_output(output, [*paths, *reading.files])
     if (history := _history(paths)) is not None:
         answer_rows = history.query(text, QueryLimits(timeout or None))
+        for sentence in history.left_out:
+            note(sentence)
         _write(answer_rows, output, output_format, rows, csv_raw=csv_raw)
         return
     with Progress() as progress:
@@ -109,7 +111,9 @@ def query(
 
 def _history(paths: list[str]) -> Store | None:
     """The history of runs that is asked; None where a trace is. What looks like one by its files' names is one."""
-    if len(paths) != 1 or not any(Path(paths[0]).glob("*Z-*.v*.parquet")):
+    from xsp.batch.locations import is_url  # noqa: PLC0415 (only there)
+
+    if len(paths) != 1 or not (is_url(paths[0]) or any(Path(paths[0]).glob("*Z-*.v*.parquet"))):
         return None
     from xsp.history.store import open as open_store  # noqa: PLC0415 (only there)
 
