@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Context, localcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -21,7 +21,7 @@ from xsp_ingest.distinct import (
     same_recordings,
     without_exported,
 )
-from xsp_ingest.files.broken_json import BrokenJsonError, Mending
+from xsp_ingest.files.broken_json import BrokenJsonError, HopelessJsonError, Mending, refuse_broken
 from xsp_ingest.files.content import Probe, rewriting
 from xsp_ingest.files.other_tools import refusal
 from xsp_ingest.files.safe_files import Digests, check, check_unchanged, inside, leaves, sha256, size_of
@@ -277,20 +277,24 @@ def _read(
 
 
 def _read_despite_broken_json(
-    options: Options, read: Callable[..., Sequence[RawTrace]], *arguments: object
+    options: Options,
+    read: Callable[..., Sequence[RawTrace]],
+    *arguments: Any,  # noqa: ANN401 (as the reader takes them)
 ) -> Sequence[RawTrace]:
     """The runs that it reads, if need be of JSON that is mended on its way, of which the first run's findings tell."""
+    if options.strict_json:
+        for path in [arguments[0]] if isinstance(arguments[0], Path) else arguments[0]:
+            refuse_broken(path)
+        return read(*arguments)
     try:
         return read(*arguments)
     except BrokenJsonError as error:
         mending = Mending()
         try:
-            if options.strict_json:
-                raise
             with rewriting(mending.rewrite):
                 runs = list(read(*arguments))
-        except XspError:
-            raise error from None
+        except XspError as again:
+            raise (again if isinstance(again, HopelessJsonError) else error) from None
         if not mending.kept:
             raise
     return [replace(runs[0], findings=(*runs[0].findings, *mending.findings())), *runs[1:]]

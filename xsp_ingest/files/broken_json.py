@@ -7,30 +7,37 @@ or of a list that is a member of its object.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NoReturn
 
+from xsp_ingest.files.content import pieces
 from xsp_model import Finding, LedgerKind, XspError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["BrokenJsonError", "Mending", "sound_value"]
+__all__ = ["BrokenJsonError", "HopelessJsonError", "Mending", "refuse_broken", "sound_value"]
 
 _MAX_ENTRY = 1 << 26
 _MAX_LOST = 10_000
 _MAX_NAMED = 8
+_BLOCK_BYTES = 1 << 18  # that readers are given at once
 _AHEAD = 1 << 18  # where the next entry begins is looked for so far first
 _MARK = "\xef\xbb\xbf"  # of byte order, as Latin-1
 
 
 class BrokenJsonError(XspError):
     """The content is no JSON, or ends before its JSON does: another reading may leave out what is broken."""
+
+
+class HopelessJsonError(BrokenJsonError):
+    """So much is broken that what is left is no trace."""
 
 
 class Cause(StrEnum):
@@ -42,7 +49,7 @@ class Cause(StrEnum):
     BARE = "a bare word in place of a value"
     EMPTY = "no value where one has to be"
     COMMA = "a comma too many, or none between two entries"
-    BEHIND = "something behind the end of the JSON"
+    BEHIND = "what stands behind the end of the JSON was not read"
     OPEN = "no bracket at the end of the list, as Chrome's format allows; events may be missing behind its last one"
     STRUCTURE = "no JSON there"
     CUT = "the file ends in it"
@@ -55,11 +62,21 @@ class Mending:
     mended: dict[tuple[Path, int], Cause] = field(default_factory=dict)
     lost: dict[tuple[Path, int], tuple[Cause, str]] = field(default_factory=dict)
     cut: dict[Path, int] = field(default_factory=dict)
+    damaged: set[Path] = field(default_factory=set)  # what is compressed in it is not what was written
     kept: int = 0  # entries
 
     def rewrite(self, path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """The content as sound JSON; as it is, where it is neither object nor list. BrokenJsonError where in vain."""
-        return (piece.encode("latin-1") for piece in _Document(blocks, path, self).pieces() if piece)
+        held: list[str] = []
+        held_bytes = 0
+        for piece in _Document(blocks, path, self).pieces():
+            held.append(piece)
+            held_bytes += len(piece)
+            if held_bytes >= _BLOCK_BYTES:
+                yield "".join(held).encode("latin-1")
+                held, held_bytes = [], 0
+        if held_bytes:
+            yield "".join(held).encode("latin-1")
 
     def findings(self) -> Iterator[Finding]:
         """What the ledger says: each entry that was lost by where it stood, and mended places by their cause."""
@@ -70,11 +87,51 @@ class Mending:
             yield Finding(LedgerKind.BROKEN_ENTRY, detail, len(self.lost) - _MAX_NAMED)
         for path, offset in self.cut.items():
             detail = f"{path.name} ends at byte {offset} before its JSON does: what was to follow is missing"
+            if path in self.damaged:
+                detail = (
+                    f"{path.name} is damaged: what was to follow byte {offset} is missing, earlier values may be wrong"
+                )
             yield Finding(LedgerKind.CUT_OFF_JSON, detail)
         for cause in Cause:
             offsets = [offset for (_, offset), why in self.mended.items() if why == cause]
             if offsets:
-                yield Finding(LedgerKind.MENDED_JSON, f"{cause}: mended, first at byte {min(offsets)}", len(offsets))
+                done = "" if cause == Cause.BEHIND else "mended, first "
+                yield Finding(LedgerKind.MENDED_JSON, f"{cause}: {done}at byte {min(offsets)}", len(offsets))
+
+
+_STRICT = "Read it without --strict-json"
+_DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*+(?:\{\s*+["}]|\[\s*+[{\["\]])')
+
+
+def refuse_broken(path: Path) -> None:
+    """BrokenJsonError where the file's content is a JSON document, but not as the standard has it."""
+    try:
+        is_document = bool(_DOCUMENT.match(next(pieces(path), b"")))
+    except XspError:
+        return  # nothing comes of what is compressed, as its reader says
+    if not is_document:
+        return
+    mending = Mending()
+    for _ in mending.rewrite(path, pieces(path)):
+        pass
+    mending.mended = {at: cause for at, cause in mending.mended.items() if cause != Cause.BEHIND}  # lines of JSON
+    if mending.cut:
+        raise BrokenJsonError(f"the file is cut off at byte {mending.cut[path]}", path=path, advice=_STRICT)
+    lost = ((at, f"{what} at byte {at[1]}: {cause}") for at, (cause, what) in mending.lost.items())
+    broken = dict(lost) | {at: f"{cause} at byte {at[1]}" for at, cause in mending.mended.items()}
+    if broken:
+        raise BrokenJsonError(f"the file is not valid JSON: {broken[min(broken)]}", path=path, advice=_STRICT)
+    decoder, passed = codecs.getincrementaldecoder("utf-8")(), 0
+    for block in chain(pieces(path), [b""]):
+        held = len(decoder.getstate()[0])
+        try:
+            decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            at = passed - held + error.start
+            raise BrokenJsonError(
+                f"the file is not valid JSON: no UTF-8 at byte {at}", path=path, advice=_STRICT
+            ) from error
+        passed += len(block)
 
 
 # One value that may be broken, as what it must mean.
@@ -265,9 +322,15 @@ _MAX_TRIES = 64
 _EVENTS = re.compile(r'"traceEvents"\s*+:\s*+(?=\[)')
 
 
+def _shares(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    for block in blocks:
+        for start in range(0, len(block), _AHEAD):
+            yield block[start : start + _AHEAD]
+
+
 class _Document:
     def __init__(self, blocks: Iterator[bytes], path: Path, notes: Mending) -> None:
-        self._blocks = blocks
+        self._blocks = _shares(blocks)  # small, as the decoder counts the lines of all text before an error
         self._path = path
         self._notes = notes
         self._text = ""
@@ -293,20 +356,26 @@ class _Document:
         yield from self._list(is_all=True) if char == "[" else self._object()
         if self._next():
             self._note(self._at, Cause.BEHIND)
+        elif self._path in self._notes.damaged:
+            self._cut()
 
     def _fill(self) -> bool:
         """Adds the next block; False at the end."""
         try:
             block = b"" if self._has_ended else next(self._blocks, b"")
-        except XspError:  # what is compressed breaks off
+        except XspError as error:  # what is compressed breaks off
             block, self._breaks_off = b"", True
+            if error.what.endswith("damaged"):
+                self._notes.damaged.add(self._path)
         self._has_ended = not block
-        self._text = self._text[self._at :] + block.decode("latin-1")
-        self._passed += self._at
-        self._at = 0
+        self._drop_used()
+        self._text += block.decode("latin-1")
         if len(self._text) > _MAX_ENTRY:
             raise BrokenJsonError(f"an entry of the JSON is longer than {_MAX_ENTRY >> 20} MiB", path=self._path)
         return not self._has_ended
+
+    def _drop_used(self) -> None:
+        self._text, self._passed, self._at = self._text[self._at :], self._passed + self._at, 0
 
     def _next(self) -> str:
         """The next character that is no blank, at which the place is then; nothing at the end."""
@@ -426,6 +495,7 @@ class _Document:
             return self._text[start:end]
 
     def _mended_value(self, error_at: int) -> str | None:
+        self._drop_used()
         while len(self._text) - self._at - error_at < _AHEAD and self._fill():
             pass
         start = self._at
@@ -481,5 +551,5 @@ class _Document:
 
     def _lose(self, start: int, what: str, cause: Cause) -> None:
         self._notes.lost.setdefault((self._path, start), (cause, what))
-        if len(self._notes.lost) > _MAX_LOST:
-            raise BrokenJsonError(f"more than {_MAX_LOST} entries of the JSON are broken", path=self._path)
+        if len(self._notes.lost) > max(_MAX_LOST, self._notes.kept // 10):
+            raise HopelessJsonError(f"more than {_MAX_LOST} entries of the JSON are broken", path=self._path)

@@ -53,10 +53,12 @@ MAGIC = b"\x1f\x8b"
 _WINDOW_BITS = 16 + zlib.MAX_WBITS
 
 
-def inflate_blocks(file: BinaryIO, block_bytes: int, damaged: Callable[[str], XspError]) -> Iterator[bytes]:
+def inflate_blocks(
+    file: BinaryIO, block_bytes: int, damaged: Callable[[str], XspError], read_bytes: int | None = None
+) -> Iterator[bytes]:
     """The content in blocks of about so many bytes, none of them empty; `damaged` is what to raise, by reason."""
     try:
-        has_end = yield from _blocks(file, block_bytes)
+        has_end = yield from _blocks(file, block_bytes, read_bytes or limits().gzip_read_bytes)
     except _errors() as error:
         raise damaged("its compressed stream is damaged") from error
     if not has_end:
@@ -70,7 +72,7 @@ def inflated_head(head: bytes, max_bytes: int, damaged: Callable[[str], XspError
     """
     content = bytearray()
     try:
-        for block in _blocks(io.BytesIO(head), max_bytes):
+        for block in _blocks(io.BytesIO(head), max_bytes, limits().gzip_read_bytes):
             content += block
             if len(content) >= max_bytes:
                 break
@@ -80,10 +82,10 @@ def inflated_head(head: bytes, max_bytes: int, damaged: Callable[[str], XspError
     return bytes(content[:max_bytes])
 
 
-def _blocks(file: BinaryIO, block_bytes: int) -> Generator[bytes, None, bool]:
+def _blocks(file: BinaryIO, block_bytes: int, read_bytes: int) -> Generator[bytes, None, bool]:
     """The content as far as it goes, and whether the last member has an end."""
     inflate = _decompressor()
-    while raw := file.read(limits().gzip_read_bytes):
+    while raw := file.read(read_bytes):
         while raw := raw.lstrip(b"\0") if inflate.eof else raw:  # zero bytes may stand behind a member
             if inflate.eof:
                 inflate = _decompressor()
@@ -158,7 +160,9 @@ def open_source(path: Path, damaged: Callable[[Path, str], XspError]) -> Iterato
             return
         blocks = iter(plain.block, b"")
         if is_gzip:
-            inflated = inflate_blocks(file, limits().content_block_bytes, partial(damaged, path))
+            # What is mended may be damaged: all that was read at once is lost then, so that is little.
+            read_bytes, why = (None, partial(damaged, path)) if rewrite is None else (256, partial(XspError, path=path))
+            inflated = inflate_blocks(file, limits().content_block_bytes, why, read_bytes)
             blocks = limit_content(inflated, path.stat().st_size, path)
         with ThreadPoolExecutor(1, "decompress") as pool:
             yield _Gzip(blocks if rewrite is None else rewrite(path, blocks), pool, size)

@@ -158,3 +158,43 @@ def test_a_gzip_stream_that_breaks_off_gives_what_it_holds(tmp_path: Path) -> No
     trace = convert([tmp_path / "trace.json.gz"], Options())
     assert 0 < trace.frame("spans").height < 30
     assert "cut_off_json" in trace.frame("ledger")["kind"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        (b'"dur": NaN,', "a bare word in place of a value at byte"),
+        (b'"s": "\xff",', "no UTF-8 at byte"),
+        (b'"s": "\t",', "a raw control character in a text at byte"),
+        (b'"s": 1 2,', "no JSON there"),
+    ],
+)
+def test_strict_reading_refuses_whatever_the_standard_does(written: bytes, why: str, tmp_path: Path) -> None:
+    content = _trace().to_bytes().replace(b'"ph":', written + b'"ph":', 3)
+    (tmp_path / "trace.json").write_bytes(content)
+    convert([tmp_path / "trace.json"], Options())
+    with pytest.raises(XspError, match=why):
+        convert([tmp_path / "trace.json"], Options(strict_json=True))
+
+
+def test_a_damaged_stream_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    packed = gzip.compress(_trace().to_bytes())
+    (tmp_path / "trace.json.gz").write_bytes(packed[:-8] + bytes(8))
+    trace = convert([tmp_path / "trace.json.gz"], Options())
+    assert len(trace.frame("spans")) == 30
+    (row,) = (row for row in trace.frame("ledger").iter_rows(named=True) if row["kind"] == "cut_off_json")
+    assert "is damaged" in row["detail"]
+    assert "earlier values may be wrong" in row["detail"]
+
+
+def test_a_second_document_is_not_read_and_not_called_mended(tmp_path: Path) -> None:
+    _, mending = _mended(tmp_path, f"[{_SOUND},{_NEXT}][{_SOUND}]")
+    (finding,) = mending.findings()
+    assert (
+        finding.detail == f"what stands behind the end of the JSON was not read: at byte {len(_SOUND) + len(_NEXT) + 3}"
+    )
+
+
+def test_many_broken_entries_among_many_more_are_left_out(tmp_path: Path) -> None:
+    events, mending = _mended(tmp_path, "[" + ",".join([_SOUND] * 101_000) + ',{"ph":{"}' * 10_001 + "]", 1 << 20)
+    assert (len(events), len(mending.lost)) == (101_000, 10_001)
