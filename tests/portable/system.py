@@ -131,11 +131,14 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _FORKS = {"os.fork", "os.forkpty", "os.posix_spawn"}
 _MOVES = {"os.rename", "os.remove", "os.rmdir"}
 _NAMES = {"os.rename": 1, "os.mkdir": 0}  # which argument is the new name
+_looking: list[bool] = []
 _STREAMS = re.compile(r"/proc/self/fd/\d+$")
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
     """Raises as that system would."""
+    if _looking:  # it is this hook that opens something
+        return
     if event == "open":
         path, _, flags = arguments
         if isinstance(path, str) and _is_of_product():
@@ -159,7 +162,11 @@ def _check_name(path: str | bytes) -> None:
 
 
 def _check_closed(paths: Iterator[str | bytes | os.PathLike[str]]) -> None:
-    held = _paths_held()
+    _looking.append(True)
+    try:
+        held = _paths_held()
+    finally:
+        _looking.pop()
     for path in paths:
         real = os.path.realpath(os.fsdecode(path))
         if real in held or any(each.startswith(f"{real}/") for each in held):

@@ -65,6 +65,7 @@ def test_merge_and_convert_give_what_opening_gives(
     assert _same(opened, xsp.open(tmp_path / "converted.xsp"))
 
 
+@pytest.mark.only_on("linux", "darwin", reason="elsewhere nothing is kept")
 def test_what_is_kept_of_the_file_is_the_profile(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(LIMIT_VARIABLE, raising=False)
     notes: list[str] = []

@@ -25,6 +25,8 @@ from xsp_model import limits
 from xsp_model.limits import available_bytes, limit_bytes, override_limits, peak_bytes, resident_bytes
 from xsp_runners.sets import guard
 
+pytestmark = pytest.mark.only_on("linux", reason="plays other systems itself")
+
 
 @pytest.fixture(autouse=True)
 def _no_linux(monkeypatch: pytest.MonkeyPatch) -> None:

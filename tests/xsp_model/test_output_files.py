@@ -118,6 +118,7 @@ def test_a_file_below_dev_is_a_file() -> None:
             check_output(trace, [trace])
 
 
+@pytest.mark.only_on("linux", "darwin", reason="elsewhere nothing tells whether a process is alive")
 def test_room_that_somebody_uses_stays_and_what_killed_ones_left_goes(tmp_path: Path) -> None:
     target = tmp_path / "a.xsp"
     left = tmp_path / ".a.xsp.left"
@@ -133,6 +134,7 @@ def test_room_that_somebody_uses_stays_and_what_killed_ones_left_goes(tmp_path: 
     assert (target / "mine").read_bytes() == b"x"
 
 
+@pytest.mark.only_on("linux", "darwin", reason="elsewhere nothing tells whether a process is alive")
 def test_the_next_file_clears_what_a_killed_write_left(tmp_path: Path) -> None:
     left = tmp_path / f".page.html.{os.getpid()}.part"
     left.write_bytes(b"half")

@@ -232,6 +232,7 @@ def _wait(until: Callable[[], bool], seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.only_on("linux", "darwin", reason="elsewhere folders are not locked")
 def test_two_batches_do_not_write_into_one_folder(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

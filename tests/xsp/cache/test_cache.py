@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _REPO = Path(__file__).resolve().parents[3]
 _LIMIT = 1 << 30
 
+pytestmark = pytest.mark.only_on("linux", "darwin", reason="elsewhere nothing is kept")
+
 
 @pytest.fixture(name="raw")
 def fixture_raw(tmp_path: Path) -> Path:

@@ -158,6 +158,7 @@ def test_runs_of_a_set_pair_with_it(pair: tuple[str, str], tmp_path: Path) -> No
 
 
 @override_limits(settled_after_ns=-3_600_000_000_000)  # as for the other tests of the cache
+@pytest.mark.only_on("linux", "darwin", reason="elsewhere nothing is kept")
 def test_a_changed_capture_is_converted_anew(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_browser_gets_an_address_for_one_use(source: Path, monkeypatch: pytest
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}", url)
 
 
+@pytest.mark.only_on("linux", reason="elsewhere there always is a screen")
 def test_no_browser_is_opened_where_there_is_no_screen(
     source: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

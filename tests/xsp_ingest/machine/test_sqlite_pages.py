@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from xsp_ingest.files.sqlite import Take
 
+pytestmark = pytest.mark.only_on("linux", reason="elsewhere SQLite reads pages itself")
+
 # Of every length that SQLite stores numbers in, both ends.
 _NUMBERS = sorted(
     {sign * (1 << bits) + more for bits in (0, 7, 15, 23, 31, 47, 63) for sign in (-1, 1) for more in (-1, 0)}
