@@ -62,7 +62,7 @@ def rank_reason(frames: StepView, rank: int) -> str:
     waited = units.join(parts, on=["run_id", "device_id"], nulls_equal=True).group_by("rank")
     times = times.join(waited.agg(pl.col("idle_input_ns").mean()), on="rank", how="left")
     if times["compute_ns"].null_count() == times.height:
-        times = times.drop("compute_ns").join(_computed_on_hosts(frames), on="rank", how="left")
+        times = times.drop("compute_ns").join(_compute_on_hosts(frames), on="rank", how="left")
     return reason_of(rank, times, rank_kernels(frames))
 
 
@@ -85,7 +85,7 @@ def bubble_words(rows: pl.DataFrame) -> str:
     )
 
 
-def _computed_on_hosts(frames: StepView) -> pl.DataFrame:
+def _compute_on_hosts(frames: StepView) -> pl.DataFrame:
     """Of ranks without device work how long operators of its steps computed, a step on average: rank, compute_ns."""
     operators = frames.of_chosen_steps(frames.of_trace.once(computing_operators)).drop_nulls("step")
     units = rank_units(frames.of_trace).select("run_id", "rank")
