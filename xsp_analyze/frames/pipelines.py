@@ -231,7 +231,34 @@ def pipeline_units(frames: StepView) -> UnitsByPipeline:
         own = rows.filter(pl.col("rank").is_in(list(members)))
         for (rank, step), units in _units_by_rank_and_step(frames, own).items():
             out.setdefault((members[rank], step), []).append(units)
-    return out
+    return {key: _with_one_clock(units) for key, units in out.items()}
+
+
+def _with_one_clock(units: Sequence[Sequence[Unit]]) -> Sequence[Sequence[Unit]]:
+    """The units by one clock, where some begin before what they need has ended, so that clocks of ranks differ.
+
+    The least time between two stages is the same both ways, so that half of what the ways differ is the clocks'. Where
+    no name says of which stage work is, or data moves one way alone, clocks are taken for one.
+    """
+    every = {(u.kind, u.stage, u.batch): u for own in units for u in own}
+    least: dict[tuple[int, int], int] = {}
+    last = max((u.stage if u.stage is not None else -1) for u in every.values())
+    for unit in every.values():
+        for needed in (every[key] for key in _needs(unit, last) if key in every and unit.stage is not None):
+            way = needed.rank, unit.rank
+            if needed.rank != unit.rank:
+                least[way] = min(unit.start_ns - needed.end_ns, least.get(way, unit.start_ns - needed.end_ns))
+    if all(time >= 0 for time in least.values()):
+        return units
+    ahead, near = {units[0][0].rank: 0}, [units[0][0].rank]
+    for one in near:
+        for to, back in [(b, least[b, a]) for a, b in least if a == one and (b, a) in least and b not in ahead]:
+            ahead[to] = ahead[one] + (least[one, to] - back) // 2
+            near.append(to)
+    return [
+        [replace(u, start_ns=u.start_ns - ahead.get(u.rank, 0), end_ns=u.end_ns - ahead.get(u.rank, 0)) for u in own]
+        for own in units
+    ]
 
 
 _UNIT_SCHEMA = {
@@ -277,7 +304,7 @@ def units_of_job(units: pl.DataFrame, waits: pl.DataFrame) -> UnitsByPipeline:
                 columns = rows.select("kind", "unit_stage", "batch", "start_ns", "end_ns", "busy_ns")
                 each = [Unit(int(rank), *row) for row in columns.iter_rows()]
                 out.setdefault((tuple(sorted(group)), step), []).append(each)
-    return out
+    return {key: _with_one_clock(units) for key, units in out.items()}
 
 
 def _units_by_rank_and_step(frames: StepView, rows: pl.DataFrame) -> Mapping[tuple[int, int | None], Sequence[Unit]]:

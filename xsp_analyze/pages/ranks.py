@@ -332,7 +332,7 @@ _MEANS = {
     " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
     "R07": "One row a rank of a pipeline: how long it computes nothing while the pipeline runs, and why. The schedule's"
     " own bubble shrinks with more micro-batches or stages by turns; imbalance says to move layers, transfer to send"
-    " earlier. The clocks of ranks are taken for one.",
+    " earlier.",
 }
 
 

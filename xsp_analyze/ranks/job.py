@@ -195,10 +195,7 @@ class Job:
         return units_of_job(self.scan("units").collect(), self.waits)
 
     def pipelines(self) -> pl.DataFrame:
-        """One row a rank of a pipeline, by pipeline and stage: B46 over all ranks, means over steps.
-
-        The clocks of ranks are taken for one.
-        """
+        """One row a rank of a pipeline, by pipeline and stage: B46 over all ranks, means over steps."""
         rows = bubbles_of(self.units, self.waits)
         facts = (pl.col(c).drop_nulls().mode().min() for c in ("stage", "schedule", "micro_batches", "stages_of_rank"))
         sizes = ("window_ns", "compute_ns", "bubble_ns", "warm_up_ns", "drain_ns", *_CAUSES)

@@ -83,6 +83,25 @@ def test_without_marks_of_micro_batches_messages_and_phases_tell_them(
 
 
 @pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
+def test_clocks_that_differ_by_more_than_a_micro_batch_move_no_bubble(
+    tmp_path: Path, schedule: tuple[str, int]
+) -> None:
+    """Ranks 1 and 3 are 3 ms ahead and 1 ms behind: their work would begin before what it needs has ended."""
+    traces = Pipeline(4, 8, *schedule).traces("torch")
+    (tmp_path / "right").mkdir()
+    expected = _rows("B46", convert(write_ranks(tmp_path / "right", traces), Options()))
+    for rank, off_ns in ((1, 3_000_000), (3, -1_000_000)):
+        for event in traces[rank].events:
+            event["ts"] = event["ts"] + 5_000_000 + off_ns  # type: ignore[operator]
+    for rank in (0, 2):
+        for event in traces[rank].events:
+            event["ts"] = event["ts"] + 5_000_000  # type: ignore[operator]
+    (tmp_path / "off").mkdir()
+    rows = _rows("B46", convert(write_ranks(tmp_path / "off", traces), Options()))
+    assert_frame_equal(rows, expected)
+
+
+@pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
 def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
     tmp_path: Path, schedule: tuple[str, int]
 ) -> None:
