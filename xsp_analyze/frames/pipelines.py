@@ -388,6 +388,7 @@ def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
 
 def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFrame:
     """The bubbles of pipelines, as `pipeline_bubbles` has them without `run_id`; waits as `with_waits` has them."""
+    links = {_ends_of(link) for link in waits["meeting"].unique() if ">" in link}
     waits = waits.filter(pl.col("matched"), pl.col("meeting") != pl.col("operation"), pl.col("transfer_ns") > 0)
     times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean()).sort("meeting")
     transfers = {
@@ -400,7 +401,13 @@ def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFram
     rows = [
         {"step": step, **row}
         for (ranks, step), units in by_pipeline.items()
-        for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers, received.get(step, {}))
+        for row in _bubbles(
+            ranks,
+            sorted(units, key=_position_of_stage),
+            transfers,
+            received.get(step, {}),
+            is_part=any((one in ranks) != (other in ranks) for one, other in links) or _lacks_stages(units),
+        )
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -446,15 +453,21 @@ def _position_of_stage(units: Sequence[Unit]) -> tuple[int, int, int]:
 
 
 def _bubbles(
-    ranks: Sequence[int], units: Sequence[Sequence[Unit]], transfers: Mapping[str, float], received: Mapping[str, int]
+    ranks: Sequence[int],
+    units: Sequence[Sequence[Unit]],
+    transfers: Mapping[str, float],
+    received: Mapping[str, int],
+    *,
+    is_part: bool,
 ) -> Iterator[dict[str, object]]:
+    """The rows; without causes where stages are not told apart, or `is_part`: others of the pipeline are not there."""
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
     forwards = _forwards_of_split_backward(units)
     unclear = _are_stages_unclear(units, received) or forwards is not None
     numbered = _with_stages(units, chunks)
-    equal, actual, moved = (None,) * 3 if unclear else (_replay(each, moves) for each, moves in (
+    equal, actual, moved = (None,) * 3 if unclear or is_part else (_replay(each, moves) for each, moves in (
         (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
     ))  # fmt: skip
     compute = [sum(u.busy_ns for u in own) for own in units]
@@ -473,6 +486,12 @@ def _bubbles(
             "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
             "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
         }  # fmt: skip
+
+
+def _lacks_stages(units: Sequence[Sequence[Unit]]) -> bool:
+    """Whether marks name a stage behind one that no rank has."""
+    named = {u.stage for own in units for u in own if u.stage is not None}
+    return bool(named) and len(named) <= max(named)
 
 
 def _forwards_of_split_backward(units: Sequence[Sequence[Unit]]) -> int | None:

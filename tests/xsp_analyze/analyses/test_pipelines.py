@@ -120,6 +120,16 @@ def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
     assert "Stages of the pipeline in step 0" in render(job)
 
 
+@pytest.mark.parametrize("marks", ["", "torch"])
+@pytest.mark.parametrize("missing", [2, 3])
+def test_a_pipeline_of_which_a_stage_is_missing_has_no_ideal(tmp_path: Path, marks: str, missing: int) -> None:
+    traces = [trace for rank, trace in enumerate(Pipeline(4, 8, "1F1B").traces(marks)) if rank != missing]
+    rows = _rows("B46", convert(write_ranks(tmp_path, traces), Options()))
+    assert rows.height >= 2
+    for column in ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns", "schedule_share"):
+        assert rows[column].null_count() == rows.height
+
+
 def test_coalesced_messages_are_what_their_calls_say(tmp_path: Path) -> None:
     """Of batched messages the kernel says nothing; the calls before its launch say whom it is to or from."""
     job = Pipeline(4, 6, "1F1B")
