@@ -317,8 +317,9 @@ _MAX_ROWS = 300
 _OPEN_ROWS = 12
 _FOOTER = (
     "Numbers are shown rounded; a dash stands for what the traces do not say. This page holds all it needs and loads"
-    " nothing. `xsp report ranks/NAME/trace.xsp` makes a report of one rank."
+    " nothing."
 )
+_REPORT = "`xsp report ranks/NAME/trace.xsp` makes a report of one rank."
 _MEANS = {
     "R01": "One row a rank; times are means a step. A rank that others wait for has a short wait and is often last.",
     "R02": "One row a step. The imbalance is what would be gained if all ranks were as long as their mean.",
@@ -347,7 +348,7 @@ def render(job: Job, failed: Sequence[str] = (), in_part: Sequence[str] = ()) ->
         "title": f"Job {job.name}",
         "short": short,
         "sections": [*([_failed_ranks_section(failed)] if failed else []), *unanswered, *sections],
-        "footer": f"{program_and_version()} {_FOOTER}",
+        "footer": " ".join([program_and_version(), _FOOTER, *([_REPORT] if job.has_bundles else [])]),
     }
     return page_by_script(data, ("ranks.js",), ("ranks.css",))
 

@@ -47,6 +47,11 @@ class Job:
     folders: Mapping[int, Path]
     facts: Mapping[int, Mapping[str, Any]]
 
+    @property
+    def has_bundles(self) -> bool:
+        """Whether the ranks' spans were kept too."""
+        return any((folder / _BUNDLE).is_dir() for folder in self.folders.values())
+
     def scan(self, table: str) -> pl.LazyFrame:
         """One of TABLES over all ranks, with the column `rank`."""
         return pl.scan_parquet([folder / f"{table}.parquet" for folder in self.folders.values()])
