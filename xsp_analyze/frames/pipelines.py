@@ -238,22 +238,24 @@ def _with_one_clock(units: Sequence[Sequence[Unit]]) -> Sequence[Sequence[Unit]]
     """The units by one clock, where some begin before what they need has ended, so that clocks of ranks differ.
 
     The least time between two stages is the same both ways, so that half of what the ways differ is the clocks'. Where
-    no name says of which stage work is, or data moves one way alone, clocks are taken for one.
+    no name says of which stage work is, or data moves one way alone, clocks are taken for one; and where both ways
+    together take less than nothing, which no clock explains: then work begins before all that it needs is there.
     """
     every = {(u.kind, u.stage, u.batch): u for own in units for u in own}
-    least: dict[tuple[int, int], int] = {}
+    slack: dict[tuple[int, int], int] = {}
     last = max((u.stage if u.stage is not None else -1) for u in every.values())
     for unit in every.values():
         for needed in (every[key] for key in _needs(unit, last) if key in every and unit.stage is not None):
             way = needed.rank, unit.rank
             if needed.rank != unit.rank:
-                least[way] = min(unit.start_ns - needed.end_ns, least.get(way, unit.start_ns - needed.end_ns))
-    if all(time >= 0 for time in least.values()):
+                slack[way] = min(unit.start_ns - needed.end_ns, slack.get(way, unit.start_ns - needed.end_ns))
+    both = [time + slack[b, a] for (a, b), time in slack.items() if (b, a) in slack]
+    if min(slack.values(), default=0) >= 0 or min(both, default=-1) < 0:
         return units
     ahead, near = {units[0][0].rank: 0}, [units[0][0].rank]
     for one in near:
-        for to, back in [(b, least[b, a]) for a, b in least if a == one and (b, a) in least and b not in ahead]:
-            ahead[to] = ahead[one] + (least[one, to] - back) // 2
+        for to, back in [(b, slack[b, a]) for a, b in slack if a == one and (b, a) in slack and b not in ahead]:
+            ahead[to] = ahead[one] + (slack[one, to] - back) // 2
             near.append(to)
     return [
         [replace(u, start_ns=u.start_ns - ahead.get(u.rank, 0), end_ns=u.end_ns - ahead.get(u.rank, 0)) for u in own]

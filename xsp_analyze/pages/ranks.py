@@ -277,6 +277,7 @@ def last_to_come(ranks: pl.DataFrame, calls: float, late: Sequence[int]) -> str 
     is_late = row["rank"] in late or (calls < FEW_CALLS and (row["last_count"] or 0) > 2 * calls / ranks.height)
     if not row["last_count"] or not calls or not is_late:
         return None
+    calls = row.get("matched_count", calls)  # its own, where ranks are of several groups
     is_counted = row["last_count"] == int(row["last_count"]) and calls == int(calls)
     part = (
         f"{count(row['last_count'])} of {count(calls)}" if is_counted else f"{share(row['last_count'] / calls)} of all"

@@ -79,7 +79,8 @@ class Job:
     def by_rank(self) -> pl.DataFrame:
         """One row a rank, in order: means over its steps, waits, how often it was last, and its lead over the median.
 
-        `last_count`: collectives in which it ran shortest, so that the others waited for it; a tie counts for none.
+        `last_count`: collectives in which it ran shortest, so that the others waited for it, of `matched_count`; a tie
+        counts for none.
         """
         measures = (
             "duration_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns",
@@ -100,7 +101,8 @@ class Job:
 
     def _waits_by_rank(self) -> pl.DataFrame:
         steps = self.scan("steps").select(pl.col("step").n_unique()).collect().item()
-        waits = waiting_by_rank(self.waits).select("rank", quotient(pl.col("wait_ns"), max(steps, 1)), "last_count")
+        wait = quotient(pl.col("wait_ns"), max(steps, 1))
+        waits = waiting_by_rank(self.waits).select("rank", wait, "last_count", "matched_count")
         return waits.drop_nulls("wait_ns")
 
     def by_step(self) -> pl.DataFrame:

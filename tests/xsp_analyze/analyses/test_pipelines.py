@@ -101,6 +101,22 @@ def test_clocks_that_differ_by_more_than_a_micro_batch_move_no_bubble(
     assert_frame_equal(rows, expected)
 
 
+def test_work_that_begins_before_all_it_needs_is_there_moves_no_clock(tmp_path: Path) -> None:
+    """Rank 1 clears a buffer for each micro-batch 30 us before that comes, which takes 10 us both ways."""
+    traces = Pipeline(2, 4, "GPipe").traces("torch")
+    (tmp_path / "right").mkdir()
+    expected = _rows("B46", convert(write_ranks(tmp_path / "right", traces), Options()))
+    early = [event for event in traces[1].events if event.get("name") == "gemm"]
+    for event in early[:4]:
+        start, duration = event["ts"], event["dur"]
+        event |= {"ts": start - 30_000, "dur": 1_000}  # type: ignore[operator]
+        traces[1].events.append({**event, "ts": start, "dur": duration - 1_000})  # type: ignore[operator]
+    (tmp_path / "early").mkdir()
+    rows = _rows("B46", convert(write_ranks(tmp_path / "early", traces), Options()))
+    assert rows["window_ns"].to_list() == expected["window_ns"].to_list()
+    assert rows["warm_up_ns"].to_list() == [0, expected["warm_up_ns"][1] - 30_000]
+
+
 @pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
 def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
     tmp_path: Path, schedule: tuple[str, int]
