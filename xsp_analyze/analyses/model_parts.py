@@ -417,6 +417,8 @@ def _used_collectives(frames: StepView) -> pl.DataFrame:
     calls = rows["call_id"].to_numpy()
     around = innermost(spans["parent_id"].fill_null(-1).to_numpy(), hooks)[calls]
     names = spans["name"].gather(nullable_index(around)).cast(pl.String)
+    of_root = spans["name"].cast(pl.String).str.starts_with("FSDP::").to_numpy()  # whose hooks name no path
+    is_hooked = innermost(spans["parent_id"].fill_null(-1).to_numpy(), of_root)[calls] >= 0
     layers = frames.trace.frame("layers").filter(pl.col("source").cast(pl.String) != "operator")
     layers = layers.select(pl.col("span_id").alias("layer_id"), "path")
     layer = spans[calls].select("layer_id").join(layers, on="layer_id", how="left", maintain_order="left")["path"]
@@ -424,9 +426,9 @@ def _used_collectives(frames: StepView) -> pl.DataFrame:
         names.str.extract(_HOOK, 2).alias("hooked"), layer.cast(pl.String).alias("layer"),
         spans["phase"].gather(calls).cast(pl.String).alias("phase"), pl.Series("at", around),
     )  # fmt: skip
-    operation, hooked, in_layer = pl.col("operation"), pl.col("hooked").is_not_null(), pl.col("layer").is_not_null()
+    operation, in_layer = pl.col("operation"), pl.col("layer").is_not_null()
     use = (
-        pl.when(hooked).then(operation.replace_strict(_USES, default="other", return_dtype=pl.String))
+        pl.when(pl.Series(is_hooked)).then(operation.replace_strict(_USES, default="other", return_dtype=pl.String))
         .when(operation.is_in(["send", "recv", "send_recv"])).then(pl.lit("stages of a pipeline"))
         .when(operation.is_in(["all_to_all", "dispatch", "combine"])).then(pl.lit("exchange"))
         .when(in_layer).then(pl.lit("within a layer"))

@@ -432,7 +432,7 @@ _OF_BUBBLE = (
 def pipeline(frames: StepView) -> pl.LazyFrame:
     """One row a rank of a pipeline, by pipeline and stage.
 
-    The clocks of ranks are taken for one. Of a mean step all are means over its steps.
+    Of a mean step all are means over its steps.
     """
     measures = [name for name, _ in _OF_BUBBLE]
     rows = frames.of_chosen_steps(frames.once(pipeline_bubbles))

@@ -381,7 +381,9 @@ def _with_coalesced_calls(frames: TraceView, kernels: pl.DataFrame) -> pl.DataFr
     calls = facts.filter(pl.col("operation").is_in(PAIRWISE), pl.col("peer_rank").is_not_null())
     if calls.is_empty() or kernels.filter(is_one).is_empty():
         return kernels.with_columns(pl.col("operation").replace(dict([_COALESCED])))
-    hosts = frames.trace.scan("spans").filter(pl.col("device_id").is_null())
+    hosts = frames.trace.scan("spans").filter(
+        pl.col("device_id").is_null(), pl.col("span_id").is_in(calls["span_id"].implode())
+    )
     where = ["run_id", "process_id", "call_thread_id"]
     hosts = hosts.select(
         "span_id", *where[:2], pl.col("thread_id").alias(where[2]), pl.col("start_ns").alias("launch_ns")

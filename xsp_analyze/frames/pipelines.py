@@ -231,7 +231,36 @@ def pipeline_units(frames: StepView) -> UnitsByPipeline:
         own = rows.filter(pl.col("rank").is_in(list(members)))
         for (rank, step), units in _units_by_rank_and_step(frames, own).items():
             out.setdefault((members[rank], step), []).append(units)
-    return out
+    return {key: _with_one_clock(units) for key, units in out.items()}
+
+
+def _with_one_clock(units: Sequence[Sequence[Unit]]) -> Sequence[Sequence[Unit]]:
+    """The units by one clock, where some begin before what they need has ended, so that clocks of ranks differ.
+
+    The least time between two stages is the same both ways, so that half of what the ways differ is the clocks'. Where
+    no name says of which stage work is, or data moves one way alone, clocks are taken for one; and where both ways
+    together take less than nothing, which no clock explains: then work begins before all that it needs is there.
+    """
+    every = {(u.kind, u.stage, u.batch): u for own in units for u in own}
+    slack: dict[tuple[int, int], int] = {}
+    last = max((u.stage if u.stage is not None else -1) for u in every.values())
+    for unit in every.values():
+        for needed in (every[key] for key in _needs(unit, last) if key in every and unit.stage is not None):
+            way = needed.rank, unit.rank
+            if needed.rank != unit.rank:
+                slack[way] = min(unit.start_ns - needed.end_ns, slack.get(way, unit.start_ns - needed.end_ns))
+    both = [time + slack[b, a] for (a, b), time in slack.items() if (b, a) in slack]
+    if min(slack.values(), default=0) >= 0 or min(both, default=-1) < 0:
+        return units
+    ahead, near = {units[0][0].rank: 0}, [units[0][0].rank]
+    for one in near:
+        for to, back in [(b, slack[b, a]) for a, b in slack if a == one and (b, a) in slack and b not in ahead]:
+            ahead[to] = ahead[one] + (slack[one, to] - back) // 2
+            near.append(to)
+    return [
+        [replace(u, start_ns=u.start_ns - ahead.get(u.rank, 0), end_ns=u.end_ns - ahead.get(u.rank, 0)) for u in own]
+        for own in units
+    ]
 
 
 _UNIT_SCHEMA = {
@@ -277,7 +306,7 @@ def units_of_job(units: pl.DataFrame, waits: pl.DataFrame) -> UnitsByPipeline:
                 columns = rows.select("kind", "unit_stage", "batch", "start_ns", "end_ns", "busy_ns")
                 each = [Unit(int(rank), *row) for row in columns.iter_rows()]
                 out.setdefault((tuple(sorted(group)), step), []).append(each)
-    return out
+    return {key: _with_one_clock(units) for key, units in out.items()}
 
 
 def _units_by_rank_and_step(frames: StepView, rows: pl.DataFrame) -> Mapping[tuple[int, int | None], Sequence[Unit]]:
@@ -361,6 +390,7 @@ def pipeline_bubbles(frames: StepView) -> pl.DataFrame:
 
 def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFrame:
     """The bubbles of pipelines, as `pipeline_bubbles` has them without `run_id`; waits as `with_waits` has them."""
+    links = {_ends_of(link) for link in waits["meeting"].unique() if ">" in link}
     waits = waits.filter(pl.col("matched"), pl.col("meeting") != pl.col("operation"), pl.col("transfer_ns") > 0)
     times = waits.group_by("meeting").agg(pl.col("transfer_ns").mean()).sort("meeting")
     transfers = {
@@ -373,7 +403,13 @@ def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFram
     rows = [
         {"step": step, **row}
         for (ranks, step), units in by_pipeline.items()
-        for row in _bubbles(ranks, sorted(units, key=_position_of_stage), transfers, received.get(step, {}))
+        for row in _bubbles(
+            ranks,
+            sorted(units, key=_position_of_stage),
+            transfers,
+            received.get(step, {}),
+            is_part=any((one in ranks) != (other in ranks) for one, other in links) or _lacks_stages(units),
+        )
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
@@ -419,15 +455,21 @@ def _position_of_stage(units: Sequence[Unit]) -> tuple[int, int, int]:
 
 
 def _bubbles(
-    ranks: Sequence[int], units: Sequence[Sequence[Unit]], transfers: Mapping[str, float], received: Mapping[str, int]
+    ranks: Sequence[int],
+    units: Sequence[Sequence[Unit]],
+    transfers: Mapping[str, float],
+    received: Mapping[str, int],
+    *,
+    is_part: bool,
 ) -> Iterator[dict[str, object]]:
+    """The rows; without causes where stages are not told apart, or `is_part`: others of the pipeline are not there."""
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
     forwards = _forwards_of_split_backward(units)
     unclear = _are_stages_unclear(units, received) or forwards is not None
     numbered = _with_stages(units, chunks)
-    equal, actual, moved = (None,) * 3 if unclear else (_replay(each, moves) for each, moves in (
+    equal, actual, moved = (None,) * 3 if unclear or is_part else (_replay(each, moves) for each, moves in (
         (_with_equal_times(numbered), {}), (numbered, {}), (numbered, transfers),
     ))  # fmt: skip
     compute = [sum(u.busy_ns for u in own) for own in units]
@@ -446,6 +488,12 @@ def _bubbles(
             "window_ns": float(end - begin), "compute_ns": compute[position], "bubble_ns": bubble,
             "warm_up_ns": float(own[0].start_ns - begin), "drain_ns": float(end - max(u.end_ns for u in own)), **causes,
         }  # fmt: skip
+
+
+def _lacks_stages(units: Sequence[Sequence[Unit]]) -> bool:
+    """Whether marks name a stage behind one that no rank has."""
+    named = {u.stage for own in units for u in own if u.stage is not None}
+    return bool(named) and len(named) <= max(named)
 
 
 def _forwards_of_split_backward(units: Sequence[Sequence[Unit]]) -> int | None:

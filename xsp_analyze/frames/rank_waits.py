@@ -287,27 +287,36 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
     process_group, rank, last_count, calls, ranks, waited_for_ns, waited_share (of all waiting of the group) and
     effective_calls: so many calls of equal waiting would vary as much, so that one long call counts as one. `waits` as
     `with_waits` has them. Left out is what chance explains; of fewer than FEW_CALLS effective ones what is less than
-    half again of its turn, or in fewer than two; and ranks that are late since they waited themselves as long.
+    half again of its turn, or in fewer than two, unless it is as much without the longest call; and ranks that are late
+    since they waited themselves as long.
     """
     met = waits.filter("matched", pl.col("meeting") == pl.col("operation"))
     group, wait = pl.col("process_group"), pl.col("wait_ns").sum().cast(pl.Float64).over(CALL)
     once = pl.int_range(pl.len()).over(CALL) == 0
     calls = met.with_columns(wait.alias("call_ns"), once.alias("once"))
+    is_longest = pl.col("call_ns") == pl.col("call_ns").max().over("process_group")
+    calls = calls.with_columns(pl.when(~is_longest).then("call_ns").otherwise(0.0).alias("kept_ns"))
     of_group = calls.filter("once").group_by("process_group").agg(
-        pl.col("call_ns").sum().alias("all_ns"), pl.col("call_ns").pow(2).sum().alias("squares")
+        pl.col("call_ns").sum().alias("all_ns"), pl.col("kept_ns").sum(),
+        pl.col("call_ns").pow(2).sum().alias("squares"), pl.col("kept_ns").pow(2).sum().alias("kept_squares"),
     )  # fmt: skip
     by_rank = calls.group_by("process_group", "rank").agg(
         (pl.col("last_share") == 1).sum().cast(pl.Int64).alias("last_count"),
         pl.len().cast(pl.Int64).alias("calls"),
         (pl.col("call_ns") * pl.col("last_share")).sum().alias("waited_for_ns"),
+        (pl.col("kept_ns") * pl.col("last_share")).sum().alias("own_kept_ns"),
     )
     rows = by_rank.join(of_group, on="process_group", nulls_equal=True).with_columns(
         pl.len().over(group).cast(pl.Int64).alias("ranks"),
         (pl.col("waited_for_ns") / pl.col("all_ns")).alias("waited_share"),
         (pl.col("all_ns").pow(2) / pl.col("squares")).alias("effective_calls"),
+        (pl.col("kept_ns").pow(2) / pl.col("kept_squares")).alias("kept_calls"),
+        (pl.col("own_kept_ns") / pl.col("kept_ns")).alias("kept_share"),
     )
-    rows = rows.filter(pl.col("all_ns") > 0, pl.col("waited_share") >= _HALF).drop("all_ns", "squares")
-    keep = [_is_late(*each) for each in rows.select("waited_share", "effective_calls", "ranks").iter_rows()]
+    rows = rows.filter(pl.col("all_ns") > 0, pl.col("waited_share") >= _HALF)
+    tests = rows.select("waited_share", "effective_calls", "kept_share", "kept_calls", "ranks")
+    keep = [_is_late(a, n, ranks) or _is_late(b, m, ranks) for a, n, b, m, ranks in tests.iter_rows()]
+    rows = rows.drop("all_ns", "squares", "kept_ns", "own_kept_ns", "kept_share", "kept_calls", "kept_squares")
     own = met.group_by("rank").agg(pl.col("wait_ns").sum().alias("own_ns"))
     kept = rows.filter(pl.Series(keep, dtype=pl.Boolean)).join(own, on="rank")
     is_first = pl.col("own_ns") < _HALF * pl.col("waited_for_ns") / (pl.col("ranks") - 1)
@@ -316,7 +325,7 @@ def late_ranks(waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_late(part: float, calls: float, ranks: int) -> bool:
-    if part < (1 + 1 / ranks) / 2:
+    if not calls >= _MIN_CALLS or part < (1 + 1 / ranks) / 2:
         return False
     return is_beyond_chance(part, calls, ranks) if calls >= FEW_CALLS else calls >= _MIN_CALLS
 

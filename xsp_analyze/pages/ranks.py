@@ -277,6 +277,7 @@ def last_to_come(ranks: pl.DataFrame, calls: float, late: Sequence[int]) -> str 
     is_late = row["rank"] in late or (calls < FEW_CALLS and (row["last_count"] or 0) > 2 * calls / ranks.height)
     if not row["last_count"] or not calls or not is_late:
         return None
+    calls = row.get("matched_count", calls)  # its own, where ranks are of several groups
     is_counted = row["last_count"] == int(row["last_count"]) and calls == int(calls)
     part = (
         f"{count(row['last_count'])} of {count(calls)}" if is_counted else f"{share(row['last_count'] / calls)} of all"
@@ -317,8 +318,9 @@ _MAX_ROWS = 300
 _OPEN_ROWS = 12
 _FOOTER = (
     "Numbers are shown rounded; a dash stands for what the traces do not say. This page holds all it needs and loads"
-    " nothing. `xsp report ranks/NAME/trace.xsp` makes a report of one rank."
+    " nothing."
 )
+_REPORT = "`xsp report ranks/NAME/trace.xsp` makes a report of one rank."
 _MEANS = {
     "R01": "One row a rank; times are means a step. A rank that others wait for has a short wait and is often last.",
     "R02": "One row a step. The imbalance is what would be gained if all ranks were as long as their mean.",
@@ -332,7 +334,7 @@ _MEANS = {
     " wait where results are combined. Without a recorded process group, all ranks of a block are one.",
     "R07": "One row a rank of a pipeline: how long it computes nothing while the pipeline runs, and why. The schedule's"
     " own bubble shrinks with more micro-batches or stages by turns; imbalance says to move layers, transfer to send"
-    " earlier. The clocks of ranks are taken for one.",
+    " earlier.",
 }
 
 
@@ -347,7 +349,7 @@ def render(job: Job, failed: Sequence[str] = (), in_part: Sequence[str] = ()) ->
         "title": f"Job {job.name}",
         "short": short,
         "sections": [*([_failed_ranks_section(failed)] if failed else []), *unanswered, *sections],
-        "footer": f"{program_and_version()} {_FOOTER}",
+        "footer": " ".join([program_and_version(), _FOOTER, *([_REPORT] if job.has_bundles else [])]),
     }
     return page_by_script(data, ("ranks.js",), ("ranks.css",))
 

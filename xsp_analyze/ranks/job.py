@@ -47,6 +47,11 @@ class Job:
     folders: Mapping[int, Path]
     facts: Mapping[int, Mapping[str, Any]]
 
+    @property
+    def has_bundles(self) -> bool:
+        """Whether the ranks' spans were kept too."""
+        return any((folder / _BUNDLE).is_dir() for folder in self.folders.values())
+
     def scan(self, table: str) -> pl.LazyFrame:
         """One of TABLES over all ranks, with the column `rank`."""
         return pl.scan_parquet([folder / f"{table}.parquet" for folder in self.folders.values()])
@@ -74,7 +79,8 @@ class Job:
     def by_rank(self) -> pl.DataFrame:
         """One row a rank, in order: means over its steps, waits, how often it was last, and its lead over the median.
 
-        `last_count`: collectives in which it ran shortest, so that the others waited for it; a tie counts for none.
+        `last_count`: collectives in which it ran shortest, so that the others waited for it, of `matched_count`; a tie
+        counts for none.
         """
         measures = (
             "duration_ns", "busy_ns", "compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns",
@@ -95,7 +101,8 @@ class Job:
 
     def _waits_by_rank(self) -> pl.DataFrame:
         steps = self.scan("steps").select(pl.col("step").n_unique()).collect().item()
-        waits = waiting_by_rank(self.waits).select("rank", quotient(pl.col("wait_ns"), max(steps, 1)), "last_count")
+        wait = quotient(pl.col("wait_ns"), max(steps, 1))
+        waits = waiting_by_rank(self.waits).select("rank", wait, "last_count", "matched_count")
         return waits.drop_nulls("wait_ns")
 
     def by_step(self) -> pl.DataFrame:
@@ -195,10 +202,7 @@ class Job:
         return units_of_job(self.scan("units").collect(), self.waits)
 
     def pipelines(self) -> pl.DataFrame:
-        """One row a rank of a pipeline, by pipeline and stage: B46 over all ranks, means over steps.
-
-        The clocks of ranks are taken for one.
-        """
+        """One row a rank of a pipeline, by pipeline and stage: B46 over all ranks, means over steps."""
         rows = bubbles_of(self.units, self.waits)
         facts = (pl.col(c).drop_nulls().mode().min() for c in ("stage", "schedule", "micro_batches", "stages_of_rank"))
         sizes = ("window_ns", "compute_ns", "bubble_ns", "warm_up_ns", "drain_ns", *_CAUSES)

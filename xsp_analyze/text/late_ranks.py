@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from xsp_analyze.frames.collectives import rank_units
+from xsp_analyze.frames.collectives import computing_operators, rank_units
 from xsp_analyze.frames.device_time import device_time
 from xsp_analyze.frames.pipelines import bubble_share, slowest_stage
 from xsp_analyze.frames.rank_waits import rank_kernels, rank_times, slowdown_of
 from xsp_analyze.text.units import count, duration, share
+from xsp_model.columns.intervals import merge
 
 if TYPE_CHECKING:
     from xsp_analyze.trace.step_view import StepView
@@ -60,6 +61,8 @@ def rank_reason(frames: StepView, rank: int) -> str:
     times = rank_times(frames).group_by("rank").agg(pl.col("compute_ns", "idle_ns").mean())
     waited = units.join(parts, on=["run_id", "device_id"], nulls_equal=True).group_by("rank")
     times = times.join(waited.agg(pl.col("idle_input_ns").mean()), on="rank", how="left")
+    if times["compute_ns"].null_count() == times.height:
+        times = times.drop("compute_ns").join(_compute_on_hosts(frames), on="rank", how="left")
     return reason_of(rank, times, rank_kernels(frames))
 
 
@@ -80,3 +83,15 @@ def bubble_words(rows: pl.DataFrame) -> str:
         f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
         f" {duration(first['transfer_ns'])} a step{slow}."
     )
+
+
+def _compute_on_hosts(frames: StepView) -> pl.DataFrame:
+    """Of ranks without device work how long operators of its steps computed, a step on average: rank, compute_ns."""
+    operators = frames.of_chosen_steps(frames.of_trace.once(computing_operators)).drop_nulls("step")
+    units = rank_units(frames.of_trace).select("run_id", "rank")
+    rows = []
+    for (rank,), own in operators.join(units, on="run_id").group_by("rank"):
+        start, end = own["start_ns"].to_numpy(), (own["start_ns"] + own["duration_ns"]).to_numpy()
+        begun, ended = merge(start, end)
+        rows.append((rank, float((ended - begun).sum()) / own["step"].n_unique()))
+    return pl.DataFrame(rows, schema={"rank": pl.Int64, "compute_ns": pl.Float64}, orient="row")

@@ -51,7 +51,9 @@ def test_what_a_batch_left_is_not_read_again(
 def test_the_page_is_one_file(tmp_path: Path, files: list[str]) -> None:
     page = tmp_path / "job.html"
     assert main(["ranks", *files, "-o", str(page), "--jobs", "1"]) == 0
-    assert "Job run7" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "Job run7" in text
+    assert "trace.xsp" not in text  # no rank's spans are kept, of which a report could be made
 
 
 def test_a_table_that_the_job_has_not_is_a_sentence(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,6 +184,19 @@ def test_what_a_hook_of_fsdp_does_is_its_modules(tmp_path: Path, ahead: int) -> 
     }
 
 
+def test_what_the_hooks_of_the_root_gather_are_sharded_weights(tmp_path: Path) -> None:
+    """They name no path: `FSDP::all_gather` in `FSDP::root_pre_forward`."""
+    trace = KinetoTrace(distributedInfo={"rank": 0, "world_size": 2})
+    trace.step(0, 0, 1_000_000)
+    trace.annotation("FSDP::root_pre_forward", 5_000, 90_000)
+    trace.annotation("FSDP::all_gather", 10_000, 60_000)
+    trace.operator("c10d::_allgather_base_", 15_000, 40_000)
+    launch = trace.runtime("cudaLaunchKernel", 20_000, 5_000)
+    args = collective_args("_allgather_base", "0", [0, 1], (1000, 2000))
+    trace.kernel(_GATHER, 40_000, 100_000, correlation=launch, stream_id=20, args=args)
+    assert _rows("B47", tmp_path, [trace]).select("module", "use").rows() == [(None, "sharded weights")]
+
+
 def test_the_parts_of_a_cut_list_stay_cut(tmp_path: Path) -> None:
     trace = convert(write_ranks(tmp_path, [_exchange(0, "[1, 2, ..., 9]", [0, 1], 4000)]), Options())
     parts = trace.frame("collectives")["input_split"].drop_nulls().to_list()

@@ -83,6 +83,41 @@ def test_without_marks_of_micro_batches_messages_and_phases_tell_them(
 
 
 @pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
+def test_clocks_that_differ_by_more_than_a_micro_batch_move_no_bubble(
+    tmp_path: Path, schedule: tuple[str, int]
+) -> None:
+    """Ranks 1 and 3 are 3 ms ahead and 1 ms behind: their work would begin before what it needs has ended."""
+    traces = Pipeline(4, 8, *schedule).traces("torch")
+    (tmp_path / "right").mkdir()
+    expected = _rows("B46", convert(write_ranks(tmp_path / "right", traces), Options()))
+    for rank, off_ns in ((1, 3_000_000), (3, -1_000_000)):
+        for event in traces[rank].events:
+            event["ts"] = event["ts"] + 5_000_000 + off_ns  # type: ignore[operator]
+    for rank in (0, 2):
+        for event in traces[rank].events:
+            event["ts"] = event["ts"] + 5_000_000  # type: ignore[operator]
+    (tmp_path / "off").mkdir()
+    rows = _rows("B46", convert(write_ranks(tmp_path / "off", traces), Options()))
+    assert_frame_equal(rows, expected)
+
+
+def test_work_that_begins_before_all_it_needs_is_there_moves_no_clock(tmp_path: Path) -> None:
+    """Rank 1 clears a buffer for each micro-batch 30 us before that comes, which takes 10 us both ways."""
+    traces = Pipeline(2, 4, "GPipe").traces("torch")
+    (tmp_path / "right").mkdir()
+    expected = _rows("B46", convert(write_ranks(tmp_path / "right", traces), Options()))
+    early = [event for event in traces[1].events if event.get("name") == "gemm"]
+    for event in early[:4]:
+        start, duration = event["ts"], event["dur"]
+        event |= {"ts": start - 30_000, "dur": 1_000}  # type: ignore[operator]
+        traces[1].events.append({**event, "ts": start, "dur": duration - 1_000})  # type: ignore[operator]
+    (tmp_path / "early").mkdir()
+    rows = _rows("B46", convert(write_ranks(tmp_path / "early", traces), Options()))
+    assert rows["window_ns"].to_list() == expected["window_ns"].to_list()
+    assert rows["warm_up_ns"].to_list() == [0, expected["warm_up_ns"][1] - 30_000]
+
+
+@pytest.mark.parametrize("schedule", [("1F1B", 1), ("interleaved 1F1B", 2)])
 def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
     tmp_path: Path, schedule: tuple[str, int]
 ) -> None:
@@ -99,6 +134,16 @@ def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
     assert "are a pipeline" in findings(job)[0]
     assert "others wait for stage 1" in findings(job)[0]
     assert "Stages of the pipeline in step 0" in render(job)
+
+
+@pytest.mark.parametrize("marks", ["", "torch"])
+@pytest.mark.parametrize("missing", [2, 3])
+def test_a_pipeline_of_which_a_stage_is_missing_has_no_ideal(tmp_path: Path, marks: str, missing: int) -> None:
+    traces = [trace for rank, trace in enumerate(Pipeline(4, 8, "1F1B").traces(marks)) if rank != missing]
+    rows = _rows("B46", convert(write_ranks(tmp_path, traces), Options()))
+    assert rows.height >= 2
+    for column in ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns", "schedule_share"):
+        assert rows[column].null_count() == rows.height
 
 
 def test_coalesced_messages_are_what_their_calls_say(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.job_simulator import DataParallel
 from tests.helpers.rank_traces import write_ranks
+from tests.helpers.synth import KinetoTrace
 from xsp_analyze.catalog import find
 from xsp_analyze.core import run
 from xsp_analyze.findings import advise
@@ -84,6 +85,36 @@ def test_a_slow_device_is_told_by_kernels_that_are_the_same_and_slower(
     assert late_ranks_of(view)["rank"].to_list() == [1]
     assert "with the same kernels, most of them slower" in rank_reason(view, 1)
     assert strength < 0.1 or "look at its clocks" in _stragglers(view)[0]
+
+
+@pytest.mark.parametrize(("late_steps", "named"), [((0, 1, 2, 3, 4, 5), [2]), ((0,), [])])
+def test_one_long_call_hides_no_rank_that_is_late_in_all_and_makes_none(
+    tmp_path: Path, late_steps: Sequence[int], named: list[int]
+) -> None:
+    """The first call is waited in thirty times as long, as where ranks start; the others by the one that is late."""
+    times = _even(4, steps=6)
+    late = [[0] * 6 for _ in range(4)]
+    for step in late_steps:
+        late[2][step] = 60 * _MS if step == 0 else 2 * _MS
+    assert late_ranks_of(_view(tmp_path, DataParallel(times, late)))["rank"].to_list() == named
+
+
+def test_ranks_without_devices_are_told_apart_by_what_operators_compute(tmp_path: Path) -> None:
+    """Gloo: rank 1 multiplies for 5 ms of each step before it reduces, the others for 2 ms, and they wait for it."""
+    traces = []
+    for rank in range(3):
+        trace = KinetoTrace(process_id=100 + rank, distributedInfo={"rank": rank, "world_size": 3, "pg_count": 1})
+        for number in range(4):
+            start, compute = number * 10 * _MS, (5 if rank == 1 else 2) * _MS
+            trace.step(number, start, 9 * _MS)
+            trace.operator("aten::matmul", start + _MS, compute)
+            trace.operator("aten::mm", start + _MS + 1_000, compute - 2_000)
+            trace.operator("c10d::allreduce_", start + _MS + compute, 20_000)
+            trace.annotation("gloo:all_reduce", start + _MS + compute + 30_000, 7 * _MS - compute, thread_id=9)
+        traces.append(trace)
+    view = StepView.of(convert(write_ranks(tmp_path, traces), Options()))
+    assert late_ranks_of(view)["rank"].to_list() == [1]
+    assert rank_reason(view, 1).startswith("It computes 3.00\u202fms a step longer than the median rank")
 
 
 def test_more_work_is_told_by_other_counts_of_kernels(tmp_path: Path) -> None:
