@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,10 +77,10 @@ class Change:
         return cls(_ROOF, part) if match[3] == _ROOF else cls("scale", part, checked_factor(match[3], text))
 
 
-def checked_factor(text: object, where: str) -> float:
+def checked_factor(text: Any, where: str) -> float:  # noqa: ANN401 (whatever people give)
     """A factor of time from 0 on; XspError for others."""
     try:
-        factor = math.nan if isinstance(text, bool) else float(text)  # type: ignore[arg-type] (it raises)
+        factor = math.nan if isinstance(text, bool) else float(text)
     except (TypeError, ValueError):
         factor = math.nan
     if not 0 <= factor <= _MAX_FACTOR:
@@ -126,7 +127,7 @@ class Scope:
             rows = np.flatnonzero(run == each)
             inside[rows] = coverage_before(union, end[rows]) - coverage_before(union, start[rows])
         at = self.holds(run, end).astype(np.float64)
-        return np.divide(inside, end - start, out=at, where=end > start)
+        return np.asarray(np.divide(inside, end - start, out=at, where=end > start))
 
 
 class Program:
@@ -468,6 +469,7 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "no-recompute": Program.recompute,
 }
 """What can be changed, in the order in which the command lists it."""
+_SWITCHES = ("no_sync", "fuse", "overlap", "balance", "no_recompute")
 _FACTORS = ("scale", "input", "python", "host", "communication")
 
 
@@ -551,14 +553,7 @@ def changes_by_name(options: Mapping[str, Any]) -> list[Change]:
         near = closest(strange, list(names)) or list(names)
         raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
     for name, value in options.items():
-        kinds = {
-            "no_sync": bool,
-            "fuse": bool,
-            "overlap": bool,
-            "balance": bool,
-            "no_recompute": bool,
-            "on": (str, type(None)),
-        }
-        if name in kinds and not isinstance(value, kinds[name]):
+        is_odd = name in _SWITCHES and not isinstance(value, bool)
+        if is_odd or (name == "on" and not isinstance(value, (str, NoneType))):
             raise XspError(f"{name} cannot be {value!r}", advice="See docs/what-if.md for what it takes")
     return changes_of(**options)

@@ -329,7 +329,7 @@ def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_t
         into[stretches.point],
         work.frame,
         position[: len(work.start)],
-        number[nodes.work_begins],
+        number[nodes.work_begins].astype(np.int64),
         nodes.run[order],
         nodes.steps.with_columns(node=pl.Series(number[nodes.step_begins], dtype=pl.Int64)),
         {run: int(number[nodes.count + i]) for i, run in enumerate(nodes.runs)},

@@ -73,7 +73,7 @@ def _with_backward_thread(*, load_us: int = 5) -> Trace:
     hand.run(0)
     for number in range(3):
         at = number * 1000 * US
-        here = {"step": number}
+        here: dict[str, Any] = {"step": number}
         hand.step(number, at, 1000 * US, thread_id=1)
         hand.span("operator", "operator", "aten::add", at + 200 * US, 95 * US, thread_id=1, phase="forward", **here)
         back = {"thread_id": 2, "phase": "backward", **here}

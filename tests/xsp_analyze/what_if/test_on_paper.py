@@ -179,7 +179,7 @@ def _ranks(*, ahead_us: int = 0) -> Hand:
     for rank, products in enumerate((100, 300)):
         hand.run(rank, rank=rank)
         at = rank * ahead_us
-        here = {"run_id": rank, "process_id": rank, "step": 0}
+        here: dict[str, Any] = {"run_id": rank, "process_id": rank, "step": 0}
         hand.step(0, at * US, 400 * US, thread_id=1, run_id=rank, process_id=rank)
         for name, launch, begin, end in (("sgemm", 0, 10, 10 + products), (_ALL_REDUCE, 6, 10 + products, 360)):
             call = hand.span("runtime", "call", "cudaLaunchKernel", (at + launch) * US, 5 * US, thread_id=1, **here)
