@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.changes import Change
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_analyze.what_if.replay import Replay
-    from xsp_model.columns.arrays import Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["Confidence", "Gain", "Simulation", "simulation"]
 
@@ -37,6 +37,7 @@ _MAX_QUIET = 0.2
 _MAX_RANGE = 0.5  # of the gain
 _QUIET_NS = 1_000_000
 _LATE_NS = 100_000
+_QUEUED_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +229,16 @@ class Simulation:
         is_quiet[is_quiet] = on_path[graph.host_edge[is_quiet]]
         late = on_path & np.isin(kind, (Edge.LAUNCH, Edge.STREAM, Edge.EVENT, Edge.SHARED)) & (weight > _LATE_NS)
         unlaunched = graph.work["call_start_ns"].is_null().to_numpy() & (graph.work_edge >= 0)
+        unlaunched &= ~self._is_queued()
         unlaunched[unlaunched] = on_path[graph.work_edge[unlaunched]]
         doubtful += int(weight[late].sum()) + int(weight[graph.work_edge[unlaunched]].sum())
         return float(lasted[is_quiet].sum() / total), doubtful / total
+
+    def _is_queued(self) -> Bools:
+        """Which work began as that before it on its stream ended: it had been launched, though nobody tells when."""
+        graph, binding = self.graph, self.base.binding[self.graph.work_begin]
+        is_behind = (binding >= 0) & (graph.kind[binding] == Edge.STREAM)
+        return np.asarray(is_behind & (self.base.weight[binding] <= _QUEUED_NS))
 
     def caveats(self, gain: Gain) -> Sequence[str]:
         """Why this gain should be doubted, and which of its changes are none."""

@@ -131,6 +131,19 @@ def test_a_path_that_begins_within_a_step_tells_no_gain() -> None:
         _gain(hand.build(), host=0.5)
 
 
+@pytest.mark.parametrize(("gap_us", "is_told"), [(1, True), (50, False)])
+def test_work_launched_before_the_trace_is_no_doubt_where_it_runs_from_a_queue(gap_us: int, *, is_told: bool) -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.step(0, 0, 1000 * US, thread_id=1)
+    for number in range(4):
+        hand.work("sgemm", number * (100 + gap_us) * US, 100 * US, step=0)
+    end = 4 * (100 + gap_us) * US
+    hand.work("sgemm", end, 50 * US, launch=5 * US, thread_id=1, step=0)
+    hand.span("runtime", "call", "cudaDeviceSynchronize", 10 * US, end + 45 * US, thread_id=1, step=0)
+    assert (not simulation(StepView.of(hand.build(), "all")).confidence.refusals) == is_told
+
+
 def test_slack_is_what_may_be_later() -> None:
     trace = waiting_loop(kernel_us=100, sync=False, steps=3).build()
     assert slack(StepView.of(trace).of_trace)["slack_ns"].to_list()[-1] == 0
