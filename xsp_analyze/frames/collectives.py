@@ -13,7 +13,7 @@ from xsp_analyze.classification.classify import by_operator
 from xsp_analyze.frames.kernels.activities import column_at, every_span
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION, communication_names
 from xsp_model import Kind, Level
-from xsp_model.columns.arrays import nullable_index
+from xsp_model.columns.arrays import distinct_values, nullable_index
 from xsp_model.columns.intervals import coverage_before, merge
 from xsp_model.columns.tree import innermost
 
@@ -310,7 +310,7 @@ def computing_operators(frames: TraceView) -> pl.DataFrame:
     communicates = spans["name"].cast(pl.String).str.contains(_HOST_CALL).to_numpy().copy()
     parents, above = spans["parent_id"].fill_null(-1).to_numpy(), np.flatnonzero(communicates)
     while len(above):
-        above = np.unique(parents[above])
+        above = distinct_values(parents[above])
         above = above[(above >= 0) & ~communicates[above]]
         communicates[above] = True
     is_one = (pl.col("level") == str(Level.OPERATOR)) & (pl.col("duration_ns") >= 0)

@@ -18,6 +18,7 @@ from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.serving_steps import with_state
 from xsp_analyze.frames.steps import StepBasis, StepMode, kept_steps
 from xsp_model import Kind
+from xsp_model.columns.arrays import distinct_values
 from xsp_model.columns.intervals import LATEST_NS, Lanes, intersection, merge
 
 if TYPE_CHECKING:
@@ -492,7 +493,7 @@ def _times_in_windows(
     segments: list[_Segment], line: Lanes, begin: Ints, until: Ints
 ) -> Iterator[tuple[_Segment, Floats]]:
     """Each segment with its time in every window."""
-    edges = np.unique(np.concatenate([begin, until, *(edge for s in segments for edge in s.union)]))
+    edges = distinct_values(np.concatenate([begin, until, *(edge for s in segments for edge in s.union)]))
     first, last = np.searchsorted(edges, begin), np.searchsorted(edges, until)
     lanes = line.lane(edges)
     lane = lanes[:-1]

@@ -11,6 +11,7 @@ import polars as pl
 
 from xsp_analyze.frames.group_ids import group_ids, positions_in, run_starts, running_max, sort_by
 from xsp_model import Kind, Level
+from xsp_model.columns.arrays import distinct_values
 from xsp_model.columns.intervals import Lanes
 
 if TYPE_CHECKING:
@@ -246,16 +247,18 @@ class HostCalls:
     def of(cls, rows: pl.DataFrame) -> HostCalls:
         """The blocks of the rows, see `host_blocks`."""
         thread, own, is_holding = _own_blocks(rows)
-        threads = np.unique(thread)
+        threads = distinct_values(thread)
         lane = np.searchsorted(threads, thread)
         starts = Lanes.of(own.start)
         edges = Lanes.of(own.start, own.end)
-        positions = np.unique(np.concatenate((edges.at(lane, own.start), edges.at(lane, own.end))))
+        positions = distinct_values(np.concatenate((edges.at(lane, own.start), edges.at(lane, own.end))))
         holds = np.flatnonzero(is_holding)
         order = holds[np.lexsort((-own.end[holds], own.start[holds]))]
         holding = Blocks(own.start[order], own.end[order], own.cause[order], own.call[order])
         first, second = _two_layers(holding)
-        of_others = np.unique(np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)]))
+        of_others = distinct_values(
+            np.concatenate([time for layer in (first, second) for time in (layer.start, layer.end)])
+        )
         loading = Blocks.of(rows.filter(pl.col("cause").is_in([_INITIALISATION, _PROFILER])))
         waits = (
             rows.filter(pl.col("waited_ns") > 0, pl.col("cause") == _SYNC)
@@ -510,7 +513,7 @@ def open_operators(view: TraceView, run: int, processes: pl.Expr) -> Blocks:
         .collect()
     )
     start, end, cause, call = (column.to_numpy() for column in rows.get_columns())
-    edges = np.unique(np.concatenate((start, end)))
+    edges = distinct_values(np.concatenate((start, end)))
     owner = np.full(len(edges), -1)
     begun: list[int] = []
     first = 0
@@ -531,7 +534,7 @@ def innermost_around(spans: pl.DataFrame, thread: Ints, start: Ints, end: Ints) 
     Such a span holds the middle, and so is the last that began before it, or one around that.
     """
     result = np.full(len(thread), -1)
-    for number in np.unique(thread).tolist():
+    for number in distinct_values(thread).tolist():
         rows = spans.filter(pl.col("thread_id") == number).sort("start_ns", -pl.col("end_ns"), "call")
         if rows.is_empty():
             continue

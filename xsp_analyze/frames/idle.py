@@ -26,6 +26,7 @@ from xsp_analyze.frames.host_calls import (
     innermost_around,
     open_operators,
 )
+from xsp_model.columns.arrays import distinct_values
 from xsp_model.columns.intervals import Lanes, gaps, intersection, merge
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _by_calls(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
 
 
 def _by_blocks(pieces: _Pieces, blocks: Blocks) -> _Pieces:
-    edges = np.unique(np.concatenate((blocks.start, blocks.end)))
+    edges = distinct_values(np.concatenate((blocks.start, blocks.end)))
     first = np.searchsorted(edges, pieces.start, side="right")
     parts, _ = pieces.cut(edges, first, np.searchsorted(edges, pieces.end))
     return parts.give_to(blocks, blocks.at(parts.start))

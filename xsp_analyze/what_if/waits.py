@@ -16,7 +16,7 @@ from xsp_analyze.frames.group_ids import first_rows, group_ids, numbers_in_order
 from xsp_analyze.frames.host_calls import STREAM, SYNC_CALLS, is_named, names_like, waiting_calls
 from xsp_analyze.frames.rank_waits import CALL, with_waits
 from xsp_model import Level
-from xsp_model.columns.arrays import lookup
+from xsp_model.columns.arrays import distinct_values, lookup
 from xsp_model.columns.intervals import Lanes
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class DeviceWork:
         alone = idle & (took >= 0) & (took < _LOADING_NS)
         of_all = int(np.median(took[alone])) if alone.any() else _TYPICAL_NS
         latency = np.full(len(rows), of_all)
-        for each in np.unique(kind).tolist():
+        for each in distinct_values(kind).tolist():
             mine = (kind == each) & (took >= 0)
             if (mine & alone).any():
                 latency[kind == each] = int(np.median(took[mine & alone]))
@@ -376,7 +376,7 @@ def _syncs(work: DeviceWork, calls: pl.DataFrame, launch: Ints, of_work: Ints, o
     is_own = (last >= 0) & (thread[last] == thread) if len(own) else own >= 0
     on_stream = np.flatnonzero((waits == "stream").fill_null(value=False).to_numpy() & is_own)
     on_device = np.flatnonzero((waits == "device").fill_null(value=False).to_numpy())
-    streams = np.unique(work.stream)
+    streams = distinct_values(work.stream)
     process_of = np.full(len(streams), -1)
     process_of[work.stream] = of_work
     call = [on_stream, *(on_device[of_call[on_device] == process_of[each]] for each in streams.tolist())]

@@ -14,7 +14,7 @@ from xsp_ingest.link.nesting import Threads
 from xsp_ingest.link.spans import as_categorical, innermost, matches, outermost
 from xsp_model import Attribution, AttributionBasis, Kind, LayerSource, Level, Phase, XspError
 from xsp_model.columns import arrays
-from xsp_model.columns.arrays import lookup, no_refs, nullable_index, pieces, release, true_indices
+from xsp_model.columns.arrays import distinct_values, lookup, no_refs, nullable_index, pieces, release, true_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,8 +82,8 @@ def _forward_ranges(forest: Forest, layer: Bools, backward: Bools) -> Bools:
     The backward pass may run on a thread of its own, so time decides whether a range is about both.
     """
     holds = np.zeros(len(layer), dtype=np.bool_)
-    above = np.unique(forest.twin[forest.twin >= 0])
-    while len(above := np.unique(forest.parent[above][forest.parent[above] >= 0])):
+    above = distinct_values(forest.twin[forest.twin >= 0])
+    while len(above := distinct_values(forest.parent[above][forest.parent[above] >= 0])):
         above = above[~holds[above]]
         holds[above] = True
     candidates = np.flatnonzero(holds & layer)

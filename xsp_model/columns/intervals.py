@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsp_model.columns.arrays import distinct_values
+
 if TYPE_CHECKING:
     from xsp_model.columns.arrays import Ints
 
@@ -102,7 +104,7 @@ class Lanes:
     @classmethod
     def of(cls, *times: Ints) -> Lanes:
         """Lanes on which these times have a position."""
-        return cls(np.unique(np.concatenate(times)))
+        return cls(distinct_values(np.concatenate(times)))
 
     def at(self, lane: Ints, time: Ints) -> Ints:
         """The position of each time of a lane (from 0)."""

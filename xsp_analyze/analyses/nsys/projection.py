@@ -23,6 +23,7 @@ from xsp_analyze.analyses.nsys.sources import (
 )
 from xsp_analyze.columns import RUN
 from xsp_analyze.core import Column, Role, analysis
+from xsp_model.columns.arrays import distinct_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -120,7 +121,7 @@ def _keys(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
     if high - low < _SPARSE * len(have) + _SMALL:
         inside = (want >= low) & (want <= high)
         return have - low, want - low if inside.all() else np.where(inside, want - low, -1)
-    distinct = np.unique(have)
+    distinct = distinct_values(have)
     index = np.minimum(np.searchsorted(distinct, want), len(distinct) - 1)
     return np.searchsorted(distinct, have), np.where(distinct[index] == want, index, -1)
 
@@ -130,7 +131,7 @@ def _spread(calls: pl.DataFrame, work: pl.DataFrame) -> tuple[Ints, Ints]:
     both = calls, work
     have, want = (each["correlation_id"].to_numpy() for each in both)
     if max(int(np.abs(each).max(initial=0)) for each in (have, want)) >= _MAX_KEY:
-        distinct = np.unique(np.concatenate([have, want]))
+        distinct = distinct_values(np.concatenate([have, want]))
         have, want = (np.searchsorted(distinct, each) for each in (have, want))
     width = max(int(each.max(initial=0)) for each in (have, want)) + 1
     weight = 1
@@ -186,7 +187,7 @@ def envelopes(start: Ints, end: Ints, calls: Calls) -> Envelopes:
 
 
 def _all_differ(numbers: Ints) -> bool:
-    return bool((numbers[1:] > numbers[:-1]).all()) or len(np.unique(numbers)) == len(numbers)
+    return bool((numbers[1:] > numbers[:-1]).all()) or len(distinct_values(numbers)) == len(numbers)
 
 
 def _of_stretches(start: Ints, end: Ints, calls: Calls) -> Envelopes:
@@ -224,7 +225,7 @@ def _of_pairs(start: Ints, end: Ints, calls: Calls) -> Envelopes:
     np.minimum.at(first, outer, calls.work_start[inner])
     np.maximum.at(last, outer, calls.work_end[inner])
     distinct, launch = np.unique(calls.correlation, return_inverse=True)
-    launches = np.unique(outer * max(len(distinct), 1) + launch[inner]) // max(len(distinct), 1)
+    launches = distinct_values(outer * max(len(distinct), 1) + launch[inner]) // max(len(distinct), 1)
     operations = np.bincount(launches, minlength=len(start))
     rows = np.flatnonzero(operations)
     outside = np.ones(len(calls.start), dtype=np.bool_)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xsp_analyze.pages.blocks import Packed
+from xsp_model.columns.arrays import distinct_values
 from xsp_model.limits import limits
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _colliding(start: Ints, end: Ints, rows: Ints) -> list[tuple[int, int]]:
     same = rows[order][1:] == rows[order][:-1]
     overlaps = order[1:][same & (start[order][1:] < end[order][:-1])]
     begins = np.flatnonzero(np.concatenate(([True], start[1:] >= np.maximum.accumulate(end)[:-1])))
-    hit = np.unique(np.searchsorted(begins, overlaps, side="right") - 1)
+    hit = distinct_values(np.searchsorted(begins, overlaps, side="right") - 1)
     limits = np.append(begins, len(start))
     return [(int(limits[at]), int(limits[at + 1])) for at in hit]
 

@@ -13,6 +13,7 @@ from xsp_analyze.frames.idle import DEVICE
 from xsp_analyze.pages.viewer.boxes import NONE, encode_numbers
 from xsp_analyze.text.table import clean
 from xsp_model import Kind
+from xsp_model.columns.arrays import distinct_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -232,5 +233,5 @@ def thin(counter: CounterLane, cell_count: int, extent: tuple[int, int]) -> Coun
     starts = np.flatnonzero(np.concatenate(([True], cell[1:] != cell[:-1])))
     lasts = np.append(starts[1:], len(times)) - 1
     by_value = np.lexsort((values, cell))
-    kept = np.unique(np.concatenate((starts, lasts, by_value[starts], by_value[lasts])))
+    kept = distinct_values(np.concatenate((starts, lasts, by_value[starts], by_value[lasts])))
     return CounterLane(counter.lane, counter.unit, times[kept], values[kept])
