@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import class_of_operator, precision_of
-from xsp_analyze.frames.host_calls import INPUT_CALLS, STREAM, names_like
+from xsp_analyze.frames.host_calls import COMPILATIONS, INPUT_CALLS, STREAM, names_like
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, known_peaks
 from xsp_analyze.frames.operators.operator_calls import call_of_work
 from xsp_analyze.frames.operators.operator_work import roofed_calls
@@ -196,7 +196,11 @@ class Program:
     @cached_property
     def input(self) -> Bools:
         """Of each stretch whether the next batch is awaited in it."""
-        names = names_like(self.view.span_names, lambda name: name.str.contains(INPUT_CALLS))
+        return self._in_spans_like(INPUT_CALLS)
+
+    def _in_spans_like(self, pattern: str) -> Bools:
+        """Of each stretch whether it is in a span of such a name."""
+        names = names_like(self.view.span_names, lambda name: name.str.contains(pattern))
         spans = self.graph.threads.spans
         return self._inside(spans.filter(spans["name"].is_in(names.implode())).select("span_id"))[0]
 
@@ -276,6 +280,10 @@ class Program:
         """What is spent until the next batch is there."""
         times.host[self.input] *= change.factor
 
+    def compilation(self, change: Change, times: _Times) -> None:
+        """What is spent to compile, capture or load code."""
+        times.host[self._in_spans_like(COMPILATIONS)] *= change.factor
+
     def communication(self, change: Change, times: _Times) -> None:
         """Kernels that communicate."""
         work = self._of_class("communication")
@@ -334,12 +342,19 @@ class Program:
     def copies(self, change: Change, times: _Times) -> None:
         """Copies of pageable memory do not hold the host (async), and take what pinned memory takes (pinned)."""
         times.gone |= self.graph.kind == Edge.COPY
-        if change.part == _PINNED:
+        if change.part == _PINNED and change.factor:
+            times.work[self._copies()["row"].to_numpy()] *= change.factor
+        elif change.part == _PINNED:
             rows, factor = self._pinned_copies()
             times.work[rows] *= factor
 
-    def _pinned_copies(self) -> tuple[Ints, Floats]:
-        """Pageable copies, and what of each one's time pinned memory would take, by rates of this trace."""
+    @property
+    def pageable_work(self) -> pl.DataFrame:
+        """Rows of the graph's work that are copies of pageable memory."""
+        return self.graph.work[self._copies()["row"]]
+
+    def _copies(self, memory: str = _PAGEABLE) -> pl.DataFrame:
+        """Copies from or to memory of a kind: row (of the work), bytes, copy_kind, rate."""
         columns = ("span_id", "bytes", "copy_kind", "source_kind", "destination_kind")
         copies = self.view.trace.scan("copies").select(columns).collect()
         rows = self.graph.work.select("span_id", "duration_ns").with_row_index("row").join(copies, on="span_id")
@@ -347,9 +362,12 @@ class Program:
         rows = rows.filter(pl.col("duration_ns") > 0, pl.col("bytes") > 0).with_columns(
             rate=pl.col("bytes") / pl.col("duration_ns"), kinds=ends.str.to_lowercase()
         )
-        fast = pl.col("rate").max().alias("fast")
-        pinned = rows.filter(pl.col("kinds").str.contains(_PINNED)).group_by("copy_kind").agg(fast)
-        slow = rows.filter(pl.col("kinds").str.contains(_PAGEABLE)).join(pinned, on="copy_kind")
+        return rows.filter(pl.col("kinds").str.contains(memory))
+
+    def _pinned_copies(self) -> tuple[Ints, Floats]:
+        """Pageable copies, and what of each one's time pinned memory would take, by rates of this trace."""
+        pinned = self._copies(_PINNED).group_by("copy_kind").agg(pl.col("rate").max().alias("fast"))
+        slow = self._copies().join(pinned, on="copy_kind")
         if slow.is_empty():
             raise XspError(
                 "the trace has no copies of pinned memory to take their rate from",
@@ -462,6 +480,7 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "input": Program.input_time,
     "python": Program.python,
     "host": Program.host,
+    "compilation": Program.compilation,
     "communication": Program.communication,
     "overlap": Program.overlap,
     "balance": Program.balance,
@@ -470,7 +489,7 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
 }
 """What can be changed, in the order in which the command lists it."""
 _SWITCHES = ("no_sync", "fuse", "overlap", "balance", "no_recompute")
-_FACTORS = ("scale", "input", "python", "host", "communication")
+_FACTORS = ("scale", "input", "python", "host", "compilation", "communication")
 
 
 def changed_replay(program: Program, fit: Ints, changes: Sequence[Change]) -> Replay:
@@ -507,6 +526,7 @@ def changes_of(
     input: float | None = None,  # noqa: A002 (as the option is called)
     python: float | None = None,
     host: float | None = None,
+    compilation: float | None = None,
     communication: float | None = None,
     overlap: bool = False,
     balance: bool = False,
@@ -521,7 +541,8 @@ def changes_of(
         )
     if copies not in (None, "async", _PINNED):
         raise XspError(f"copies cannot be made {copies!r}", advice="Say async, or pinned")
-    factors = {"input": input, "python": python, "host": host, "communication": communication}
+    factors = {"input": input, "python": python, "host": host, "compilation": compilation}
+    factors["communication"] = communication
     switches = {"no-sync": no_sync, "fuse": fuse, "overlap": overlap, "balance": balance}
     changes = [
         *(Change.scale(each) for each in _texts("scale", scale)),

@@ -83,6 +83,11 @@ class Simulation:
         """What waits for what."""
         return self.base.graph
 
+    @property
+    def program(self) -> Program:
+        """What changes are applied to."""
+        return self._fit_without(())[0]
+
     def _fit_without(self, without: tuple[Edge, ...]) -> tuple[Program, Ints]:
         """The program without some kinds of edges, and its weights."""
         if without not in self._fits:
@@ -215,7 +220,7 @@ class Simulation:
 
         That is before anything known, or device work without launch or late for no cause.
         """
-        graph, program = self.graph, self._fit_without(())[0]
+        graph, program = self.graph, self.program
         on_path = np.zeros(len(graph.source), dtype=np.bool_)
         doubtful = 0
         for run in graph.ends:
@@ -242,7 +247,7 @@ class Simulation:
 
     def caveats(self, gain: Gain) -> Sequence[str]:
         """Why this gain should be doubted, and which of its changes are none."""
-        program, _ = self._fit_without(())
+        program = self.program
         caveats = [
             f"{each} changes nothing: the steps have none of what it is about."
             for each in gain.changes
