@@ -46,7 +46,6 @@ _PAGEABLE, _PINNED = "pageable", "pinned"
 _GRAPH_GAP_NS = 1_000  # between kernels that one call replays
 _NEVER_BINDS = -(1 << 60)
 _ROOF = "roof"
-_NO_INTERVALS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 _MAX_FACTOR = 1_000_000
 
 
@@ -164,9 +163,7 @@ class Program:
     def _in_scope(self) -> tuple[Bools, Bools, Bools]:
         """Which stretches of the host, work (by its launch) and edges (by where they lead) are of the steps changed."""
         graph = self.graph
-        run_of_thread = graph.threads.keys["run_id"].to_numpy()
-        run = run_of_thread[graph.host.thread] if len(run_of_thread) else graph.host.thread
-        host = self.scope.holds(run, graph.host.start)
+        host = self.scope.holds(self._run_of_host, graph.host.start)
         launch = graph.work["call_start_ns"].fill_null(graph.work["start_ns"]).to_numpy()
         work = self.scope.holds(graph.work["run_id"].to_numpy(), launch)
         node = self.scope.holds(graph.run, graph.time_ns - 1)  # what ends as the next step begins is of this one
@@ -400,34 +397,38 @@ class Program:
 
     def graph_replay(self, change: Change, times: _Times) -> None:
         """Steps or layers are replayed as graphs: of each one launch is left, and its kernels follow on each other."""
-        first, last = self._intervals(change.part) if change.part else _NO_INTERVALS
-        if not len(first):
+        graph, spans = self.graph, self._spans_of_graphs(change.part)
+        if spans.is_empty():
             raise XspError(
                 f"the trace has no {change.part!r} to make a graph of", advice="Name steps, layers, or a layer"
             )
-        graph = self.graph
-        spans, owner = graph.threads.spans, graph.host.owner
-        at = np.searchsorted(first, graph.host.start, side="right") - 1
-        inside = (at >= 0) & (graph.host.end <= last[np.maximum(at, 0)]) & ~self.input
-        launching = spans["span_id"].is_in(graph.work["parent_id"].drop_nulls().unique().implode()).to_numpy()
+        every, owner = graph.threads.spans, graph.host.owner
+        at = _intervals_around(spans, self._run_of_host, graph.host.start, graph.host.end)
+        inside = (at >= 0) & ~self.input
+        launching = every["span_id"].is_in(graph.work["parent_id"].drop_nulls().unique().implode()).to_numpy()
         launches = np.flatnonzero(inside & (owner >= 0) & launching[owner])
-        kept = launches[np.unique(at[launches], return_index=True)[1]]
-        times.host[np.setdiff1d(np.flatnonzero(inside), kept)] = 0.0
+        inside[launches[np.unique(at[launches], return_index=True)[1]]] = False
+        times.host[inside] = 0.0
         launch = graph.work["call_start_ns"].fill_null(-1).to_numpy()
-        at = np.searchsorted(first, launch, side="right") - 1
-        held = (at >= 0) & (launch < last[np.maximum(at, 0)])
+        held = _intervals_around(spans, graph.work["run_id"].to_numpy(), launch, launch) >= 0
         times.short |= self._work_edges(held, held, (Edge.STREAM,))
 
-    def _intervals(self, part: str) -> tuple[Ints, Ints]:
-        """When steps, layers, or layers of a name were open on the host."""
+    def _spans_of_graphs(self, part: str) -> pl.DataFrame:
+        """Steps, layers, or layers of a name, as spans of the host."""
         spans = self.graph.threads.spans
         if part == "steps":
-            spans = spans.filter(pl.col("kind") == str(Kind.STEP))
-        elif part == "layers":
-            spans = spans.filter(pl.col("kind") == str(Kind.MODULE))
-        else:
-            spans = spans.filter(_like(spans["name"], part) & (spans["level"] == str(Level.LAYER)))
-        return merge(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+            return spans.filter(pl.col("kind") == str(Kind.STEP))
+        if part == "layers":
+            return spans.filter(pl.col("kind") == str(Kind.MODULE))
+        return (
+            spans.filter(_like(spans["name"], part) & (spans["level"] == str(Level.LAYER))) if part else spans.clear()
+        )
+
+    @cached_property
+    def _run_of_host(self) -> Ints:
+        """Whose each stretch of the host is."""
+        run_of_thread = self.graph.threads.keys["run_id"].to_numpy()
+        return run_of_thread[self.graph.host.thread] if len(run_of_thread) else self.graph.host.thread
 
     def device(self, change: Change, times: _Times) -> None:
         """Another device: each kernel by the ratio of the peak rates of what bounds it; communication as it is."""
@@ -437,6 +438,19 @@ class Program:
         for (name, kind), rows in work.group_by("name", "kernel_class", maintain_order=True):
             if str(kind) != "communication":
                 times.work[rows["row"].to_numpy()] *= _roof_ratio(str(name), str(kind), here, there)
+
+
+def _intervals_around(spans: pl.DataFrame, run: Ints, start: Ints, end: Ints) -> Ints:
+    """Which of the outermost of these spans, of all runs, was open from start to end in the same run; -1: none."""
+    at, count = np.full(len(start), -1), 0
+    for (each,), of_run in spans.group_by("run_id", maintain_order=True):
+        rows = np.flatnonzero(run == each)
+        first, last = merge(of_run["start_ns"].to_numpy(), of_run["end_ns"].to_numpy() - 1)  # one may begin as one ends
+        index = np.searchsorted(first, start[rows], side="right") - 1
+        inside = (index >= 0) & (end[rows] <= last[np.maximum(index, 0)] + 1)
+        at[rows[inside]] = index[inside] + count
+        count += len(first)
+    return at
 
 
 def _is_operator_of(spans: pl.DataFrame, kernel_class: str) -> pl.Series:

@@ -77,6 +77,7 @@ class Simulation:
     view: StepView
     base: Replay
     _fits: dict[tuple[Edge, ...], tuple[Program, Ints]] = field(default_factory=dict)
+    _gains: dict[tuple[Change, ...], float] = field(default_factory=dict)
 
     @property
     def graph(self) -> TaskGraph:
@@ -140,7 +141,10 @@ class Simulation:
 
     def gain_ns(self, changes: Sequence[Change]) -> float:
         """What a step is shorter by with these changes together."""
-        return self._simulate(changes, ())[0]
+        together = tuple(changes)
+        if together not in self._gains:
+            self._gains[together] = self._simulate(changes, ())[0]
+        return self._gains[together]
 
     def gain(self, changes: Sequence[Change]) -> Gain:
         """What these changes come to, together."""
