@@ -243,7 +243,7 @@ def _launch_edges(nodes: _Nodes, work: DeviceWork) -> _Edges:
 
 def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: DeviceWork) -> list[_Edges]:
     recorded = work.behind_events(view, threads)
-    behind = [*work.on_stream, recorded, work.behind_others(recorded.after)]
+    behind = [*work.on_stream, recorded, work.behind_others(recorded)]
     return [
         _Edges.of(
             (nodes.work_ends if each.from_end else nodes.work_begins)[each.before],

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.hand import US, Hand, waiting_loop
+from tests.helpers.planted.model import simulate
+from tests.helpers.planted.parts import Plan
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
 from xsp_analyze.what_if.changes import Change, changes_by_name, changes_of
@@ -18,11 +20,14 @@ from xsp_analyze.what_if.path import slack
 from xsp_analyze.what_if.replay import fit, fitted_replay, replay
 from xsp_analyze.what_if.simulate import simulation
 from xsp_analyze.what_if.waits import Edge
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from xsp_model import Trace
 
@@ -289,3 +294,16 @@ def test_without_an_edge_what_it_stands_for_is_not_gained(kind: Edge, change: Ch
     made = simulation(StepView.of(waiting_loop().build()))
     without = type(made)(made.view, fitted_replay(made.graph.without([kind])))
     assert without.gain_ns([change]) < made.gain_ns([change])
+
+
+def test_ranks_of_which_one_is_slow_are_replayed_by_their_collectives_alone(tmp_path: Path) -> None:
+    """A job of three ranks that sum up gradients beside the backward pass; its law is the replay's own."""
+    traces = simulate(Plan(ranks=3, steps=2, slower=0.2))
+    paths = [trace.write(tmp_path / f"rank{rank}.json") for rank, trace in enumerate(traces)]
+    made = simulation(StepView.of(convert(paths, Options())))
+    assert made.confidence.worst_error < 0.001
+    apart = made.graph.without([Edge.RANKS])
+    periods = (replay(graph, graph.weight).periods["period_ns"] for graph in (made.graph, apart))
+    joined, alone = (each.to_numpy() for each in periods)
+    assert (joined - alone).max() > 0.1 * made.step_ns
+    assert made.gain_ns([Change("communication")]) < 0.02 * made.step_ns < made.gain_ns([Change("balance")])
