@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.hand import US, Hand, waiting_loop
 from tests.helpers.planted.model import simulate
 from tests.helpers.planted.parts import Plan
+from xsp_analyze.findings import advise
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
 from xsp_analyze.what_if.changes import Change, changes_by_name, changes_of
@@ -27,7 +29,6 @@ from xsp_model.limits import override_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from xsp_model import Trace
 
@@ -307,3 +308,38 @@ def test_ranks_of_which_one_is_slow_are_replayed_by_their_collectives_alone(tmp_
     joined, alone = (each.to_numpy() for each in periods)
     assert (joined - alone).max() > 0.1 * made.step_ns
     assert made.gain_ns([Change("communication")]) < 0.02 * made.step_ns < made.gain_ns([Change("balance")])
+
+
+_ON_A100 = Path(__file__).parents[3] / "fixtures" / "torch_profiler" / "transformer_train_a100_synthetic"
+
+
+def test_at_their_roofs_products_take_what_their_shapes_ask_for() -> None:
+    made = simulation(StepView.of(convert([_ON_A100], Options())))
+    part = "class:matrix product"
+    roof, gone = Change("roof", part), Change("scale", part)
+    assert 0 < made.gain_ns([roof]) < made.gain_ns([gone])
+    times = made.program.times([roof]).work
+    is_product = (made.graph.work["kernel_class"].cast(str) == "matrix product").to_numpy()
+    assert (times[~is_product] == 1).all()
+    assert ((times > 0) & (times <= 1)).all()
+    assert (times[is_product] < 1).any()
+    assert str(roof) == "--scale class:matrix product=roof"
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"), [("class:optimizer=roof", "no roof is known"), ("range:.*=roof", "no device work")]
+)
+def test_what_has_no_roof_is_refused(scale: str, message: str) -> None:
+    view = StepView.of(convert([_ON_A100], Options()))
+    with pytest.raises(XspError, match=message):
+        what_if(view, changes_of(scale=[scale]))
+
+
+def test_findings_together_gain_no_less_than_the_best_and_no_more_than_all_bounds() -> None:
+    advice = [one for one in advise(StepView.of(convert([_ON_A100], Options()))) if one.simulated_ns]
+    first = advice[:3]
+    alone = [one.simulated_ns or 0.0 for one in first]
+    together = first[0].together_ns
+    assert together is not None
+    assert max(alone) <= together <= sum(one.gain_ns or 0.0 for one in first)
+    assert together == pytest.approx(sum(alone), rel=0.01)  # here, as each takes time off the same kernels
