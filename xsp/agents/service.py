@@ -137,6 +137,7 @@ _FACTORS = {
     "input": "What is left of waiting for input.",
     "python": "What is left of the host's time outside of operators.",
     "host": "What is left of all of the host's time.",
+    "compilation": "What is left of compiling, capturing and loading code.",
     "communication": "What is left of communication.",
 }
 _SWITCHES = {

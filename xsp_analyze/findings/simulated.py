@@ -30,7 +30,7 @@ _ALWAYS: Mapping[str, Sequence[Change]] = {
     "host-sync": (Change("no-sync"), Change("copies", "async")),
     "launch-bound": (Change("graph", "steps"),),
     "exposed-communication": (Change("overlap"),),
-    "pageable-copies": (Change("copies", "async"),),
+    "recompilation": (Change("compilation"),),
     "unfused-chains": (Change("fuse"),),
     "recompute": (Change("no-recompute"),),
 }
@@ -45,7 +45,8 @@ _OF_CLASS: Mapping[str, str] = {
     **dict.fromkeys(("unfused-attention", "dominant-kernel", "dominant-layer", "stalled-layer"), ".*"),
 }
 """Which device work, by class, is to be shorter by as much as the finding says at most."""
-_OF_HOST = ("host-dominant", "short-operators", "gpu-idle", "graph-breaks", "recompilation")
+_PINNING, _HARDLY = "pageable-copies", 1e-9
+_OF_HOST = ("host-dominant", "short-operators", "gpu-idle", "graph-breaks")
 
 
 def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
@@ -55,16 +56,23 @@ def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
     bound = one.observation.about_ns if one.gain_ns is None else one.gain_ns
     if bound is None:
         return ()
+    if one.rule.id == _PINNING:
+        time = _step_time(made, made.program.pageable_work)
+        return (Change("copies", "pinned", max(1 - bound / time, _HARDLY)),) if time else ()
     if one.rule.id in _OF_CLASS:
         pattern = _OF_CLASS[one.rule.id]
-        work = made.graph.work.filter(pl.col("kernel_class").cast(pl.String).str.contains(f"^(?:{pattern})"))
-        chosen = made.view.of_chosen_steps(work)
-        steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
-        time = float(chosen["duration_ns"].sum()) / steps
+        is_one = pl.col("kernel_class").cast(pl.String).str.contains(f"^(?:{pattern})")
+        time = _step_time(made, made.graph.work.filter(is_one))
         return (Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0)),) if time else ()
     if one.rule.id in _OF_HOST and made.step_ns:
         return (Change("host", "", max(1 - bound / made.step_ns, 0.0)),)
     return ()
+
+
+def _step_time(made: Simulation, work: pl.DataFrame) -> float:
+    """Time of such work a step of those chosen."""
+    steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
+    return float(made.view.of_chosen_steps(work)["duration_ns"].sum()) / steps
 
 
 def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
@@ -91,13 +99,21 @@ def _with_gain(made: Simulation, one: Advice) -> Advice:
 
 
 def with_gain_together(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:
-    """The findings in their order; the first says what the first three that were simulated gain together."""
+    """The findings in their order; the first says what the first three that were simulated gain together.
+
+    What a change gains beyond the most that its finding says is not of the finding, alone or together with others.
+    """
     simulated = [one for one in advice if one.gain_ns is not None and one.simulated_ns][:TOGETHER]
     if len(simulated) < 2:  # noqa: PLR2004 (of one alone it is its own)
         return list(advice)
     made = simulation(frames)
     gain = _gain(made, [change for one in simulated for change in changes_for(made, one)])
-    gain = None if gain is None else min(gain, sum(one.gain_ns or 0.0 for one in simulated))
+    if gain is not None:
+        alone = [one.simulated_ns or 0.0 for one in simulated]
+        beyond = sum(
+            (_gain(made, changes_for(made, one)) or 0.0) - gained for one, gained in zip(simulated, alone, strict=True)
+        )
+        gain = min(max(gain - max(beyond, 0.0), *alone), sum(one.gain_ns or 0.0 for one in simulated))
     first = simulated[0]
     return [replace(one, together_ns=gain) if one is first else one for one in advice]
 

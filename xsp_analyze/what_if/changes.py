@@ -7,13 +7,14 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from xsp_analyze.classification import class_of_operator, precision_of
-from xsp_analyze.frames.host_calls import INPUT_CALLS, STREAM, names_like
+from xsp_analyze.frames.host_calls import COMPILATIONS, INPUT_CALLS, STREAM, names_like
 from xsp_analyze.frames.kernels.roofline import BANDWIDTH, known_peaks
 from xsp_analyze.frames.operators.operator_calls import call_of_work
 from xsp_analyze.frames.operators.operator_work import roofed_calls
@@ -45,7 +46,6 @@ _PAGEABLE, _PINNED = "pageable", "pinned"
 _GRAPH_GAP_NS = 1_000  # between kernels that one call replays
 _NEVER_BINDS = -(1 << 60)
 _ROOF = "roof"
-_NO_INTERVALS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 _MAX_FACTOR = 1_000_000
 
 
@@ -76,10 +76,10 @@ class Change:
         return cls(_ROOF, part) if match[3] == _ROOF else cls("scale", part, checked_factor(match[3], text))
 
 
-def checked_factor(text: object, where: str) -> float:
+def checked_factor(text: Any, where: str) -> float:  # noqa: ANN401 (whatever people give)
     """A factor of time from 0 on; XspError for others."""
     try:
-        factor = math.nan if isinstance(text, bool) else float(text)  # type: ignore[arg-type] (it raises)
+        factor = math.nan if isinstance(text, bool) else float(text)
     except (TypeError, ValueError):
         factor = math.nan
     if not 0 <= factor <= _MAX_FACTOR:
@@ -126,7 +126,7 @@ class Scope:
             rows = np.flatnonzero(run == each)
             inside[rows] = coverage_before(union, end[rows]) - coverage_before(union, start[rows])
         at = self.holds(run, end).astype(np.float64)
-        return np.divide(inside, end - start, out=at, where=end > start)
+        return np.asarray(np.divide(inside, end - start, out=at, where=end > start))
 
 
 class Program:
@@ -163,9 +163,7 @@ class Program:
     def _in_scope(self) -> tuple[Bools, Bools, Bools]:
         """Which stretches of the host, work (by its launch) and edges (by where they lead) are of the steps changed."""
         graph = self.graph
-        run_of_thread = graph.threads.keys["run_id"].to_numpy()
-        run = run_of_thread[graph.host.thread] if len(run_of_thread) else graph.host.thread
-        host = self.scope.holds(run, graph.host.start)
+        host = self.scope.holds(self._run_of_host, graph.host.start)
         launch = graph.work["call_start_ns"].fill_null(graph.work["start_ns"]).to_numpy()
         work = self.scope.holds(graph.work["run_id"].to_numpy(), launch)
         node = self.scope.holds(graph.run, graph.time_ns - 1)  # what ends as the next step begins is of this one
@@ -195,7 +193,11 @@ class Program:
     @cached_property
     def input(self) -> Bools:
         """Of each stretch whether the next batch is awaited in it."""
-        names = names_like(self.view.span_names, lambda name: name.str.contains(INPUT_CALLS))
+        return self._in_spans_like(INPUT_CALLS)
+
+    def _in_spans_like(self, pattern: str) -> Bools:
+        """Of each stretch whether it is in a span of such a name."""
+        names = names_like(self.view.span_names, lambda name: name.str.contains(pattern))
         spans = self.graph.threads.spans
         return self._inside(spans.filter(spans["name"].is_in(names.implode())).select("span_id"))[0]
 
@@ -275,6 +277,10 @@ class Program:
         """What is spent until the next batch is there."""
         times.host[self.input] *= change.factor
 
+    def compilation(self, change: Change, times: _Times) -> None:
+        """What is spent to compile, capture or load code."""
+        times.host[self._in_spans_like(COMPILATIONS)] *= change.factor
+
     def communication(self, change: Change, times: _Times) -> None:
         """Kernels that communicate."""
         work = self._of_class("communication")
@@ -333,12 +339,19 @@ class Program:
     def copies(self, change: Change, times: _Times) -> None:
         """Copies of pageable memory do not hold the host (async), and take what pinned memory takes (pinned)."""
         times.gone |= self.graph.kind == Edge.COPY
-        if change.part == _PINNED:
+        if change.part == _PINNED and change.factor:
+            times.work[self._copies()["row"].to_numpy()] *= change.factor
+        elif change.part == _PINNED:
             rows, factor = self._pinned_copies()
             times.work[rows] *= factor
 
-    def _pinned_copies(self) -> tuple[Ints, Floats]:
-        """Pageable copies, and what of each one's time pinned memory would take, by rates of this trace."""
+    @property
+    def pageable_work(self) -> pl.DataFrame:
+        """Rows of the graph's work that are copies of pageable memory."""
+        return self.graph.work[self._copies()["row"]]
+
+    def _copies(self, memory: str = _PAGEABLE) -> pl.DataFrame:
+        """Copies from or to memory of a kind: row (of the work), bytes, copy_kind, rate."""
         columns = ("span_id", "bytes", "copy_kind", "source_kind", "destination_kind")
         copies = self.view.trace.scan("copies").select(columns).collect()
         rows = self.graph.work.select("span_id", "duration_ns").with_row_index("row").join(copies, on="span_id")
@@ -346,9 +359,12 @@ class Program:
         rows = rows.filter(pl.col("duration_ns") > 0, pl.col("bytes") > 0).with_columns(
             rate=pl.col("bytes") / pl.col("duration_ns"), kinds=ends.str.to_lowercase()
         )
-        fast = pl.col("rate").max().alias("fast")
-        pinned = rows.filter(pl.col("kinds").str.contains(_PINNED)).group_by("copy_kind").agg(fast)
-        slow = rows.filter(pl.col("kinds").str.contains(_PAGEABLE)).join(pinned, on="copy_kind")
+        return rows.filter(pl.col("kinds").str.contains(memory))
+
+    def _pinned_copies(self) -> tuple[Ints, Floats]:
+        """Pageable copies, and what of each one's time pinned memory would take, by rates of this trace."""
+        pinned = self._copies(_PINNED).group_by("copy_kind").agg(pl.col("rate").max().alias("fast"))
+        slow = self._copies().join(pinned, on="copy_kind")
         if slow.is_empty():
             raise XspError(
                 "the trace has no copies of pinned memory to take their rate from",
@@ -381,35 +397,39 @@ class Program:
 
     def graph_replay(self, change: Change, times: _Times) -> None:
         """Steps or layers are replayed as graphs: of each one launch is left, and its kernels follow on each other."""
-        first, last = self._intervals(change.part) if change.part else _NO_INTERVALS
-        if not len(first):
+        graph, spans = self.graph, self._spans_of_graphs(change.part)
+        if spans.is_empty():
             raise XspError(
                 f"the trace has no {change.part!r} to make a graph of", advice="Name steps, layers, or a layer"
             )
-        graph = self.graph
-        spans, owner = graph.threads.spans, graph.host.owner
-        at = np.searchsorted(first, graph.host.start, side="right") - 1
-        inside = (at >= 0) & (graph.host.end <= last[np.maximum(at, 0)]) & ~self.input
-        launching = spans["span_id"].is_in(graph.work["parent_id"].drop_nulls().unique().implode()).to_numpy()
+        every, owner = graph.threads.spans, graph.host.owner
+        at = _intervals_around(spans, self._run_of_host, graph.host.start, graph.host.end)
+        inside = (at >= 0) & ~self.input
+        launching = every["span_id"].is_in(graph.work["parent_id"].drop_nulls().unique().implode()).to_numpy()
         launches = np.flatnonzero(inside & (owner >= 0) & launching[owner])
         kept = launches[np.unique(at[launches], return_index=True)[1]]
         inside[kept] = False
         times.host[inside] = 0.0
         launch = graph.work["call_start_ns"].fill_null(-1).to_numpy()
-        at = np.searchsorted(first, launch, side="right") - 1
-        held = (at >= 0) & (launch < last[np.maximum(at, 0)])
+        held = _intervals_around(spans, graph.work["run_id"].to_numpy(), launch, launch) >= 0
         times.short |= self._work_edges(held, held, (Edge.STREAM,))
 
-    def _intervals(self, part: str) -> tuple[Ints, Ints]:
-        """When steps, layers, or layers of a name were open on the host."""
+    def _spans_of_graphs(self, part: str) -> pl.DataFrame:
+        """Steps, layers, or layers of a name, as spans of the host."""
         spans = self.graph.threads.spans
         if part == "steps":
-            spans = spans.filter(pl.col("kind") == str(Kind.STEP))
-        elif part == "layers":
-            spans = spans.filter(pl.col("kind") == str(Kind.MODULE))
-        else:
-            spans = spans.filter(_like(spans["name"], part) & (spans["level"] == str(Level.LAYER)))
-        return merge(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+            return spans.filter(pl.col("kind") == str(Kind.STEP))
+        if part == "layers":
+            return spans.filter(pl.col("kind") == str(Kind.MODULE))
+        return (
+            spans.filter(_like(spans["name"], part) & (spans["level"] == str(Level.LAYER))) if part else spans.clear()
+        )
+
+    @cached_property
+    def _run_of_host(self) -> Ints:
+        """Whose each stretch of the host is."""
+        run_of_thread = self.graph.threads.keys["run_id"].to_numpy()
+        return run_of_thread[self.graph.host.thread] if len(run_of_thread) else self.graph.host.thread
 
     def device(self, change: Change, times: _Times) -> None:
         """Another device: each kernel by the ratio of the peak rates of what bounds it; communication as it is."""
@@ -419,6 +439,19 @@ class Program:
         for (name, kind), rows in work.group_by("name", "kernel_class", maintain_order=True):
             if str(kind) != "communication":
                 times.work[rows["row"].to_numpy()] *= _roof_ratio(str(name), str(kind), here, there)
+
+
+def _intervals_around(spans: pl.DataFrame, run: Ints, start: Ints, end: Ints) -> Ints:
+    """Which of the outermost of these spans, of all runs, was open from start to end in the same run; -1: none."""
+    at, count = np.full(len(start), -1), 0
+    for (each,), of_run in spans.group_by("run_id", maintain_order=True):
+        rows = np.flatnonzero(run == each)
+        first, last = merge(of_run["start_ns"].to_numpy(), of_run["end_ns"].to_numpy() - 1)  # one may begin as one ends
+        index = np.searchsorted(first, start[rows], side="right") - 1
+        inside = (index >= 0) & (end[rows] <= last[np.maximum(index, 0)] + 1)
+        at[rows[inside]] = index[inside] + count
+        count += len(first)
+    return at
 
 
 def _is_operator_of(spans: pl.DataFrame, kernel_class: str) -> pl.Series:
@@ -462,6 +495,7 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "input": Program.input_time,
     "python": Program.python,
     "host": Program.host,
+    "compilation": Program.compilation,
     "communication": Program.communication,
     "overlap": Program.overlap,
     "balance": Program.balance,
@@ -469,7 +503,8 @@ CHANGES: Mapping[str, Callable[[Program, Change, _Times], None]] = {
     "no-recompute": Program.recompute,
 }
 """What can be changed, in the order in which the command lists it."""
-_FACTORS = ("scale", "input", "python", "host", "communication")
+_SWITCHES = ("no_sync", "fuse", "overlap", "balance", "no_recompute")
+_FACTORS = ("scale", "input", "python", "host", "compilation", "communication")
 
 
 def changed_replay(program: Program, fit: Ints, changes: Sequence[Change]) -> Replay:
@@ -506,6 +541,7 @@ def changes_of(
     input: float | None = None,  # noqa: A002 (as the option is called)
     python: float | None = None,
     host: float | None = None,
+    compilation: float | None = None,
     communication: float | None = None,
     overlap: bool = False,
     balance: bool = False,
@@ -520,7 +556,8 @@ def changes_of(
         )
     if copies not in (None, "async", _PINNED):
         raise XspError(f"copies cannot be made {copies!r}", advice="Say async, or pinned")
-    factors = {"input": input, "python": python, "host": host, "communication": communication}
+    factors = {"input": input, "python": python, "host": host, "compilation": compilation}
+    factors["communication"] = communication
     switches = {"no-sync": no_sync, "fuse": fuse, "overlap": overlap, "balance": balance}
     changes = [
         *(Change.scale(each) for each in _texts("scale", scale)),
@@ -552,14 +589,7 @@ def changes_by_name(options: Mapping[str, Any]) -> list[Change]:
         near = closest(strange, list(names)) or list(names)
         raise XspError(f"{strange!r} changes nothing", advice=f"Did you mean {' or '.join(near)}?")
     for name, value in options.items():
-        kinds = {
-            "no_sync": bool,
-            "fuse": bool,
-            "overlap": bool,
-            "balance": bool,
-            "no_recompute": bool,
-            "on": (str, type(None)),
-        }
-        if name in kinds and not isinstance(value, kinds[name]):
+        is_odd = name in _SWITCHES and not isinstance(value, bool)
+        if is_odd or (name == "on" and not isinstance(value, (str, NoneType))):
             raise XspError(f"{name} cannot be {value!r}", advice="See docs/what-if.md for what it takes")
     return changes_of(**options)

@@ -243,7 +243,7 @@ def _launch_edges(nodes: _Nodes, work: DeviceWork) -> _Edges:
 
 def _between_work(view: TraceView, threads: HostThreads, nodes: _Nodes, work: DeviceWork) -> list[_Edges]:
     recorded = work.behind_events(view, threads)
-    behind = [*work.on_stream, recorded, work.behind_others(recorded.after)]
+    behind = [*work.on_stream, recorded, work.behind_others(recorded)]
     return [
         _Edges.of(
             (nodes.work_ends if each.from_end else nodes.work_begins)[each.before],
@@ -329,7 +329,7 @@ def _in_order(nodes: _Nodes, work: DeviceWork, edges: _Edges, along: int, last_t
         into[stretches.point],
         work.frame,
         position[: len(work.start)],
-        number[nodes.work_begins],
+        number[nodes.work_begins].astype(np.int64),
         nodes.run[order],
         nodes.steps.with_columns(node=pl.Series(number[nodes.step_begins], dtype=pl.Int64)),
         {run: int(number[nodes.count + i]) for i, run in enumerate(nodes.runs)},

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xsp_analyze.what_if.changes import Change
     from xsp_analyze.what_if.graph import TaskGraph
     from xsp_analyze.what_if.replay import Replay
-    from xsp_model.columns.arrays import Ints, Positions
+    from xsp_model.columns.arrays import Bools, Ints, Positions
 
 __all__ = ["Confidence", "Gain", "Simulation", "simulation"]
 
@@ -37,6 +37,7 @@ _MAX_QUIET = 0.2
 _MAX_RANGE = 0.5  # of the gain
 _QUIET_NS = 1_000_000
 _LATE_NS = 100_000
+_QUEUED_NS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,17 @@ class Simulation:
     view: StepView
     base: Replay
     _fits: dict[tuple[Edge, ...], tuple[Program, Ints]] = field(default_factory=dict)
+    _gains: dict[tuple[Change, ...], float] = field(default_factory=dict)
 
     @property
     def graph(self) -> TaskGraph:
         """What waits for what."""
         return self.base.graph
+
+    @property
+    def program(self) -> Program:
+        """What changes are applied to."""
+        return self._fit_without(())[0]
 
     def _fit_without(self, without: tuple[Edge, ...]) -> tuple[Program, Ints]:
         """The program without some kinds of edges, and its weights."""
@@ -134,7 +141,10 @@ class Simulation:
 
     def gain_ns(self, changes: Sequence[Change]) -> float:
         """What a step is shorter by with these changes together."""
-        return self._simulate(changes, ())[0]
+        together = tuple(changes)
+        if together not in self._gains:
+            self._gains[together] = self._simulate(changes, ())[0]
+        return self._gains[together]
 
     def gain(self, changes: Sequence[Change]) -> Gain:
         """What these changes come to, together."""
@@ -214,7 +224,7 @@ class Simulation:
 
         That is before anything known, or device work without launch or late for no cause.
         """
-        graph, program = self.graph, self._fit_without(())[0]
+        graph, program = self.graph, self.program
         on_path = np.zeros(len(graph.source), dtype=np.bool_)
         doubtful = 0
         for run in graph.ends:
@@ -228,13 +238,20 @@ class Simulation:
         is_quiet[is_quiet] = on_path[graph.host_edge[is_quiet]]
         late = on_path & np.isin(kind, (Edge.LAUNCH, Edge.STREAM, Edge.EVENT, Edge.SHARED)) & (weight > _LATE_NS)
         unlaunched = graph.work["call_start_ns"].is_null().to_numpy() & (graph.work_edge >= 0)
+        unlaunched &= ~self._is_queued()
         unlaunched[unlaunched] = on_path[graph.work_edge[unlaunched]]
         doubtful += int(weight[late].sum()) + int(weight[graph.work_edge[unlaunched]].sum())
         return float(lasted[is_quiet].sum() / total), doubtful / total
 
+    def _is_queued(self) -> Bools:
+        """Which work began as that before it on its stream ended: it had been launched, though nobody tells when."""
+        graph, binding = self.graph, self.base.binding[self.graph.work_begin]
+        is_behind = (binding >= 0) & (graph.kind[binding] == Edge.STREAM)
+        return np.asarray(is_behind & (self.base.weight[binding] <= _QUEUED_NS))
+
     def caveats(self, gain: Gain) -> Sequence[str]:
         """Why this gain should be doubted, and which of its changes are none."""
-        program, _ = self._fit_without(())
+        program = self.program
         caveats = [
             f"{each} changes nothing: the steps have none of what it is about."
             for each in gain.changes

@@ -94,6 +94,7 @@ class DeviceWork:
         self.start = frame["start_ns"].to_numpy()
         self.end = self.start + frame["duration_ns"].to_numpy()
         self.stream = numbers_in_order(*group_ids(frame.select(STREAM)))[0]
+        self.device = numbers_in_order(*group_ids(frame.select(STREAM[:-1])))[0]
         self.order = np.lexsort((self.end, self.start, self.stream))
         launched = lookup(calls["call"].to_numpy(), frame["parent_id"].fill_null(-1).to_numpy())
         self.call = np.where(frame["call_start_ns"].is_not_null().to_numpy(), launched, -1)
@@ -131,7 +132,7 @@ class DeviceWork:
         begin, end = (self.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
         rows = self.with_call
         took = self.start[rows] - begin[self.call[rows]]
-        idle = self._is_idle_at(begin[self.call[rows]])
+        idle = self._is_idle_at(rows, begin[self.call[rows]])
         idle &= first_rows(self.call[rows], self.calls.height)[self.call[rows]] == np.arange(len(rows))
         kind = group_ids([self.frame["kind"]])[0][rows]
         alone = idle & (took >= 0) & (took < _LOADING_NS)
@@ -160,20 +161,28 @@ class DeviceWork:
     @cached_property
     def is_behind_full_queue(self) -> Bools:
         """Of each call whether so much is launched and has not ended that a launch must wait for its place."""
+        rows = self.with_call
         begin = self.calls["start_ns"].to_numpy()
-        ends = np.full(len(begin), -1)
-        np.maximum.at(ends, self.call[self.with_call], self.end[self.with_call])
-        launched, ended = np.sort(begin[ends >= 0]), np.sort(ends[ends >= 0])
-        outstanding = np.searchsorted(launched, begin) - np.searchsorted(ended, begin, side="right")
+        ends, device = np.full(len(begin), -1), np.full(len(begin), -1)
+        np.maximum.at(ends, self.call[rows], self.end[rows])
+        device[self.call[rows]] = self.device[rows]
+        has_work = np.flatnonzero(device >= 0)
+        line = Lanes.of(begin, ends[has_work])
+        at = line.at(device[has_work], begin[has_work])
+        ended = np.sort(line.at(device[has_work], ends[has_work]))
+        outstanding = np.zeros(len(begin), dtype=np.int64)
+        outstanding[has_work] = np.searchsorted(np.sort(at), at) - np.searchsorted(ended, at, side="right")
         return np.asarray(self.calls["launches"].to_numpy() & (outstanding >= _FULL_QUEUE))
 
-    def _is_idle_at(self, time: Ints) -> Bools:
-        """Whether all device work that was launched before these times had ended."""
+    def _is_idle_at(self, rows: Ints, time: Ints) -> Bools:
+        """Whether all work of the device of each of these rows that was launched before the time had ended."""
         launch = self.frame["call_start_ns"].fill_null(self.frame["start_ns"]).to_numpy()
-        order = np.argsort(launch, kind="stable")
-        done = np.maximum.accumulate(self.end[order])
-        at = np.searchsorted(launch[order], time) - 1
-        return np.asarray((at < 0) | (done[np.maximum(at, 0)] <= time))
+        line = Lanes.of(launch, self.end, time)
+        order = np.lexsort((launch, self.device))
+        done = np.maximum.accumulate(line.at(self.device[order], self.end[order]))
+        now = line.at(self.device[rows], time)
+        before = np.searchsorted(line.at(self.device[order], launch[order]), now) - 1
+        return np.asarray((before < 0) | (done[np.maximum(before, 0)] <= now))
 
     @property
     def on_stream(self) -> Sequence[Behind]:
@@ -198,12 +207,17 @@ class DeviceWork:
         ready[rows] = np.maximum(ready[rows], self.end[self.before[rows]] + self.queue_gap_ns)
         return np.asarray((ready >= 0) & (self.start - ready > _LATE_NS))
 
-    def behind_others(self, explained: Ints) -> Behind:
-        """Late work, but what is explained, that began as work of another stream ended, or in its last part."""
+    def behind_others(self, events: Behind) -> Behind:
+        """Late work that began as work of another stream ended, or in its last part; but what an event explains.
+
+        One that was behind work which had ended long before explains nothing: which event it was is a guess.
+        """
         late = self.is_late.copy()
-        late[explained] = False
-        rows, by_end = np.flatnonzero(late), np.argsort(self.end, kind="stable")
-        after = np.searchsorted(self.end[by_end], self.start[rows], side="right")
+        late[events.after[self.start[events.after] - self.end[events.before] <= _NEAR_NS]] = False
+        rows, by_end = np.flatnonzero(late), np.lexsort((self.end, self.device))
+        line = Lanes.of(self.end, self.start)
+        ends = line.at(self.device[by_end], self.end[by_end])
+        after = np.searchsorted(ends, line.at(self.device[rows], self.start[rows]), side="right")
         ended = self._of_other_stream(by_end[np.maximum(after - 1, 0)], rows, after > 0)
         near = (ended >= 0) & (self.start[rows] - self.end[ended] <= _NEAR_NS)
         ending = self._of_other_stream(by_end[np.minimum(after, len(by_end) - 1)], rows, after < len(by_end))
@@ -217,11 +231,11 @@ class DeviceWork:
         return Behind(before[is_behind], rows[is_behind], early, Edge.SHARED)
 
     def _of_other_stream(self, candidate: Ints, rows: Ints, exists: Bools) -> Ints:
-        """The candidates that are of another stream of the same run than the rows, else -1."""
+        """The candidates that are of another stream of the same device than the rows, else -1."""
         if not len(rows):
             return rows
-        run = self.frame["run_id"].to_numpy()
-        other = exists & (self.stream[candidate] != self.stream[rows]) & (run[candidate] == run[rows])
+        same = self.device[candidate] == self.device[rows]
+        other = exists & (self.stream[candidate] != self.stream[rows]) & same
         return np.where(other, candidate, -1)
 
     def behind_events(self, view: TraceView, threads: HostThreads) -> Behind:

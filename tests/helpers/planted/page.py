@@ -30,8 +30,11 @@ The clean job, and the clean job beside each of the strengths below, has no find
 *found first* is the first finding that tells what to do; of a bottleneck that is none but spoils the numbers (the last
 rows) it is the first doubt. *rank* is where the finding of this bottleneck stands among those; `-`: it is silent.
 
-| planted | how strong | of the step | found first | rank | gain estimated | gain true |
-|---|---|---:|---|---:|---:|---:|
+*simulated* is what a [replay](what-if.md) of the trace gains where that is done which the finding advises; findings are
+ranked by it. `-`: what a finding between ranks comes to is not simulated.
+
+| planted | how strong | of the step | found first | rank | gain at most | simulated | gain true |
+|---|---|---:|---|---:|---:|---:|---:|
 """
 
 _BETWEEN = """
@@ -62,9 +65,11 @@ def _row(kind: Kind, strength: Strength, answered: Answer) -> str:
     first = next((one.rule.id for one in kind.judged(answered.findings)), "-")
     own = next((one for one in answered.findings if one.rule.id == kind.rule), None)
     estimated = "-" if own is None or own.gain_ns is None else duration(own.gain_ns)
+    simulated = "-" if own is None or own.simulated_ns is None else duration(own.simulated_ns)
     true = f"{duration(answered.true_gain_ns)}" if kind.has_gain else "none a step"
     part = share(answered.true_gain_ns / answered.step_ns) if kind.has_gain else "-"
-    return f"| {kind.title} | {strength.label} | {part} | {first} | {named or '-'} | {estimated} | {true} |\n"
+    cells = (kind.title, strength.label, part, first, str(named or "-"), estimated, simulated, true)
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _limits() -> Iterator[str]:

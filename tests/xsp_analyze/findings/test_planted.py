@@ -54,6 +54,17 @@ def test_the_gain_estimated_is_near_the_true_one(kind: Kind) -> None:
     assert gain == pytest.approx(strongest.true_gain_ns, rel=0.15)
 
 
+_OF_RANKS = ("straggler", "small-collectives", "unbalanced-pipeline")  # of which none is simulated
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.has_gain and kind.rule not in _OF_RANKS])
+def test_the_gain_simulated_is_near_the_true_one_and_never_above_the_most(kind: Kind) -> None:
+    strongest = answer(kind.strengths[-1])
+    one = next(one for one in strongest.findings if one.rule.id == kind.rule)
+    assert one.simulated_ns == pytest.approx(strongest.true_gain_ns, rel=0.15)
+    assert (one.simulated_ns or 0.0) <= (one.gain_ns or 0.0)
+
+
 @pytest.mark.slow
 def test_the_page_in_the_docs_is_current() -> None:
     assert _PAGE.read_text(encoding="utf-8") == page(), f"python -m tests.helpers.planted {_PAGE}"

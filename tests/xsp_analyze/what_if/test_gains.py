@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.hand import US, Hand, waiting_loop
+from tests.helpers.planted.model import simulate
+from tests.helpers.planted.parts import Plan
+from xsp_analyze.findings import advise
 from xsp_analyze.trace.step_view import StepView
 from xsp_analyze.what_if.answer import what_if
 from xsp_analyze.what_if.changes import Change, changes_by_name, changes_of
@@ -18,6 +22,8 @@ from xsp_analyze.what_if.path import slack
 from xsp_analyze.what_if.replay import fit, fitted_replay, replay
 from xsp_analyze.what_if.simulate import simulation
 from xsp_analyze.what_if.waits import Edge
+from xsp_ingest.convert import convert
+from xsp_ingest.ingester import Options
 from xsp_model import XspError
 from xsp_model.limits import override_limits
 
@@ -89,7 +95,7 @@ def _with_backward_thread(*, load_us: int = 5) -> Trace:
     hand.run(0)
     for number in range(3):
         at = number * 1000 * US
-        here = {"step": number}
+        here: dict[str, Any] = {"step": number}
         hand.step(number, at, 1000 * US, thread_id=1)
         hand.span("operator", "operator", "aten::add", at + 200 * US, 95 * US, thread_id=1, phase="forward", **here)
         back = {"thread_id": 2, "phase": "backward", **here}
@@ -145,6 +151,19 @@ def test_a_path_that_begins_within_a_step_tells_no_gain() -> None:
     hand.work("k", 710 * US, 400 * US, parent_id=call, stream_id=8, step=0, process_id=2)
     with pytest.raises(XspError, match="begins within a step"):
         _gain(hand.build(), host=0.5)
+
+
+@pytest.mark.parametrize(("gap_us", "is_told"), [(1, True), (50, False)])
+def test_work_launched_before_the_trace_is_no_doubt_where_it_runs_from_a_queue(gap_us: int, *, is_told: bool) -> None:
+    hand = Hand()
+    hand.run(0)
+    hand.step(0, 0, 1000 * US, thread_id=1)
+    for number in range(4):
+        hand.work("sgemm", number * (100 + gap_us) * US, 100 * US, step=0)
+    end = 4 * (100 + gap_us) * US
+    hand.work("sgemm", end, 50 * US, launch=5 * US, thread_id=1, step=0)
+    hand.span("runtime", "call", "cudaDeviceSynchronize", 10 * US, end + 45 * US, thread_id=1, step=0)
+    assert (not simulation(StepView.of(hand.build(), "all")).confidence.refusals) == is_told
 
 
 def test_slack_is_what_may_be_later() -> None:
@@ -292,3 +311,51 @@ def test_without_an_edge_what_it_stands_for_is_not_gained(kind: Edge, change: Ch
     made = simulation(StepView.of(waiting_loop().build()))
     without = type(made)(made.view, fitted_replay(made.graph.without([kind])))
     assert without.gain_ns([change]) < made.gain_ns([change])
+
+
+def test_ranks_of_which_one_is_slow_are_replayed_by_their_collectives_alone(tmp_path: Path) -> None:
+    """A job of three ranks that sum up gradients beside the backward pass; its law is the replay's own."""
+    traces = simulate(Plan(ranks=3, steps=2, slower=0.2))
+    paths = [trace.write(tmp_path / f"rank{rank}.json") for rank, trace in enumerate(traces)]
+    made = simulation(StepView.of(convert(paths, Options())))
+    assert made.confidence.worst_error < 0.001
+    apart = made.graph.without([Edge.RANKS])
+    periods = (replay(graph, graph.weight).periods["period_ns"] for graph in (made.graph, apart))
+    joined, alone = (each.to_numpy() for each in periods)
+    assert (joined - alone).max() > 0.1 * made.step_ns
+    assert made.gain_ns([Change("communication")]) < 0.02 * made.step_ns < made.gain_ns([Change("balance")])
+
+
+_ON_A100 = Path(__file__).parents[3] / "fixtures" / "torch_profiler" / "transformer_train_a100_synthetic"
+
+
+def test_at_their_roofs_products_take_what_their_shapes_ask_for() -> None:
+    made = simulation(StepView.of(convert([_ON_A100], Options())))
+    part = "class:matrix product"
+    roof, gone = Change("roof", part), Change("scale", part)
+    assert 0 < made.gain_ns([roof]) < made.gain_ns([gone])
+    times = made.program.times([roof]).work
+    is_product = (made.graph.work["kernel_class"].cast(str) == "matrix product").to_numpy()
+    assert (times[~is_product] == 1).all()
+    assert ((times > 0) & (times <= 1)).all()
+    assert (times[is_product] < 1).any()
+    assert str(roof) == "--scale class:matrix product=roof"
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"), [("class:optimizer=roof", "no roof is known"), ("range:.*=roof", "no device work")]
+)
+def test_what_has_no_roof_is_refused(scale: str, message: str) -> None:
+    view = StepView.of(convert([_ON_A100], Options()))
+    with pytest.raises(XspError, match=message):
+        what_if(view, changes_of(scale=[scale]))
+
+
+def test_findings_together_gain_no_less_than_the_best_and_no_more_than_all_bounds() -> None:
+    advice = [one for one in advise(StepView.of(convert([_ON_A100], Options()))) if one.simulated_ns]
+    first = advice[:3]
+    alone = [one.simulated_ns or 0.0 for one in first]
+    together = first[0].together_ns
+    assert together is not None
+    assert max(alone) <= together <= sum(one.gain_ns or 0.0 for one in first)
+    assert together == pytest.approx(sum(alone), rel=0.01)  # here, as each takes time off the same kernels

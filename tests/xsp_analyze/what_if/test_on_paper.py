@@ -134,6 +134,25 @@ def test_ten_launches_of_a_step_become_one() -> None:
     assert step.gain_us(graph=["steps"]) == 300 - (10 + 50 + 10)
 
 
+def test_each_step_of_each_rank_has_a_launch_of_its_own_where_steps_are_graphs() -> None:
+    """Two ranks at once, three steps end to end, five launches each: one of 10 us is left, then kernels in a row.
+
+    12 us to the first, and 15 of 3 us; 7 us more, as the second one is taken to be on its way when the call has ended.
+    """
+    hand = Hand()
+    for rank in range(2):
+        hand.run(rank, rank=rank)
+        for number in range(3):
+            here: dict[str, Any] = {"run_id": rank, "process_id": rank, "step": number}
+            begin = 100 * number
+            hand.step(number, begin * US, 100 * US, thread_id=1, run_id=rank, process_id=rank)
+            for launch in range(begin, begin + 100, 20):
+                call = hand.span("runtime", "call", "cudaLaunchKernel", launch * US, 10 * US, thread_id=1, **here)
+                hand.work("k", (launch + 12) * US, 3 * US, parent_id=call, **here)
+    gain = what_if(StepView.of(hand.build(), "all"), changes_of(graph=["steps"])).together.gain_ns
+    assert gain / US == 300 - (12 + 15 * 3 + 7)
+
+
 def test_a_fused_chain_loses_its_launches() -> None:
     step = _Step(100)
     for number in range(3):
@@ -179,7 +198,7 @@ def _ranks(*, ahead_us: int = 0) -> Hand:
     for rank, products in enumerate((100, 300)):
         hand.run(rank, rank=rank)
         at = rank * ahead_us
-        here = {"run_id": rank, "process_id": rank, "step": 0}
+        here: dict[str, Any] = {"run_id": rank, "process_id": rank, "step": 0}
         hand.step(0, at * US, 400 * US, thread_id=1, run_id=rank, process_id=rank)
         for name, launch, begin, end in (("sgemm", 0, 10, 10 + products), (_ALL_REDUCE, 6, 10 + products, 360)):
             call = hand.span("runtime", "call", "cudaLaunchKernel", (at + launch) * US, 5 * US, thread_id=1, **here)

@@ -84,6 +84,9 @@ def what_if(
         float | None, _factor("--python", "What is left of the host's time outside of operators.")
     ] = None,
     host: Annotated[float | None, _factor("--host", "What is left of all of the host's time.")] = None,
+    compilation: Annotated[
+        float | None, _factor("--compilation", "What is left of compiling, capturing and loading code.")
+    ] = None,
     communication: Annotated[float | None, _factor("--communication", "What is left of communication.")] = None,
     overlap: Annotated[
         bool, typer.Option("--overlap", help="Nothing on a device waits for communication.", rich_help_panel=_PANEL)
@@ -125,8 +128,8 @@ def what_if(
 
         changes = changes_of(
             scale=scale or (), graph=graph or (), no_sync=no_sync, copies=copies and str(copies), fuse=fuse,
-            input=input, python=python, host=host, communication=communication, overlap=overlap, balance=balance, on=on,
-            no_recompute=no_recompute,
+            input=input, python=python, host=host, compilation=compilation, communication=communication,
+            overlap=overlap, balance=balance, on=on, no_recompute=no_recompute,
         )  # fmt: skip
         answer = answer_to(view_of_one(trace, serving_phase, steps), changes)
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDEST
