@@ -30,7 +30,6 @@ _ALWAYS: Mapping[str, Sequence[Change]] = {
     "host-sync": (Change("no-sync"), Change("copies", "async")),
     "launch-bound": (Change("graph", "steps"),),
     "exposed-communication": (Change("overlap"),),
-    "pageable-copies": (Change("copies", "async"),),
     "unfused-chains": (Change("fuse"),),
     "recompute": (Change("no-recompute"),),
 }
@@ -39,6 +38,7 @@ _OF_CLASS: Mapping[str, str] = {
     "fp32-products": "matrix product|convolution",
     "optimizer-kernels": "optimizer",
     "copies-in-step": "copy",
+    "pageable-copies": "copy",
     **dict.fromkeys(
         ("below-roof", "far-from-peak", "memory-bound", "excess-traffic", "tail-waste", "small-grids"), ".*"
     ),
@@ -61,7 +61,9 @@ def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
         chosen = made.view.of_chosen_steps(work)
         steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
         time = float(chosen["duration_ns"].sum()) / steps
-        return (Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0)),) if time else ()
+        scale = Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0)) if time else None
+        also = (Change("copies", "async"),) if one.rule.id == "pageable-copies" else ()
+        return () if scale is None else (scale, *also)
     if one.rule.id in _OF_HOST and made.step_ns:
         return (Change("host", "", max(1 - bound / made.step_ns, 0.0)),)
     return ()
