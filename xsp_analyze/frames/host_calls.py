@@ -465,7 +465,7 @@ def first_uses(view: TraceView, run: int) -> pl.Series:
     of_name, length = ("process_id", "name"), pl.col("duration_ns")
     is_first = pl.int_range(pl.len()).over(of_name) == 0
     is_slow = length > _SLOW * length.median().over(of_name)
-    asked = calls.filter(length > _FIRST_USE_NS, is_first | is_slow)["span_id"]
+    long_queries = calls.filter(length > _FIRST_USE_NS, is_first | is_slow)["span_id"]
     computes = is_named(view, lambda name: name.str.contains(_LOADS_LIBRARIES)), pl.col("level") == str(Level.OPERATOR)
     operators = view.runs([run]).scan("spans").filter(*computes).collect().sort("start_ns", "span_id")
     others = length.filter(pl.int_range(pl.len()) > 0).median().over(of_name).fill_null(0)
@@ -477,7 +477,7 @@ def first_uses(view: TraceView, run: int) -> pl.Series:
         launches, left_on="thread_id", right_on="call_thread_id"
     )
     inside = (pl.col("call_start_ns") - pl.col("start_ns")).is_between(0, pl.col("duration_ns"))
-    return pl.concat([asked, on_device.filter(inside)["span_id"].unique(maintain_order=True)])
+    return pl.concat([long_queries, on_device.filter(inside)["span_id"].unique(maintain_order=True)])
 
 
 def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:
