@@ -458,7 +458,8 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
 def first_uses(view: TraceView, run: int) -> pl.Series:
     """The run's long calls that ask about a kernel: a process's first of a name, and those far longer than usual.
 
-    And a process's first product or convolution of a name, where that takes the host long: libraries are loaded in it.
+    And a process's first product or convolution of a name, where that takes the host long outside of calls within it:
+    libraries are loaded.
     """
     asks = is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("level") == str(Level.RUNTIME))
     calls = view.runs([run]).scan("spans").filter(asks).collect().sort("start_ns", "span_id")
@@ -470,6 +471,10 @@ def first_uses(view: TraceView, run: int) -> pl.Series:
     operators = view.runs([run]).scan("spans").filter(*computes).collect().sort("start_ns", "span_id")
     others = length.filter(pl.int_range(pl.len()) > 0).median().over(of_name).fill_null(0)
     loading = operators.filter(length > _FIRST_LOAD_NS, is_first, length > _SLOW * others)
+    within = view.runs([run]).scan("spans").filter(pl.col("parent_id").is_in(loading["span_id"].implode()))
+    inner = within.group_by(pl.col("parent_id").alias("span_id")).agg(length.sum().alias("inner_ns")).collect()
+    of_its_own = length - pl.col("inner_ns").fill_null(0) > _FIRST_LOAD_NS
+    loading = loading.join(inner, on="span_id", how="left", maintain_order="left").filter(of_its_own)
     launches = (
         view.all_activities.filter(pl.col("run_id") == run).select("call_thread_id", "call_start_ns").drop_nulls()
     )
