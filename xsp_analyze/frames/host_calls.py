@@ -177,9 +177,6 @@ _QUERIES = (
 )
 """Calls that ask about a kernel: of microseconds, but for the first, which loads the code."""
 _FIRST_USE_NS = 200_000
-_LOADS_LIBRARIES = r"^aten::(?:(?:cudnn|miopen)_\w+|(?:add|b|badd)?mm|addmv|dot)$"
-"""Operators that call cuDNN, cuBLAS or ROCm's like."""
-_FIRST_LOAD_NS = 20_000_000  # a handle and its kernels take tens of milliseconds, a launch some tens of microseconds
 _SLOW = 10  # times as long as the call usually takes
 _EVENT_WAIT = r"(?i)^(?:cuda|cu|hip)EventSynchronize"
 _TRIED_CLASSES = ("convolution", "matrix product")
@@ -456,33 +453,13 @@ def memory_growth(view: TraceView, run: int) -> pl.Series:
 
 
 def first_uses(view: TraceView, run: int) -> pl.Series:
-    """The run's long calls that ask about a kernel: a process's first of a name, and those far longer than usual.
-
-    And a process's first product or convolution of a name, where that takes the host long outside of calls within it:
-    libraries are loaded.
-    """
+    """The run's long calls that ask about a kernel: a process's first of a name, and those far longer than usual."""
     asks = is_named(view, lambda name: name.str.contains(_QUERIES)) & (pl.col("level") == str(Level.RUNTIME))
     calls = view.runs([run]).scan("spans").filter(asks).collect().sort("start_ns", "span_id")
     of_name, length = ("process_id", "name"), pl.col("duration_ns")
     is_first = pl.int_range(pl.len()).over(of_name) == 0
     is_slow = length > _SLOW * length.median().over(of_name)
-    long_queries = calls.filter(length > _FIRST_USE_NS, is_first | is_slow)["span_id"]
-    computes = is_named(view, lambda name: name.str.contains(_LOADS_LIBRARIES)), pl.col("level") == str(Level.OPERATOR)
-    operators = view.runs([run]).scan("spans").filter(*computes).collect().sort("start_ns", "span_id")
-    others = length.filter(pl.int_range(pl.len()) > 0).median().over(of_name).fill_null(0)
-    loading = operators.filter(length > _FIRST_LOAD_NS, is_first, length > _SLOW * others)
-    within = view.runs([run]).scan("spans").filter(pl.col("parent_id").is_in(loading["span_id"].implode()))
-    inner = within.group_by(pl.col("parent_id").alias("span_id")).agg(length.sum().alias("inner_ns")).collect()
-    of_its_own = length - pl.col("inner_ns").fill_null(0) > _FIRST_LOAD_NS
-    loading = loading.join(inner, on="span_id", how="left", maintain_order="left").filter(of_its_own)
-    launches = (
-        view.all_activities.filter(pl.col("run_id") == run).select("call_thread_id", "call_start_ns").drop_nulls()
-    )
-    on_device = loading.select("span_id", "thread_id", "start_ns", "duration_ns").join(
-        launches, left_on="thread_id", right_on="call_thread_id"
-    )
-    inside = (pl.col("call_start_ns") - pl.col("start_ns")).is_between(0, pl.col("duration_ns"))
-    return pl.concat([long_queries, on_device.filter(inside)["span_id"].unique(maintain_order=True)])
+    return calls.filter(length > _FIRST_USE_NS, is_first | is_slow)["span_id"]
 
 
 def host_spans(view: TraceView, run: int, min_duration_ns: int) -> pl.DataFrame:

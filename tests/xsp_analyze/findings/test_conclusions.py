@@ -289,27 +289,6 @@ def test_a_marked_step_that_is_little_of_a_trace_makes_no_start_up_of_it() -> No
     assert facts.start_up_ns > 9_000 * _MS
 
 
-@pytest.mark.parametrize(
-    ("first", "on_device", "is_start_up"), [(400, True, True), (400, False, False), (3, True, False)]
-)
-def test_the_first_product_in_which_a_library_is_loaded_is_start_up(
-    first: int, *, on_device: bool, is_start_up: bool
-) -> None:
-    """Products of 1 ms each, but for the first; what it launches, the device runs at its end."""
-    hand = Hand()
-    hand.run(0)
-    hand.work("a", 1_000, _MS, launch=500, thread_id=1)
-    at = _MS
-    for number in range(60):
-        length = (first if number == 0 else 1) * _MS
-        span = hand.span("operator", "operator", "aten::mm", at, length, thread_id=1)
-        if on_device or number:
-            hand.work("sgemm", at + length, 900_000, launch=at + length - 50_000, parent=span, thread_id=1)
-        at += length
-    facts = Facts(StepView.of(hand.build()))
-    assert (facts.start_up_ns > 300 * _MS) is is_start_up
-
-
 @pytest.mark.parametrize(("other", "fires"), [("kernel", True), ("memcpy", False)])
 def test_a_device_that_only_copies_has_no_part_in_unequal_work(other: str, *, fires: bool) -> None:
     """One device computes for 9 ms of a step of 10, the other works for 5."""
