@@ -117,7 +117,7 @@ class Reading:
         default=False,
         metadata=_option(
             "--os-runtime",
-            "Keep the calls of the operating system's runtime (OSRT) that Nsight Systems traced.",
+            "Keep the calls of the operating system's runtime (OSRT) that Nsight Systems traced, with device work too.",
             reader_specific=True,
         ),
     )

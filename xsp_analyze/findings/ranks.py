@@ -244,7 +244,7 @@ def small_collectives(facts: Facts) -> Iterator[Observation]:
     "uneven-devices",
     "Devices do unequal work",
     fires="The device that computes longest computes at least"
-    f" {limit.IMBALANCE:.0%} longer than devices do on average (only with several devices).",
+    f" {limit.IMBALANCE:.0%} longer than devices do on average (only with several devices that compute).",
     why="Devices that train one model wait for the slowest at every collective.",
     gain="Compute time of the busiest device less the mean over devices.",
     do="Spread the work evenly: split by cost instead of by count, pad or sort sequences, balance pipeline stages"
@@ -254,7 +254,8 @@ def small_collectives(facts: Facts) -> Iterator[Observation]:
 )
 def uneven_devices(facts: Facts) -> Iterator[Observation]:
     """Compute time over devices."""
-    times = facts.devices["compute_ns"].cast(pl.Float64)
+    times = facts.devices["compute_ns"].cast(pl.Float64).drop_nulls()
+    times = times.filter(times > 0)  # one that only copies has no part of the work
     if len(times) < 2:  # noqa: PLR2004 (several)
         return
     longest, mean = float(times.max() or 0), float(times.mean() or 0)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.findings.thresholds import EXPLAINED
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
 from xsp_analyze.text.doubts import lost_work
@@ -84,7 +85,7 @@ def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Adv
         made = simulation(frames)
     except XspError:  # nothing of the host was recorded
         return list(advice)
-    if made.confidence.refusals or made.confidence.warnings:  # what the host waited for in its quiet is not known
+    if made.confidence.refusals:
         return list(advice)
     return [_with_gain(made, one) for one in advice]
 
@@ -95,6 +96,8 @@ def _with_gain(made: Simulation, one: Advice) -> Advice:
         return one
     bound = one.observation.about_ns if one.gain_ns is None else one.gain_ns
     gain = max(gain if bound is None else min(gain, bound), 0.0)
+    if made.confidence.warnings and gain < EXPLAINED * (bound or 0.0):
+        return one  # what the host waited for in its quiet is not known, and may have been this
     return replace(one, simulated_ns=gain)
 
 

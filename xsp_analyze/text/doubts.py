@@ -41,8 +41,8 @@ def lost_work(view: TraceView) -> list[str]:
     missing = int(ledger["count"].sum())
     if missing and missing >= _MANY_MISSING * view.device_work.height:
         return [f"{count(missing)} dispatches lack between those that were recorded: pauses may be their work."]
-    if thinned := _thinned_out(view):
-        return [thinned]
+    if gaps := _gaps_in_numbers(view):
+        return [gaps]
     names = view.span_names.cast(pl.String)
     calls = names.filter(names.str.contains(_KERNEL_LAUNCH))
     if calls.is_empty() or names.str.contains(_CAPTURE).any():
@@ -92,7 +92,7 @@ def _launches_without(launches: pl.LazyFrame, outer: pl.LazyFrame, kernels: pl.L
     return int(rest.filter(pl.col("start_ns") < pl.col("last_ns")).select(pl.len()).collect().item())
 
 
-def _thinned_out(view: TraceView) -> str:
+def _gaps_in_numbers(view: TraceView) -> str:
     """A sentence where the numbers that PyTorch gives its operators, one by one, have many gaps: events were removed.
 
     Runs of numbers that lack are few in what a profiler wrote: its own pauses, and operators that it never shows.

@@ -287,3 +287,17 @@ def test_a_marked_step_that_is_little_of_a_trace_makes_no_start_up_of_it() -> No
     facts = Facts(StepView.of(hand.build()))
     assert facts.idle_ns == pytest.approx(0, abs=_MS)
     assert facts.start_up_ns > 9_000 * _MS
+
+
+@pytest.mark.parametrize(("other", "fires"), [("kernel", True), ("memcpy", False)])
+def test_a_device_that_only_copies_has_no_part_in_unequal_work(other: str, *, fires: bool) -> None:
+    """One device computes for 9 ms of a step of 10, the other works for 5."""
+    hand = Hand()
+    hand.run(0)
+    for number in range(3):
+        begin = number * 10 * _MS
+        step = hand.step(number, begin, 10 * _MS, thread_id=1)
+        columns: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        hand.work("a", begin + 100_000, 9 * _MS, launch=begin + 50_000, **columns)
+        hand.work("b", begin + 200_000, 5 * _MS, launch=begin + 60_000, kind=other, device_id=1, **columns)
+    assert ("uneven-devices" in _advice_of(hand)) is fires
