@@ -49,6 +49,8 @@ def labels_of(texts: Sequence[str]) -> dict[str, str]:
         name, mark, value = text.partition("=")
         if not mark or not name.strip() or not value.strip():
             raise XspError(f"{text!r} is no label", advice="Write it as commit=1a2b3c")
+        if labels.get(name.strip(), value.strip()) != value.strip():
+            raise XspError(f"the label {name.strip()!r} is given twice", advice="Give each label one value")
         labels[name.strip()] = value.strip()
     return labels
 

@@ -194,6 +194,6 @@ def _table(files: Sequence[tuple[Run, bytes]], version: int, sections: Sequence[
     rows = upgrade(scanned.filter(keep).collect(), version).select(*COLUMNS, "run")
     if dict(rows.schema) != {**COLUMNS, "run": pl.String()}:
         raise pl.exceptions.SchemaError("columns of other types")
-    if not set(rows["run"].unique()) <= {run.identity for run, _ in files}:
-        raise pl.exceptions.SchemaError("a run of another name")
+    if rows["run"].rle().struct.field("value").to_list() != [run.identity for run, _ in files]:
+        raise pl.exceptions.SchemaError("no row, or rows of another run")
     return rows

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from multiprocessing import get_context
@@ -92,6 +94,64 @@ def test_a_torn_file_is_a_sentence_and_the_others_stand(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert store.facts().height == 18
     assert [sentence.split(" ")[0] for sentence in store.left_out] == [files[7].name, files[13].name]
+
+
+def test_a_file_that_changed_by_one_bit_is_a_sentence(tmp_path: Path) -> None:
+    files = [file_of(tmp_path, number, run_facts(10e6 + number)) for number in range(3)]
+    for place in (10, 200, -20):
+        content = bytearray(files[1].read_bytes())
+        content[place] ^= 4
+        files[1].write_bytes(content)
+        store = open_store(tmp_path)
+        assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 2]
+        (sentence,) = store.left_out
+        assert sentence.startswith(f"{files[1].name} is left out: it was torn or changed after it was written. Delete")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_read"),
+    [
+        (pl.col("value").cast(pl.String), False),
+        (pl.lit(3).alias("text"), False),
+        (pl.lit("0" * 16).alias("run"), False),
+        (pl.lit(None, pl.String).alias("name"), False),
+        (pl.lit(3).alias("more"), True),
+        (pl.when(pl.col("name") == "gemm").then(pl.lit(None)).otherwise("name").alias("name"), True),
+    ],
+)
+def test_a_file_of_another_form_is_left_out_and_the_others_stand(
+    tmp_path: Path, change: pl.Expr, *, is_read: bool
+) -> None:
+    for number in range(3):
+        file_of(tmp_path, number, run_facts(10e6 + number))
+    content = io.BytesIO()
+    rows = run_facts(20e6).with_columns(run=pl.lit(f"{7:016x}"))
+    rows.with_columns(change).write_parquet(content)
+    name = f"20260401T000000Z-{7:016x}-{zlib.crc32(content.getvalue()):08x}.v1.parquet"
+    (tmp_path / name).write_bytes(content.getvalue())
+    store = open_store(tmp_path)
+    assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 1, 10e6 + 2, *([20e6] if is_read else [])]
+    assert [sentence.split(" (")[0] for sentence in store.left_out] == (
+        [] if is_read else [f"{name} is left out: it holds no facts of a run"]
+    )
+
+
+def test_names_of_columns_are_no_names_that_runs_may_give(tmp_path: Path) -> None:
+    facts = run_facts(10e6)
+    taken = [("run", "time", "x", None), ("run", "latency_ns", "x", None), ("measure", "file", None, 1.0)]
+    more = pl.DataFrame(taken, schema=["section", "name", "text", "value"], orient="row")
+    file_of(tmp_path, 0, pl.concat([facts, more], how="diagonal"))
+    (row,) = open_store(tmp_path).facts().iter_rows(named=True)
+    assert (row["latency_ns"], row["time"].year) == (10e6, START.year)
+
+
+def test_a_run_that_is_deleted_while_others_are_read_is_none(tmp_path: Path) -> None:
+    files = [file_of(tmp_path, number, run_facts(10e6 + number)) for number in range(3)]
+    store = open_store(tmp_path)
+    runs = store.runs()
+    files[1].unlink()
+    assert store.rows(runs)["run"].unique().sort().to_list() == [f"{0:016x}", f"{2:016x}"]
+    assert store.left_out == []
 
 
 def test_a_full_disk_adds_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
