@@ -36,7 +36,7 @@ _CLIP = 4.0  # standard deviations from the runs around it, beyond which a value
 _WINDOW = 7  # runs around one, itself included
 _TO_SIGMA = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
 _MIN_DRIFT = 3 * MIN_SIDE  # runs in which a series moves steadily; in fewer it is as good as a step
-_PLACES = 16  # of a drift's begin, and of its end, that are tried
+_GRID = 16  # of a drift's begin, and of its end, that are tried
 _MIN_SCATTER = 1e-4  # of the value: what cannot be told apart where a measure does not vary at all
 
 
@@ -256,8 +256,8 @@ def _ramp_of(held: Floats, begin: int, inner: Sequence[int], end: int) -> tuple[
     alone = len(inner) == 1
     of_steps = 2 if alone else 2 * len(inner) + 1  # means, and places of changes
     best, limit = None, _misfit(steps, of_steps)
-    for first in _tried(0, 0 if alone else ends[1] - 1):
-        for last in _tried(len(part) - 1 if alone else ends[-2], len(part) - 1):
+    for first in _grid(0, 0 if alone else ends[1] - 1):
+        for last in _grid(len(part) - 1 if alone else ends[-2], len(part) - 1):
             has_level = (first > 0) + (last < len(part) - 1)
             if last - first + 1 < (2 if has_level == 0 else _MIN_DRIFT):
                 continue
@@ -267,8 +267,8 @@ def _ramp_of(held: Floats, begin: int, inner: Sequence[int], end: int) -> tuple[
     return best
 
 
-def _tried(low: int, high: int) -> list[int]:
-    return sorted({round(place) for place in np.linspace(low, high, _PLACES)})
+def _grid(low: int, high: int) -> list[int]:
+    return sorted({round(position) for position in np.linspace(low, high, _GRID)})
 
 
 def _misfit(left: Floats, numbers: int) -> float:

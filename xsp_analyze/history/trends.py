@@ -99,7 +99,7 @@ class Trend:
         return scatter_of(self.runs.filter(pl.col("latency_ns") > 0)["latency_ns"].to_numpy())
 
     @property
-    def unchanged(self) -> str:
+    def no_change_text(self) -> str:
         """What is said of it where no change was found."""
         if self.runs.height < 2 * MIN_SIDE:
             return f"These are too few runs to tell a change by: it takes {MIN_SIDE} before it and as many after."
@@ -253,7 +253,7 @@ def summary_sentences(series: Sequence[Trend]) -> list[str]:
     sentences = [f"{in_series}, {first:%d %b %Y} to {last:%d %b %Y}."]
     if not every:
         longest = max(series, key=lambda trend: trend.runs.height)
-        return [*sentences, longest.unchanged]
+        return [*sentences, longest.no_change_text]
     trend, newest = max(every, key=lambda one: one[1].first_after["time_ns"])
     after = trend.runs.filter(pl.col("time_ns") >= newest.first_after["time_ns"]).height
     when = f"on {newest.first_after['time']:%d %b %Y} ({count_of(after, 'run', 'runs')} since)"

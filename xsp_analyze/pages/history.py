@@ -156,7 +156,7 @@ def _series_section(number: int, trend: Trend, link: Callable[[str], str | None]
     events = [_entry(each, link) for each in reversed(trend.changes)]
     lines = [blocks.entries(events, max_entries=_MAX_ENTRIES, more="see xsp history show -f json.")] if events else []
     if not events:
-        lines = [blocks.text(trend.unchanged)]
+        lines = [blocks.text(trend.no_change_text)]
     label = clean(trend.key["model"] or "") if number < 8 else str(number + 1)  # noqa: PLR2004 (names fill the line)
     return blocks.section(f"series-{number + 1}", label, trend.name, _CHART, [_chart(trend, link), *lines])
 

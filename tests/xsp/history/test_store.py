@@ -98,9 +98,9 @@ def test_a_torn_file_is_a_sentence_and_the_others_stand(tmp_path: Path) -> None:
 
 def test_a_file_that_changed_by_one_bit_is_a_sentence(tmp_path: Path) -> None:
     files = [file_of(tmp_path, number, run_facts(10e6 + number)) for number in range(3)]
-    for place in (10, 200, -20):
+    for at in (10, 200, -20):
         content = bytearray(files[1].read_bytes())
-        content[place] ^= 4
+        content[at] ^= 4
         files[1].write_bytes(content)
         store = open_store(tmp_path)
         assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 2]
