@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import signal
 import subprocess
 import sys
@@ -114,7 +115,7 @@ def test_a_file_that_changed_by_one_bit_is_a_sentence(tmp_path: Path) -> None:
         (pl.col("value").cast(pl.String), False),
         (pl.lit(3).alias("text"), False),
         (pl.lit("0" * 16).alias("run"), False),
-        (pl.lit(None, pl.String).alias("name"), False),
+        (pl.lit(None, pl.String).alias("run"), False),
         (pl.lit(3).alias("more"), True),
         (pl.when(pl.col("name") == "gemm").then(pl.lit(None)).otherwise("name").alias("name"), True),
     ],
@@ -124,16 +125,35 @@ def test_a_file_of_another_form_is_left_out_and_the_others_stand(
 ) -> None:
     for number in range(3):
         file_of(tmp_path, number, run_facts(10e6 + number))
-    content = io.BytesIO()
-    rows = run_facts(20e6).with_columns(run=pl.lit(f"{7:016x}"))
-    rows.with_columns(change).write_parquet(content)
-    name = f"20260401T000000Z-{7:016x}-{zlib.crc32(content.getvalue()):08x}.v1.parquet"
-    (tmp_path / name).write_bytes(content.getvalue())
+    rows = run_facts(20e6).with_columns(run=pl.lit(f"{7:016x}")).with_columns(change)
+    name = _write_as_it_is(tmp_path, rows, None)
     store = open_store(tmp_path)
-    assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 1, 10e6 + 2, *([20e6] if is_read else [])]
+    latencies = store.rows().filter(pl.col("name") == "latency_ns")["value"].to_list()
+    assert latencies == [10e6, 10e6 + 1, 10e6 + 2, *([20e6] if is_read else [])]
     assert [sentence.split(" (")[0] for sentence in store.left_out] == (
         [] if is_read else [f"{name} is left out: it holds no facts of a run"]
     )
+
+
+@pytest.mark.parametrize("head", [None, "{", "[]", "[[1, 2]]", "3", json.dumps([["run", "model", 3, "x", 1, 1, 1]])])
+def test_a_file_without_a_head_is_left_out_and_the_others_stand(tmp_path: Path, head: str | None) -> None:
+    for number in range(3):
+        file_of(tmp_path, number, run_facts(10e6 + number))
+    name = _write_as_it_is(tmp_path, run_facts(20e6).with_columns(run=pl.lit(f"{7:016x}")), head)
+    store = open_store(tmp_path)
+    assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 1, 10e6 + 2]
+    assert [sentence.split(" (")[0] for sentence in store.left_out] == [
+        f"{name} is left out: it holds no facts of a run"
+    ]
+
+
+def _write_as_it_is(folder: Path, rows: pl.DataFrame, head: str | None) -> str:
+    """A file whose name says that it is as it was written."""
+    content = io.BytesIO()
+    rows.write_parquet(content, metadata={} if head is None else {"xsp_run": head})
+    name = f"20260401T000000Z-{7:016x}-{zlib.crc32(content.getvalue()):08x}.v1.parquet"
+    (folder / name).write_bytes(content.getvalue())
+    return name
 
 
 def test_names_of_columns_are_no_names_that_runs_may_give(tmp_path: Path) -> None:

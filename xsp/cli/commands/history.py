@@ -202,7 +202,8 @@ def _show(location: str, output: Path | None, output_format: HistoryFormats, row
     store = open_store(location)
     with Progress() as progress:
         progress.note("reading runs")
-        series = trends(store.facts(), store.of)
+        runs = store.runs()  # once, as a folder of thousands takes a while to list
+        series = trends(store.facts(runs), lambda identities: store.of(identities, runs))
     left_out = list(dict.fromkeys(store.left_out))
     for sentence in left_out:
         note(sentence)
