@@ -182,7 +182,7 @@ class Store:
 
     def query(self, text: str, limits: QueryLimits | None = None) -> pl.DataFrame:
         """The answer to one SELECT over `runs`, as `facts()` has them, and `facts`, every row of every run."""
-        rows = self.rows()
+        rows = self.rows(for_trends="facts" not in text.lower())  # a query that does not name them asks for none
         return query_frames({"runs": runs_of(rows), "facts": rows}, text, limits or QueryLimits())
 
     def of(self, identities: Iterable[str], runs: Sequence[Run] | None = None) -> list[pl.DataFrame]:

@@ -219,7 +219,7 @@ def _with_drifts(logs: Floats, held: Floats, points: Sequence[int]) -> list[Chan
     while at < len(points):
         last, ramp = _drift_from(held, ends, at)
         if ramp is None:
-            changes.append(_step(logs, held, *ends[at : at + 3], noise))
+            changes.append(_step(logs, held, ends[at], ends[at + 1], ends[at + 2], noise))
         else:
             changes.append(_drift(logs, held, (ends[at], ends[last + 2]), ramp))
         at = last + 1

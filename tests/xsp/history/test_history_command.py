@@ -149,6 +149,13 @@ def test_labels_of_a_batch_need_a_history(tmp_path: Path, capsys: pytest.Capture
     assert "labels are for a history of runs" in capsys.readouterr().err
 
 
+def test_a_batch_into_what_is_no_history_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = _trace(tmp_path, 100)
+    assert main(["batch", str(trace), "-o", str(tmp_path / "out"), "--history", str(trace), "--label", "a=1"]) == 2
+    assert "trace100.json: is a file, and a history is a folder" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_sql_over_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_store(tmp_path / "store", [10e6, 11e6])
     text = """select r."label.commit" as c, f.value from facts f join runs r on f.run = r.run where f.name = 'gemm'"""
