@@ -44,7 +44,7 @@ class Addition:
 
 def labels_of(texts: Sequence[str]) -> dict[str, str]:
     """Labels as `commit=abc`; XspError where one is not so."""
-    labels = {}
+    labels: dict[str, str] = {}
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not name.strip() or not value.strip():
