@@ -42,6 +42,7 @@ class Series:
     correlation: float = 0.0
     bursts: float = 1.0  # how many times noisier runs are, of which a machine has a few
     drift: float = 0.0
+    drifting: tuple[float, float] = (0.0, 1.0)  # in which part of the runs
     changes: Sequence[tuple[float, float]] = ()  # where, as a part of the runs, and by how much
     outliers: int = 0
 
@@ -51,7 +52,8 @@ class Series:
         for run in range(1, self.runs):
             noise[run] = self.correlation * noise[run - 1] + np.sqrt(1 - self.correlation**2) * noise[run]
         noise *= self.noise * np.where(random.random(self.runs) < _BURSTS, self.bursts, 1.0)
-        noise += self.drift * np.arange(self.runs) / self.runs
+        begin, end = self.drifting
+        noise += self.drift * np.clip((np.arange(self.runs) / self.runs - begin) / (end - begin), 0, 1)
         for run, size in self.planted_changes:
             noise[run:] += np.log1p(size)
         noise[random.choice(self.runs, self.outliers, replace=False)] += _OUTLIER
@@ -102,6 +104,7 @@ def print_shapes(times: int) -> None:
         *(replace(plain, label=f"no change, {n} runs", runs=n) for n in (30, 100, 1000)),
         replace(plain, label="no change, runs alike (correlation 0.3)", correlation=0.3),
         replace(plain, label="no change, runs alike (correlation 0.6)", correlation=0.6),
+        replace(plain, label="no change, 30 runs alike (correlation 0.6)", runs=30, correlation=0.6),
         replace(plain, label="no change, a noisy machine (15 % of runs four times as noisy)", bursts=4.0),
         replace(plain, label="no change, one outlier of 15 %", outliers=1),
         replace(plain, label="no change, five outliers of 15 %", outliers=5),
@@ -116,12 +119,15 @@ def print_shapes(times: int) -> None:
         share, others = _detection(shape, times if shape.runs <= 100 else times // 5)  # noqa: PLR2004
         print(f"| {shape.label} | {'' if np.isnan(share) else f'{share:.0%}'} | {others:.2f} |", flush=True)
     random = np.random.default_rng(36)
-    for size, runs in ((0.05, 100), (0.1, 100), (0.1, 1000)):
-        drifts = [changes_in(replace(plain, runs=runs, drift=size).draw(random)) for _ in range(times // 5)]
+    all_runs, middle = (0.0, 1.0), (0.3, 0.7)
+    for size, runs, part in ((0.05, 100, all_runs), (0.1, 100, all_runs), (0.1, 1000, all_runs), (0.1, 100, middle)):
+        series = replace(plain, runs=runs, drift=size, drifting=part)
+        drifts = [changes_in(series.draw(random)) for _ in range(times // 5)]
         named = sum(any(each.kind is Kind.DRIFT for each in changes) for changes in drifts) / len(drifts)
         steps = 1000 * sum(each.kind is Kind.STEP for changes in drifts for each in changes) / (len(drifts) * runs)
         print(
-            f"| a drift of {size:.0%} over {runs} runs (found: called a drift) | {named:.0%} | {steps:.2f} |",
+            f"| a drift of {size:.0%} over {round(runs * (part[1] - part[0]))} of {runs} runs (found: called a drift)"
+            f" | {named:.0%} | {steps:.2f} |",
             flush=True,
         )
 

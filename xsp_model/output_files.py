@@ -7,7 +7,7 @@ import re
 import shutil
 import stat
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -74,12 +74,25 @@ def _write_beside(target: Path) -> Iterator[IO[bytes]]:
             if _is_abandoned(file, left):
                 left.unlink()
     try:
-        with beside.open("xb") as file:
-            _lock(file)
-            yield file
-        beside.replace(target)
+        with ExitStack() as until_renamed:
+            with _open_locked(beside) as file:
+                if _CAN_LOCK:  # by another number, which stays when the file is closed
+                    until_renamed.callback(os.close, os.dup(file.fileno()))
+                yield file
+            beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _open_locked(path: Path) -> IO[bytes]:
+    """A new file that is shown to be in use; again where, before it was, another took it for abandoned."""
+    while True:
+        file = path.open("xb")
+        _lock(file)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,6 +148,24 @@ def test_the_next_file_clears_what_a_killed_write_left(tmp_path: Path) -> None:
         file.write(b"le")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "page.html.txt"]
     assert (tmp_path / "page.html").read_bytes() == b"whole"
+
+
+def _write_often(path: str, times: int) -> list[str]:
+    failures = []
+    for _ in range(times):
+        try:
+            write_file(Path(path), b"x" * 1000)
+        except XspError as error:
+            failures.append(str(error))
+    return failures
+
+
+@pytest.mark.slow
+def test_writers_of_one_file_at_once_do_not_take_each_other_for_abandoned(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+        failures = pool.map(_write_often, [str(tmp_path / "file")] * 3, [400] * 3)
+    assert [sentence for each in failures for sentence in each] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:

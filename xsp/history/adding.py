@@ -44,11 +44,13 @@ class Addition:
 
 def labels_of(texts: Sequence[str]) -> dict[str, str]:
     """Labels as `commit=abc`; XspError where one is not so."""
-    labels = {}
+    labels: dict[str, str] = {}
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not name.strip() or not value.strip():
             raise XspError(f"{text!r} is no label", advice="Write it as commit=1a2b3c")
+        if labels.get(name.strip(), value.strip()) != value.strip():
+            raise XspError(f"the label {name.strip()!r} is given twice", advice="Give each label one value")
         labels[name.strip()] = value.strip()
     return labels
 

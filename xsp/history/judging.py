@@ -12,6 +12,8 @@ from xsp_analyze.compare import rules as compare_rules
 from xsp_analyze.history.causes import hold, outcomes
 from xsp_analyze.history.facts import SERIES
 from xsp_analyze.history.trends import cause_text, earlier_runs
+from xsp_analyze.render.markdown import escape_markdown
+from xsp_analyze.text.table import clean
 from xsp_model import XspError
 
 if TYPE_CHECKING:
@@ -39,12 +41,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict, what became of each rule, and how many earlier runs stood against it; none held: there are none."""
+    """The verdict, what became of each rule, and how many earlier runs stood against it.
+
+    none held: there are none, and `missing` says what is there instead.
+    """
 
     verdict: Verdict
     outcomes: Sequence[RuleOutcome]
     held: Held | None
     earlier_count: int
+    missing: str = ""
 
     @property
     def causes(self) -> list[str]:
@@ -59,12 +65,11 @@ class Judged:
         runs = f"{self.earlier_count} earlier run{'' if self.earlier_count == 1 else 's'}"
         lines = [f"**{self.verdict}**, held against {runs} of its series."]
         if not self.earlier_count:
-            series = ", ".join(SERIES[:-1]) + f" and {SERIES[-1]}"
-            lines = [f"**{self.verdict}**: the history holds no earlier run of this series ({series})."]
+            lines = [f"**{self.verdict}**: {escape_markdown(self.missing)}."]
         for outcome in self.outcomes:
-            sentences = [sentence.replace("model: ", "step: ", 1) for sentence in outcome.sentences]
+            sentences = [escape_markdown(each.replace("model: ", "step: ", 1)) for each in outcome.sentences]
             lines.append(f"- `{outcome.rule.text}`: {outcome.verdict}{''.join(f'; {each}' for each in sentences)}")
-        return "\n".join([*lines, *([f"- mostly {'; '.join(self.causes)}"] if self.causes else [])])
+        return "\n".join([*lines, *([f"- mostly {escape_markdown('; '.join(self.causes))}"] if self.causes else [])])
 
 
 def parse_rule(text: str) -> Rule:
@@ -81,24 +86,41 @@ def judge(
 
     XspError where they are not of one series, or a rule is on what no run has.
     """
-    earlier = _earlier(store, runs, until)
+    earlier, missing = _earlier(store, runs, until)
     held = hold(store.of(earlier), [rows for rows, _ in runs]) if earlier else None
     results = outcomes(held, rules) if held else []
     verdicts = {outcome.verdict for outcome in results}
     if compare_rules.Verdict.VIOLATED in verdicts:
         return Judged(Verdict.REGRESSED, results, held, len(earlier))
     is_kept = verdicts == {compare_rules.Verdict.KEPT}
-    return Judged(Verdict.PASSED if is_kept else Verdict.INCONCLUSIVE, results, held, len(earlier))
+    return Judged(Verdict.PASSED if is_kept else Verdict.INCONCLUSIVE, results, held, len(earlier), missing)
 
 
-def _earlier(store: Store, runs: Sequence[tuple[pl.DataFrame, str]], until: datetime | None) -> list[str]:
+def _earlier(store: Store, runs: Sequence[tuple[pl.DataFrame, str]], until: datetime | None) -> tuple[list[str], str]:
+    """The runs that these are held against; where there are none, what is there instead."""
     of_runs = [dict(rows.filter(pl.col("section") == "run").select("name", "text").iter_rows()) for rows, _ in runs]
     keys = [{name: each.get(name) for name in SERIES} for each in of_runs]
     if any(key != keys[0] for key in keys):
         raise XspError("these runs are not of one series", advice="Hold captures of the same work against a history")
     if not store.runs():
-        return []
+        return [], "the history holds no run yet"
     facts = store.facts()
     others = facts.filter(~pl.col("run").is_in([identity for _, identity in runs]))
     until_ns = _NEVER_NS if until is None else int(until.timestamp()) * 1_000_000_000
-    return earlier_runs(others, keys[0], until_ns, "")
+    earlier = earlier_runs(others, keys[0], until_ns, "")
+    return earlier, "" if earlier else _nearest(others, keys[0])
+
+
+def _nearest(others: pl.DataFrame, key: dict[str, str | None]) -> str:
+    """What tells the series from that of the history which has most in common with it: a label may be forgotten."""
+    series = [dict(zip(SERIES, each, strict=True)) for each in others.select(SERIES).unique(maintain_order=True).rows()]
+    sentence = f"of {len(series)} series in the history none is of this run"
+    if key in series or not series:
+        return "the history holds no other run of this series up to that time"
+    nearest = min(series, key=lambda each: sum(each[name] != key[name] for name in SERIES))
+    differing = [
+        f"{name} is {clean(key[name] or 'not known')} and not {clean(nearest[name] or 'unknown')}"
+        for name in SERIES
+        if key[name] != nearest[name]
+    ]
+    return f"{sentence}. Of the nearest it differs in that {', '.join(differing)}; labels say what the trace does not"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +17,7 @@ from xsp_analyze.compare.significance import critical, rank_test, two_sided
 from xsp_model.errors import require
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xsp_model.columns.arrays import Floats
 
@@ -25,12 +28,15 @@ MIN_SIDE = 4
 _FALSE = 0.05  # chance of a false change in a series: each of its n points is tested at this over n
 _MIN_EFFECT = 0.002  # of the value: less is nothing that one would act upon
 _PENALTY = 2.0  # of a change, in log n: low, as what the library proposes too often our tests take back
+_SHORTEST = 2  # runs between two proposed changes
 _REACH = 1_000  # runs on either side that a change is tested by
 _EXACT = 40  # values that the rank test counts exactly; of more, it has no p as small as few runs after many can have
 _SHORT = 12
 _CLIP = 4.0  # standard deviations from the runs around it, beyond which a value counts as that far off
 _WINDOW = 7  # runs around one, itself included
 _TO_SIGMA = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
+_MIN_DRIFT = 3 * MIN_SIDE  # runs in which a series moves steadily; in fewer it is as good as a step
+_GRID = 16  # of a drift's begin, and of its end, that are tried
 _MIN_SCATTER = 1e-4  # of the value: what cannot be told apart where a measure does not vary at all
 
 
@@ -63,18 +69,46 @@ class Change:
 
 def changes_in(values: Sequence[float] | Floats) -> list[Change]:
     """The changes of positive values in order of time; XspError where the library is not installed."""
-    library = require("ruptures", purpose="finding where a history changed", extra="history")
+    search = _exact_search()
     logs = np.log(np.asarray(values, dtype=np.float64))
     if len(logs) < 2 * MIN_SIDE or not np.isfinite(logs).all():
         return []
     scatter = max(_sigma(np.diff(logs)) / math.sqrt(2), _MIN_SCATTER)
     held = _clip(logs, scatter)
-    # Linear kernel: changes of the mean, found exactly (PELT). Source: Killick, Fearnhead and Eckley, "Optimal
-    # detection of changepoints with a linear computational cost", 2012.
-    search = library.KernelCPD(kernel="linear", min_size=2).fit(((held - held.mean()) / scatter)[:, None])
-    proposed = [int(at) for at in search.predict(pen=_PENALTY * math.log(len(logs)))[:-1]]
+    proposed = search(((held - held.mean()) / scatter)[:, None], _PENALTY * math.log(len(logs)))
     kept = _points_that_hold(logs, held, proposed)
     return _with_drifts(logs, held, kept)
+
+
+def _exact_search() -> Callable[[Floats, float], list[int]]:
+    """Of values and a penalty the changes of the mean, exactly (PELT). XspError where the library is not installed.
+
+    Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints with a linear computational cost", 2012.
+    Of the library only the function itself is loaded: its package imports all of scipy, a second, for other searches.
+    """
+    package = find_spec("ruptures")
+    files = [
+        file
+        for folder in (package.submodule_search_locations or [] if package else [])
+        for file in Path(folder, "detection", "_detection").glob("ekcpd.*")
+        if file.name.endswith(tuple(EXTENSION_SUFFIXES))
+    ]
+    spec = spec_from_file_location("ruptures.detection._detection.ekcpd", files[0]) if files else None
+    if spec is None or spec.loader is None:  # a release that is laid out otherwise
+        library = require("ruptures", purpose="finding where a history changed", extra="history")
+        kernel = library.KernelCPD(kernel="linear", min_size=_SHORTEST)
+        return lambda values, penalty: [int(at) for at in kernel.fit(values).predict(pen=penalty)[:-1]]
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return lambda values, penalty: _path(module.ekcpd_pelt_L2(values, penalty, _SHORTEST), len(values))
+
+
+def _path(before: Sequence[int], end: int) -> list[int]:
+    """The points that lead to the end, each of which has the one before it."""
+    points = []
+    while (end := int(before[end])) > 0:
+        points.append(end)
+    return points[::-1]
 
 
 def scatter_of(values: Sequence[float] | Floats) -> float | None:
@@ -183,38 +217,74 @@ def _with_drifts(logs: Floats, held: Floats, points: Sequence[int]) -> list[Chan
     ends = [0, *points, len(logs)]
     noise = _correlation(held, ends)
     while at < len(points):
-        last = at
-        direction = _rises(held, ends, at)
-        while last + 1 < len(points) and _rises(held, ends, last + 1) == direction:
-            last += 1
-        begin, end = ends[at], ends[last + 2]
-        if _is_line(held, begin, points[at : last + 1], end):
-            changes.append(_drift(logs, held, begin, end))
+        last, ramp = _drift_from(held, ends, at)
+        if ramp is None:
+            changes.append(_step(logs, held, ends[at], ends[at + 1], ends[at + 2], noise))
         else:
-            changes += [_step(logs, held, ends[i], ends[i + 1], ends[i + 2], noise) for i in range(at, last + 1)]
+            changes.append(_drift(logs, held, (ends[at], ends[last + 2]), ramp))
         at = last + 1
     return changes
+
+
+def _drift_from(held: Floats, ends: Sequence[int], at: int) -> tuple[int, tuple[int, int] | None]:
+    """The last of the points from this one on that are one drift, as many as can be, and its runs; none: a step."""
+    last = at
+    while last + 3 < len(ends) and _rises(held, ends, last + 1) == _rises(held, ends, at):
+        last += 1
+    for until in range(last, at - 1, -1):
+        # Part of a row of steps is a drift only where it has several: two steps are soon as good as a line.
+        if until in {at, last} or until - at >= 2:  # noqa: PLR2004
+            ramp = _ramp_of(held, ends[at], ends[at + 1 : until + 2], ends[until + 2])
+            if ramp is not None:
+                return until, ramp
+    return at, None
 
 
 def _rises(held: Floats, ends: Sequence[int], at: int) -> bool:
     return bool(held[ends[at + 1] : ends[at + 2]].mean() > held[ends[at] : ends[at + 1]].mean())
 
 
-def _is_line(held: Floats, begin: int, inner: Sequence[int], end: int) -> bool:
-    """Whether a line says the stretch better than steps, by what each leaves and, of several, what it has to fit with.
+def _ramp_of(held: Floats, begin: int, inner: Sequence[int], end: int) -> tuple[int, int] | None:
+    """First and last run of a steady move, with a level before and after it; None where steps say the stretch better.
 
-    Of a single small change a line is as good for long; the step is taken, as most changes are. Source: Schwarz,
-    "Estimating the dimension of a model", 1978.
+    That is by what each leaves and what it has to fit with. Of a single small change a line is as good for long; the
+    step is taken, as most changes are. Source: Schwarz, "Estimating the dimension of a model", 1978.
     """
     part = held[begin:end]
-    positions = np.arange(len(part))
-    line = part - np.polyval(np.polyfit(positions, part, 1), positions)
     ends = [0, *(point - begin for point in inner), len(part)]
     steps = np.concatenate([part[a:b] - part[a:b].mean() for a, b in pairwise(ends)])
-    min_variance = len(part) * _MIN_SCATTER**2
-    left = [max(float((rest**2).sum()), min_variance) for rest in (line, steps)]
-    more = 0 if len(inner) == 1 else 2 * len(inner) - 1  # means and places of steps, beside two numbers of a line
-    return len(part) * math.log(left[0] / left[1]) < more * math.log(len(part))
+    alone = len(inner) == 1
+    of_steps = 2 if alone else 2 * len(inner) + 1  # means, and places of changes
+    best, limit = None, _misfit(steps, of_steps)
+    for first in _grid(0, 0 if alone else ends[1] - 1):
+        for last in _grid(len(part) - 1 if alone else ends[-2], len(part) - 1):
+            has_level = (first > 0) + (last < len(part) - 1)
+            if last - first + 1 < (2 if has_level == 0 else _MIN_DRIFT):
+                continue
+            misfit = _misfit(_fit(part, first, last)[2], 2 + has_level)
+            if misfit < limit:
+                best, limit = (begin + first, begin + last), misfit
+    return best
+
+
+def _grid(low: int, high: int) -> list[int]:
+    return sorted({round(position) for position in np.linspace(low, high, _GRID)})
+
+
+def _misfit(left: Floats, numbers: int) -> float:
+    """Schwarz's criterion of what a fit with so many numbers leaves."""
+    variance = max(float((left**2).mean()), _MIN_SCATTER**2)
+    return len(left) * math.log(variance) + numbers * math.log(len(left))
+
+
+def _fit(part: Floats, first: int, last: int) -> tuple[float, float, Floats, float]:
+    """Level before a steady move from run to run, by how much it moves, what that leaves, and the move's weight."""
+    move = np.clip((np.arange(len(part)) - first) / (last - first), 0.0, 1.0)
+    off = move - move.mean()
+    weight = float((off**2).sum())
+    shift = float((off * part).sum()) / weight
+    level = float(part.mean()) - shift * float(move.mean())
+    return level, shift, part - level - shift * move, weight
 
 
 def _step(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: float) -> Change:
@@ -226,27 +296,16 @@ def _step(logs: Floats, held: Floats, begin: int, at: int, end: int, noise: floa
     )
 
 
-def _drift(logs: Floats, held: Floats, begin: int, end: int) -> Change:
-    """From the first to the last run by the line through all of them."""
-    part = held[begin:end]
-    positions = np.arange(len(part)) - (len(part) - 1) / 2
-    slope = float((positions * part).sum() / (positions**2).sum())
-    left = part - part.mean() - slope * positions
-    error = math.sqrt(max(float((left**2).sum()) / (len(part) - 2), _MIN_SCATTER**2) / float((positions**2).sum()))
-    reach = slope * (len(part) - 1) / 2
-    half = (begin + end) // 2
+def _drift(logs: Floats, held: Floats, stretch: tuple[int, int], ramp: tuple[int, int]) -> Change:
+    """From the first to the last run of the ramp, by all runs of the stretch."""
+    begin, end = stretch
+    level, shift, left, weight = _fit(held[begin:end], ramp[0] - begin, ramp[1] - begin)
+    freedom = float(end - begin - 2)
+    error = math.sqrt(max(float((left**2).sum()) / freedom, _MIN_SCATTER**2) / weight)
+    half = (ramp[0] + ramp[1] + 1) // 2
     ranks = rank_test(logs[begin:half], logs[half:end])
-    p = two_sided(slope / error, len(part) - 2)
-    spread = critical(float(len(part) - 2)) * error * (len(part) - 1)
-    middle = float(part.mean())
-    return _change(
-        Kind.DRIFT,
-        (half, begin, end - 1),
-        middle - reach,
-        middle + reach,
-        spread,
-        (p, 1.0 if ranks is None else ranks.p),
-    )
+    p_values = two_sided(shift / error, freedom), 1.0 if ranks is None else ranks.p
+    return _change(Kind.DRIFT, (half, *ramp), level, level + shift, error * critical(freedom), p_values)
 
 
 def _change(

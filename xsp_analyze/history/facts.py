@@ -250,10 +250,14 @@ def runs_of(rows: pl.DataFrame) -> pl.DataFrame:
     index = ["run", "time_ns"]
     keys = rows.select(*index, "file").unique("run", keep="first", maintain_order=True)
     section = pl.col("section")
-    texts = rows.filter(section == "run").pivot("name", index="run", values="text", aggregate_function="first")
+    taken = [*index, "file", "time", *MEASURES, "latency_low_ns", "latency_high_ns", "steps"]
+    texts = rows.filter(section == "run", ~pl.col("name").is_in(taken)).pivot(
+        "name", index="run", values="text", aggregate_function="first"
+    )
     labels = rows.filter(section == "label").with_columns(pl.lit("label.") + pl.col("name"))
     named = labels.pivot("literal", index="run", values="text", aggregate_function="first")
-    measures = rows.filter(section == "measure").pivot("name", index="run", values="value", aggregate_function="first")
+    is_measured = (section == "measure") & pl.col("name").is_in(list(MEASURES)) & pl.col("value").is_finite()
+    measures = rows.filter(is_measured).pivot("name", index="run", values="value", aggregate_function="first")
     latency = rows.filter(section == "measure", pl.col("name") == "latency_ns").select(
         "run", latency_low_ns="low", latency_high_ns="high", steps="count"
     )

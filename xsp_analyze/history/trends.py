@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from xsp_analyze.history.causes import hold
-from xsp_analyze.history.changes import Kind, changes_in, scatter_of
+from xsp_analyze.history.changes import MIN_SIDE, Kind, changes_in, scatter_of
 from xsp_analyze.history.facts import MEASURES, SERIES, labels_in
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count_of, duration, quantity, share
@@ -25,7 +25,6 @@ __all__ = [
     "cause_text",
     "document",
     "earlier_runs",
-    "markdown",
     "shown_value",
     "summary_sentences",
     "trends",
@@ -97,7 +96,14 @@ class Trend:
     @property
     def scatter(self) -> float | None:
         """How far step times scatter from one run to the next, as a share."""
-        return scatter_of(self.runs["latency_ns"].to_numpy())
+        return scatter_of(self.runs.filter(pl.col("latency_ns") > 0)["latency_ns"].to_numpy())
+
+    @property
+    def no_change_text(self) -> str:
+        """What is said of it where no change was found."""
+        if self.runs.height < 2 * MIN_SIDE:
+            return f"These are too few runs to tell a change by: it takes {MIN_SIDE} before it and as many after."
+        return "No change was found: what these runs differ by is within their noise."
 
 
 def cause_text(row: Row) -> str:
@@ -166,7 +172,11 @@ def _event(
         half = (begin + end) // 2 if change.kind is Kind.DRIFT else change.at
         sides = runs["run"][max(begin, half - _HELD) : half], runs["run"][half : min(end, half + _HELD)]
         if change.kind is Kind.DRIFT:
-            sides = runs["run"][begin : min(begin + _HELD, half)], runs["run"][max(half, end - _HELD) : end]
+            beside = _HELD // 2  # half of them level, as where nothing moves yet, or no more
+            sides = (
+                runs["run"][max(around[0], begin - beside) : min(begin + beside, half)],
+                runs["run"][max(half, end - beside) : min(around[1], end + beside)],
+            )
         causes = hold(*(facts_of(side.to_list()) for side in sides)).causes(_CAUSES)
     return Event(measure, change, one, two, labels, causes)
 
@@ -184,7 +194,7 @@ def earlier_runs(runs: pl.DataFrame, key: dict[str, str | None], time_ns: int, i
     return ids
 
 
-# The history for programs, and for chat and mail.
+# The history for programs, and in sentences.
 
 
 def document(series: Sequence[Trend], left_out: Sequence[str]) -> dict[str, Any]:
@@ -242,7 +252,8 @@ def summary_sentences(series: Sequence[Trend]) -> list[str]:
     in_series = f"{count_of(runs, 'run', 'runs')} in {count_of(len(series), 'series', 'series')}"
     sentences = [f"{in_series}, {first:%d %b %Y} to {last:%d %b %Y}."]
     if not every:
-        return [*sentences, "No change was found: what runs differ by is within their noise."]
+        longest = max(series, key=lambda trend: trend.runs.height)
+        return [*sentences, longest.no_change_text]
     trend, newest = max(every, key=lambda one: one[1].first_after["time_ns"])
     after = trend.runs.filter(pl.col("time_ns") >= newest.first_after["time_ns"]).height
     when = f"on {newest.first_after['time']:%d %b %Y} ({count_of(after, 'run', 'runs')} since)"
@@ -255,25 +266,3 @@ def summary_sentences(series: Sequence[Trend]) -> list[str]:
     if newest.differing:
         sentences.append(f"Between the runs around it changed: {newest.differing}.")
     return sentences
-
-
-def markdown(series: Sequence[Trend], left_out: Sequence[str], max_rows: int) -> str:
-    """A summary for chat and mail: sentences, then the last changes, newest first."""
-    lines = [*summary_sentences(series), ""]
-    every = sorted(
-        ((trend, each) for trend in series for each in trend.changes), key=lambda one: -one[1].first_after["time_ns"]
-    )
-    if every:
-        lines += ["| when | series | what changed | mostly | between the runs around it |", "|---|---|---|---|---|"]
-    for trend, each in every[:max_rows]:
-        cells = (
-            f"{each.first_after['time']:%Y-%m-%d}",
-            trend.name,
-            each.sentence,
-            each.cause.split("; ")[0],
-            each.differing,
-        )
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    if every[max_rows:]:
-        lines.append(f"\n... and {count_of(len(every) - max_rows, 'earlier change', 'earlier changes')}.")
-    return "\n".join([*lines, *(f"\n{sentence}." for sentence in left_out)]).rstrip() + "\n"

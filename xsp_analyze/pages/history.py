@@ -13,6 +13,7 @@ from xsp_analyze.history.facts import MEASURES
 from xsp_analyze.history.trends import cause_text, shown_value, summary_sentences
 from xsp_analyze.pages import blocks
 from xsp_analyze.pages.blocks import page_by_script, program_and_version
+from xsp_analyze.render.markdown import escape_markdown
 from xsp_analyze.text.table import clean
 from xsp_analyze.text.units import count, count_of
 from xsp_model import XspError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from xsp_analyze.pages.blocks import Block, Section
     from xsp_analyze.trace.step_view import StepView
 
-__all__ = ["render"]
+__all__ = ["markdown", "render"]
 
 _MAX_CHARTS = 40
 _MAX_ENTRIES = 12  # changes of a series that are told below its chart
@@ -63,6 +64,28 @@ def render(series: Sequence[Trend], left_out: Sequence[str], *, title: str, link
         "footer": f"{program_and_version()} {_FOOTER}",
     }
     return page_by_script(data, ["history.js"], ["history.css"])
+
+
+def markdown(series: Sequence[Trend], left_out: Sequence[str], max_rows: int) -> str:
+    """A summary for chat and mail: sentences, then the last changes, newest first."""
+    lines = [*map(escape_markdown, summary_sentences(series)), ""]
+    every = sorted(
+        ((trend, each) for trend in series for each in trend.changes), key=lambda one: -one[1].first_after["time_ns"]
+    )
+    if every:
+        lines += ["| when | series | what changed | mostly | between the runs around it |", "|---|---|---|---|---|"]
+    for trend, each in every[:max_rows]:
+        cells = (
+            f"{each.first_after['time']:%Y-%m-%d}",
+            trend.name,
+            each.sentence,
+            each.cause.split("; ")[0],
+            each.differing,
+        )
+        lines.append(f"| {' | '.join(map(escape_markdown, cells))} |")
+    if every[max_rows:]:
+        lines.append(f"\n... and {count_of(len(every) - max_rows, 'earlier change', 'earlier changes')}.")
+    return "\n".join([*lines, *(f"\n{escape_markdown(sentence)}." for sentence in left_out)]).rstrip() + "\n"
 
 
 def _result(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Result:
@@ -133,7 +156,7 @@ def _series_section(number: int, trend: Trend, link: Callable[[str], str | None]
     events = [_entry(each, link) for each in reversed(trend.changes)]
     lines = [blocks.entries(events, max_entries=_MAX_ENTRIES, more="see xsp history show -f json.")] if events else []
     if not events:
-        lines = [blocks.text("No change was found: what these runs differ by is within their noise.")]
+        lines = [blocks.text(trend.no_change_text)]
     label = clean(trend.key["model"] or "") if number < 8 else str(number + 1)  # noqa: PLR2004 (names fill the line)
     return blocks.section(f"series-{number + 1}", label, trend.name, _CHART, [_chart(trend, link), *lines])
 

@@ -46,6 +46,7 @@ def test_a_run_is_added_once_and_a_second_time_it_is_a_sentence(
     ("arguments", "sentence"),
     [
         (["add", "store", "trace.json", "--label", "commit"], "'commit' is no label. Write it as commit=1a2b3c"),
+        (["add", "store", "trace.json", "--label", "a=1", "--label", "a=2"], "the label 'a' is given twice"),
         (["add", "store", "trace.json", "--time", "yesterday"], "'yesterday' is no time"),
         (["add", "store"], "xsp history add takes a store and runs"),
         (["show", "store", "trace.json"], "xsp history show takes a store and no runs"),
@@ -110,9 +111,22 @@ def test_gate_holds_a_run_against_its_history(
 def test_gate_without_a_history_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["history", "gate", str(tmp_path / "store"), str(_trace(tmp_path, 100))]
     assert main(arguments) == 0
-    assert "**inconclusive**: the history holds no earlier run of this series" in _text(capsys)
+    assert "**inconclusive**: the history holds no run yet" in _text(capsys)
     assert main([*arguments, "--fail-on-inconclusive", "-f", "json"]) == 3
     assert json.loads(_text(capsys))["verdict"] == "inconclusive"
+
+
+def test_gate_says_which_label_was_forgotten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, trace = str(tmp_path / "store"), str(_trace(tmp_path, 100))
+    main(["history", "add", store, trace, *_LABELS])
+    other = str(_trace(tmp_path, 101))
+    assert main(["history", "gate", store, other, "--label", "model=net"]) == 0
+    assert (
+        "of 1 series in the history none is of this run. Of the nearest it differs in that branch is not known and"
+        in (_text(capsys))
+    )
+    assert main(["history", "gate", store, trace, *_LABELS]) == 0
+    assert "the history holds no other run of this series" in _text(capsys)
 
 
 def test_a_batch_adds_what_it_converts_and_what_it_had(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,6 +149,13 @@ def test_labels_of_a_batch_need_a_history(tmp_path: Path, capsys: pytest.Capture
     assert "labels are for a history of runs" in capsys.readouterr().err
 
 
+def test_a_batch_into_what_is_no_history_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = _trace(tmp_path, 100)
+    assert main(["batch", str(trace), "-o", str(tmp_path / "out"), "--history", str(trace), "--label", "a=1"]) == 2
+    assert "trace100.json: is a file, and a history is a folder" in capsys.readouterr().err
+    assert [file for file in (tmp_path / "out").rglob("*") if file.is_file()] == []
+
+
 def test_sql_over_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_store(tmp_path / "store", [10e6, 11e6])
     text = """select r."label.commit" as c, f.value from facts f join runs r on f.run = r.run where f.name = 'gemm'"""
@@ -143,3 +164,21 @@ def test_sql_over_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert sorted((row["c"], round(row["value"])) for row in rows) == [("c000", 6_000_000), ("c001", 6_000_000)]
     assert xsp.history.open(store).query("select count(*) as n from runs")["n"].to_list() == [2]
     assert isinstance(xsp.history.open(store).facts(), pl.DataFrame)
+
+
+def test_sql_over_a_history_says_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = write_store(tmp_path / "store", [10e6, 11e6])
+    torn = min(store.iterdir())
+    torn.write_bytes(torn.read_bytes()[:100])
+    assert main(["query", str(store), "select count(*) as n from runs", "-f", "csv"]) == 0
+    answer = capsys.readouterr()
+    assert answer.out.split() == ["n", "1"]
+    assert f"{torn.name} is left out" in answer.err
+
+
+def test_sql_over_a_history_at_a_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fsspec")
+    store = "memory://history-that-is-asked"
+    assert main(["history", "add", store, str(_trace(tmp_path, 100)), *_LABELS]) == 0
+    assert main(["query", store, "select model from runs", "-f", "csv"]) == 0
+    assert capsys.readouterr().out.split() == ["model", "net"]

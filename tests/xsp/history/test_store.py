@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from multiprocessing import get_context
@@ -92,6 +95,83 @@ def test_a_torn_file_is_a_sentence_and_the_others_stand(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert store.facts().height == 18
     assert [sentence.split(" ")[0] for sentence in store.left_out] == [files[7].name, files[13].name]
+
+
+def test_a_file_that_changed_by_one_bit_is_a_sentence(tmp_path: Path) -> None:
+    files = [file_of(tmp_path, number, run_facts(10e6 + number)) for number in range(3)]
+    for at in (10, 200, -20):
+        content = bytearray(files[1].read_bytes())
+        content[at] ^= 4
+        files[1].write_bytes(content)
+        store = open_store(tmp_path)
+        assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 2]
+        (sentence,) = store.left_out
+        assert sentence.startswith(f"{files[1].name} is left out: it was torn or changed after it was written. Delete")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_read"),
+    [
+        (pl.col("value").cast(pl.String), False),
+        (pl.lit(3).alias("text"), False),
+        (pl.lit("0" * 16).alias("run"), False),
+        (pl.lit(None, pl.String).alias("run"), False),
+        (pl.lit(3).alias("more"), True),
+        (pl.when(pl.col("name") == "gemm").then(pl.lit(None)).otherwise("name").alias("name"), True),
+    ],
+)
+def test_a_file_of_another_form_is_left_out_and_the_others_stand(
+    tmp_path: Path, change: pl.Expr, *, is_read: bool
+) -> None:
+    for number in range(3):
+        file_of(tmp_path, number, run_facts(10e6 + number))
+    rows = run_facts(20e6).with_columns(run=pl.lit(f"{7:016x}")).with_columns(change)
+    name = _write_as_it_is(tmp_path, rows, None)
+    store = open_store(tmp_path)
+    latencies = store.rows().filter(pl.col("name") == "latency_ns")["value"].to_list()
+    assert latencies == [10e6, 10e6 + 1, 10e6 + 2, *([20e6] if is_read else [])]
+    assert [sentence.split(" (")[0] for sentence in store.left_out] == (
+        [] if is_read else [f"{name} is left out: it holds no facts of a run"]
+    )
+
+
+@pytest.mark.parametrize("head", [None, "{", "[]", "[[1, 2]]", "3", json.dumps([["run", "model", 3, "x", 1, 1, 1]])])
+def test_a_file_without_a_head_is_left_out_and_the_others_stand(tmp_path: Path, head: str | None) -> None:
+    for number in range(3):
+        file_of(tmp_path, number, run_facts(10e6 + number))
+    name = _write_as_it_is(tmp_path, run_facts(20e6).with_columns(run=pl.lit(f"{7:016x}")), head)
+    store = open_store(tmp_path)
+    assert store.facts()["latency_ns"].to_list() == [10e6, 10e6 + 1, 10e6 + 2]
+    assert [sentence.split(" (")[0] for sentence in store.left_out] == [
+        f"{name} is left out: it holds no facts of a run"
+    ]
+
+
+def _write_as_it_is(folder: Path, rows: pl.DataFrame, head: str | None) -> str:
+    """A file whose name says that it is as it was written."""
+    content = io.BytesIO()
+    rows.write_parquet(content, metadata={} if head is None else {"xsp_run": head})
+    name = f"20260401T000000Z-{7:016x}-{zlib.crc32(content.getvalue()):08x}.v1.parquet"
+    (folder / name).write_bytes(content.getvalue())
+    return name
+
+
+def test_names_of_columns_are_no_names_that_runs_may_give(tmp_path: Path) -> None:
+    facts = run_facts(10e6)
+    taken = [("run", "time", "x", None), ("run", "latency_ns", "x", None), ("measure", "file", None, 1.0)]
+    more = pl.DataFrame(taken, schema=["section", "name", "text", "value"], orient="row")
+    file_of(tmp_path, 0, pl.concat([facts, more], how="diagonal"))
+    (row,) = open_store(tmp_path).facts().iter_rows(named=True)
+    assert (row["latency_ns"], row["time"].year) == (10e6, START.year)
+
+
+def test_a_run_that_is_deleted_while_others_are_read_is_none(tmp_path: Path) -> None:
+    files = [file_of(tmp_path, number, run_facts(10e6 + number)) for number in range(3)]
+    store = open_store(tmp_path)
+    runs = store.runs()
+    files[1].unlink()
+    assert store.rows(runs)["run"].unique().sort().to_list() == [f"{0:016x}", f"{2:016x}"]
+    assert store.left_out == []
 
 
 def test_a_full_disk_adds_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

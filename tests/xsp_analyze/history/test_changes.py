@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xsp_analyze.history.changes import Kind, changes_in, scatter_of
+from xsp_analyze.history.changes import Kind, _exact_search, changes_in, scatter_of
 
 
 def _series(
@@ -64,6 +64,36 @@ def test_a_drift_is_one_drift_and_no_stairs() -> None:
     assert change.kind is Kind.DRIFT
     assert change.ratio == pytest.approx(1.1, abs=0.01)
     assert (change.begin, change.end) == (0, 299)
+
+
+@pytest.mark.parametrize(("begin", "runs"), [(30, 40), (50, 50), (0, 40)])
+def test_a_drift_with_a_level_beside_it_is_one_drift(begin: int, runs: int) -> None:
+    ramp = 1 + 0.1 * np.clip((np.arange(100) - begin) / runs, 0, 1)
+    (change,) = changes_in(_series((100, 10.0)) * ramp)
+    assert change.kind is Kind.DRIFT
+    assert abs(change.begin - begin) <= 6
+    assert abs(change.end - min(begin + runs, 99)) <= 6
+    assert change.low < 1.1 < change.high
+
+
+def test_a_step_within_a_drift_is_a_step() -> None:
+    ramp = 1 + 0.1 * np.arange(1000) / 1000
+    series = changes_in(_series((500, 10.0), (500, 10.8)) * ramp)
+    assert [change.kind for change in series] == [Kind.DRIFT, Kind.STEP, Kind.DRIFT]
+    assert series[1].at == 500
+
+
+def test_steps_in_one_direction_are_no_drift() -> None:
+    series = changes_in(_series((30, 10.0), (20, 10.3), (20, 10.6), (30, 10.9)))
+    assert [change.kind for change in series] == [Kind.STEP] * 3
+
+
+def test_the_search_alone_answers_as_the_library_does() -> None:
+    library = pytest.importorskip("ruptures")
+    values = (_series((40, 10.0), (30, 10.2), (30, 10.1)) / 1e5)[:, None]
+    for penalty in (0.5, 5.0, 50.0):
+        kernel = library.KernelCPD(kernel="linear", min_size=2).fit(values)
+        assert _exact_search()(values, penalty) == kernel.predict(pen=penalty)[:-1]
 
 
 def test_a_measure_without_noise_changes_by_little() -> None:

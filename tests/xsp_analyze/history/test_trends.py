@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.helpers.history_runs import run_facts, write_store
+from tests.helpers.history_runs import START, file_of, run_facts, write_store
 from xsp.history.store import open as open_store
 from xsp_analyze.compare.rules import Verdict, parse
 from xsp_analyze.history.causes import hold, outcomes
-from xsp_analyze.history.trends import document, earlier_runs, markdown, trends
-from xsp_analyze.pages.history import render
+from xsp_analyze.history.trends import document, earlier_runs, trends
+from xsp_analyze.pages.history import markdown, render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,36 @@ def test_markdown_says_the_last_change_first(series: list[Trend]) -> None:
     assert "| 2026-01-31 | net, main | Step time rose by 5.96" in text
     assert "softmax (kernel) +" in text
     assert "commit c029 to c030" in text
+
+
+def test_names_are_no_markdown(tmp_path: Path) -> None:
+    write_store(tmp_path, _latencies((10, 10.0), (10, 11.0)), "net<4>|*x*")
+    store = open_store(tmp_path)
+    text = markdown(trends(store.facts(), store.of), [], 5)
+    assert "net<4" not in text
+    assert text.count(r"net\<4\>\|\*x\*") == 2
+
+
+def test_of_few_runs_none_says_that_nothing_changed(tmp_path: Path) -> None:
+    write_store(tmp_path, _latencies((3, 10.0)))
+    store = open_store(tmp_path)
+    series = trends(store.facts(), store.of)
+    sentence = "These are too few runs to tell a change by: it takes 4 before it and as many after."
+    assert sentence in markdown(series, [], 5)
+    assert sentence in render(series, [], title="History", link=lambda _: None)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0, None])
+def test_a_run_without_a_step_time_hides_no_change(tmp_path: Path, value: float | None) -> None:
+    write_store(tmp_path, _latencies((30, 10.0), (20, 10.6)))
+    without = run_facts(10e6, labels={"commit": "x"}).with_columns(
+        pl.when(pl.col("name") == "latency_ns").then(pl.lit(value, pl.Float64)).otherwise("value").alias("value")
+    )
+    file_of(tmp_path, 77, without, time=START + timedelta(days=10))
+    store = open_store(tmp_path)
+    (trend,) = trends(store.facts(), store.of)
+    assert [(each.change.at, each.measure) for each in trend.changes] == [(30, "latency_ns")]
+    json.dumps(document([trend], []), allow_nan=False)
 
 
 def test_json_is_json(series: list[Trend]) -> None:

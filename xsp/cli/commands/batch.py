@@ -148,7 +148,7 @@ def batch(
 
 
 def _history(store: str | None, labels: Sequence[str]) -> tuple[str | None, tuple[tuple[str, str], ...]]:
-    """The store from the root, as workers may run elsewhere, and the labels; XspError where these are none."""
+    """The store from the root, as workers may run elsewhere, and the labels; XspError where these, or it, are none."""
     from xsp.batch.locations import absolute  # noqa: PLC0415
     from xsp_model import XspError  # noqa: PLC0415
 
@@ -157,7 +157,9 @@ def _history(store: str | None, labels: Sequence[str]) -> tuple[str | None, tupl
             raise XspError("labels are for a history of runs", advice="Say which with --history STORE")
         return None, ()
     from xsp.history.adding import labels_of  # noqa: PLC0415 (only with --history)
+    from xsp.history.store import Store  # noqa: PLC0415
 
+    Store(store).runs()  # one that cannot be is said now, not once an input
     return absolute(store), tuple(labels_of(labels).items())
 
 

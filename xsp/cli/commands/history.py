@@ -195,19 +195,20 @@ def _add(
 
 def _show(location: str, output: Path | None, output_format: HistoryFormats, rows: int) -> int:
     from xsp.history.store import open as open_store  # noqa: PLC0415
-    from xsp_analyze.history.trends import document, markdown, trends  # noqa: PLC0415
+    from xsp_analyze.history.trends import document, trends  # noqa: PLC0415
 
     if output is not None:
         check_output(output, [])
     store = open_store(location)
     with Progress() as progress:
         progress.note("reading runs")
-        series = trends(store.facts(), store.of)
+        runs = store.runs()  # once, as a folder of thousands takes a while to list
+        series = trends(store.facts(runs), lambda identities: store.of(identities, runs))
     left_out = list(dict.fromkeys(store.left_out))
     for sentence in left_out:
         note(sentence)
     if output is not None:
-        from xsp_analyze.pages.history import render  # noqa: PLC0415
+        from xsp_analyze.pages.history import render  # noqa: PLC0415 (only there)
 
         title = f"History of {Path(location).absolute().name}"
         write_file(output, render(series, left_out, title=title, link=lambda report: _link(report, output)).encode())
@@ -215,6 +216,8 @@ def _show(location: str, output: Path | None, output_format: HistoryFormats, row
     elif output_format is HistoryFormats.JSON:
         print_text(json.dumps(document(series, left_out), indent=1, ensure_ascii=False, allow_nan=False))
     else:
+        from xsp_analyze.pages.history import markdown  # noqa: PLC0415
+
         print_text(markdown(series, left_out, rows).rstrip())
     return 0
 
@@ -247,6 +250,7 @@ def _print_verdict(judged: Judged, output_format: HistoryFormats) -> int:
             "schema_version": 1,
             "verdict": str(judged.verdict),
             "earlier_runs": judged.earlier_count,
+            "missing": judged.missing or None,
             "latency": latency and {name: getattr(latency, name) for name in _LATENCY},
             "rules": [
                 {"rule": o.rule.text, "verdict": str(o.verdict), "told": list(o.sentences)} for o in judged.outcomes
