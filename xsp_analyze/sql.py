@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 
 from xsp_analyze.catalog import all_analyses, result
+from xsp_analyze.frames.kernels.activities import gpu_ops
 from xsp_analyze.text.units import plain_spaces, size
 from xsp_analyze.trace.step_view import StepView
-from xsp_model import Level, XspError
-from xsp_model.columns.tree import innermost
+from xsp_model import XspError
 from xsp_model.errors import closest
 from xsp_model.limits import available_bytes, resident_bytes
 from xsp_model.schema import TABLES, ColumnSpec, TableSpec
@@ -125,28 +125,6 @@ _GPU_OPS = TableSpec(
 _VIEWS = {_GPU_OPS.name: _GPU_OPS}
 
 
-def _gpu_ops(trace: Trace) -> pl.LazyFrame:
-    spans = trace.scan("spans")
-    parents = spans.select("parent_id", is_operator=pl.col("level").cast(pl.String) == str(Level.OPERATOR)).collect()
-    nearest = innermost(parents["parent_id"].fill_null(-1).to_numpy(), parents["is_operator"].to_numpy())
-    call_end_ns = pl.col("start_ns") + pl.col("duration_ns")
-    is_call = pl.col("level").cast(pl.String) == str(Level.RUNTIME)
-    calls = spans.filter(is_call).select("span_id", call_name="name", call_end_ns=call_end_ns)
-    operators = spans.select("span_id", operator_name="name")
-    ops = (
-        spans.filter(pl.col("level").cast(pl.String) == str(Level.KERNEL))
-        .with_columns(operator_id=pl.lit(pl.Series(nearest)).gather("span_id"))
-        .join(operators, left_on="operator_id", right_on="span_id", how="left")
-        .join(calls, left_on="parent_id", right_on="span_id", how="left")
-        .join(trace.scan("layers").select("span_id", "layer_name", "layer_type", "path"), left_on="layer_id",
-              right_on="span_id", how="left")
-        .join(trace.scan("kernels"), on="span_id", how="left")
-        .join(trace.scan("copies"), on="span_id", how="left")
-        .with_columns(waited_ns=pl.col("start_ns") - pl.col("call_end_ns"))
-    )  # fmt: skip
-    return ops.select(column.name for column in _GPU_OPS.columns)
-
-
 def _type_in_words(column: Column) -> str:
     """The type of an analysis's column in words; what is exact over whole steps is a float in a mean step."""
     dtype = column.type_of(averaged=True)
@@ -173,7 +151,7 @@ def describe_tables(name: str | None = None) -> list[dict[str, object]]:
 def table_of(trace: Trace, name: str) -> pl.LazyFrame:
     """A table, or a view of several, of which only what is used is read; XspError where there is none."""
     if name in _VIEWS:
-        return _gpu_ops(trace)
+        return gpu_ops(trace).select(column.name for column in _GPU_OPS.columns)
     if name not in TABLES:
         raise _no_table(name)
     return trace.scan(name)
@@ -318,7 +296,7 @@ def query(
     columns = columns_in(text)
     tables = {name: _plain(trace.scan(name, columns)) for name in TABLES if name in identifiers}
     if _GPU_OPS.name in identifiers:
-        tables[_GPU_OPS.name] = _plain(_gpu_ops(trace))
+        tables[_GPU_OPS.name] = _plain(gpu_ops(trace).select(column.name for column in _GPU_OPS.columns))
     analyses = [one for one in all_analyses() if one.id.lower() in identifiers]
     frames = StepView.of(trace, steps, serving_phase)
     tables |= {one.id: _plain(result(frames, one.id).table.lazy()) for one in analyses}

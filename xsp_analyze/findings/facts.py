@@ -407,10 +407,9 @@ class Facts:
         )
         number = work.filter(tried).drop_nulls("parent_id").group_by("parent_id").len()
         several = number.filter(pl.col("len") >= _MANY_TRIALS)["parent_id"]
-        spans = self.frames.trace.scan("spans").filter(pl.col("span_id").is_in(several.implode()))
-        times = spans.select("start_ns", pl.col("duration_ns").fill_null(0)).collect()
-        start = times["start_ns"].to_numpy()
-        return len(several), float(union_length(*merge(start, start + times["duration_ns"].to_numpy())))
+        start, lasted = (column_at(self.frames.trace, each, several) for each in ("start_ns", "duration_ns"))
+        end = start + lasted.fill_null(0)
+        return len(several), float(union_length(*merge(start.to_numpy(), end.to_numpy())))
 
     @cached_property
     def has_little_work(self) -> bool:

@@ -381,14 +381,11 @@ def _with_coalesced_calls(frames: TraceView, kernels: pl.DataFrame) -> pl.DataFr
     calls = facts.filter(pl.col("operation").is_in(PAIRWISE), pl.col("peer_rank").is_not_null())
     if calls.is_empty() or kernels.filter(is_one).is_empty():
         return kernels.with_columns(pl.col("operation").replace(dict([_COALESCED])))
-    hosts = frames.trace.scan("spans").filter(
-        pl.col("device_id").is_null(), pl.col("span_id").is_in(calls["span_id"].implode())
-    )
     where = ["run_id", "process_id", "call_thread_id"]
-    hosts = hosts.select(
-        "span_id", *where[:2], pl.col("thread_id").alias(where[2]), pl.col("start_ns").alias("launch_ns")
-    )
-    called = calls.join(hosts.collect(), on="span_id").drop("span_id").sort("launch_ns")
+    taken = {"run_id": "run_id", "process_id": "process_id", "thread_id": where[2], "start_ns": "launch_ns"}
+    hosts = [column_at(frames.trace, name, calls["span_id"]).alias(of_call) for name, of_call in taken.items()]
+    on_host = column_at(frames.trace, "device_id", calls["span_id"]).is_null()
+    called = calls.drop("span_id").hstack(hosts).filter(on_host).sort("launch_ns")
     launches = kernels.select("span_id", *where, "launch_ns").drop_nulls("launch_ns").sort("launch_ns")
     parts = called.join_asof(launches, on="launch_ns", by=where, strategy="forward", check_sortedness=False)
     columns = ("operation", "group_name", "group_ranks", "group_size", "input_bytes", "output_bytes", "peer_rank")

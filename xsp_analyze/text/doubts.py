@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.text.units import count, count_of, duration
 from xsp_model.ledger_kinds import LedgerKind
 from xsp_model.vocabulary import Kind, Level, Recorder, formats_by
@@ -99,12 +100,14 @@ def _gaps_in_numbers(view: TraceView) -> str:
     """
     runs = view.kernel_runs.table.filter(pl.col("format").is_in(formats_by(Recorder.TORCH_PROFILER)))["run_id"]
     numbered = view.trace.scan("operators").select("span_id", pl.col("external_id").alias("number")).drop_nulls()
-    spans = view.trace.scan("spans").filter(pl.col("run_id").is_in(runs.implode())).select("span_id", "run_id")
-    numbers = spans.join(numbered, on="span_id").select("run_id", "number").unique().sort("run_id", "number")
+    rows = numbered.collect()
+    numbers = rows.with_columns(column_at(view.trace, "run_id", rows["span_id"]))
+    numbers = numbers.filter(pl.col("run_id").is_in(runs.implode())).select("run_id", "number").unique()
     after = pl.col("number").diff().over("run_id") - 1
-    had, gaps, missing = (
-        numbers.select(pl.len(), (after > 0).sum().alias("gaps"), after.clip(0).sum().alias("missing")).collect().row(0)
+    counted = numbers.sort("run_id", "number").select(
+        pl.len(), (after > 0).sum().alias("gaps"), after.clip(0).sum().alias("missing")
     )
+    had, gaps, missing = counted.row(0)
     if had < _ENOUGH or gaps < _MANY_GAPS * had or missing < _MANY_TIMES * had:
         return ""
     return (

@@ -11,6 +11,7 @@ from xsp_analyze import formulas
 from xsp_analyze.frames.group_ids import group_ids, numbers_by_appearance
 from xsp_model import Attribution, Kind, Level
 from xsp_model.columns.arrays import lookup, nullable_index
+from xsp_model.columns.tree import innermost
 from xsp_model.vocabulary import AVERAGED, FLOP_COUNTS, STALLS
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "device_activities",
     "device_work",
     "every_span",
+    "gpu_ops",
     "moved_bytes",
     "origins",
     "shapes_at",
@@ -367,6 +369,28 @@ def column_at(trace: Trace, name: str, spans: pl.Series) -> pl.Series:
 def every_span(trace: Trace, *columns: str | pl.Expr) -> pl.DataFrame:
     """Columns of all spans of all runs, a row a span id: to walk from span to span, and for no sum."""
     return trace.scan("spans").select(columns).collect()
+
+
+def gpu_ops(trace: Trace) -> pl.LazyFrame:
+    """Device work of all runs, each with its layer, operator, launching call and sizes: the view of SQL."""
+    spans = trace.scan("spans")
+    parents = spans.select("parent_id", is_operator=pl.col("level").cast(pl.String) == str(Level.OPERATOR)).collect()
+    nearest = innermost(parents["parent_id"].fill_null(-1).to_numpy(), parents["is_operator"].to_numpy())
+    call_end_ns = pl.col("start_ns") + pl.col("duration_ns")
+    is_call = pl.col("level").cast(pl.String) == str(Level.RUNTIME)
+    calls = spans.filter(is_call).select("span_id", call_name="name", call_end_ns=call_end_ns)
+    operators = spans.select("span_id", operator_name="name")
+    return (
+        spans.filter(pl.col("level").cast(pl.String) == str(Level.KERNEL))
+        .with_columns(operator_id=pl.lit(pl.Series(nearest)).gather("span_id"))
+        .join(operators, left_on="operator_id", right_on="span_id", how="left")
+        .join(calls, left_on="parent_id", right_on="span_id", how="left")
+        .join(trace.scan("layers").select("span_id", "layer_name", "layer_type", "path"), left_on="layer_id",
+              right_on="span_id", how="left")
+        .join(trace.scan("kernels"), on="span_id", how="left")
+        .join(trace.scan("copies"), on="span_id", how="left")
+        .with_columns(waited_ns=pl.col("start_ns") - pl.col("call_end_ns"))
+    )  # fmt: skip
 
 
 def _matching(table: pl.DataFrame, spans: pl.Series) -> pl.DataFrame:
