@@ -89,8 +89,8 @@ class _Edges:
 
     @classmethod
     def of(cls, source: Ints, target: Ints, weight: Ints | int, kind: Edge | Ints) -> _Edges:
-        many = (np.broadcast_to(np.asarray(each, dtype=np.int64), len(source)) for each in (weight, kind))
-        return cls(source, target, *many)
+        many = (np.broadcast_to(np.asarray(weight, dtype=np.int64), len(source)), np.asarray(kind, dtype=np.int8))
+        return cls(source, target, many[0], np.broadcast_to(many[1], len(source)))
 
     @classmethod
     def concat(cls, parts: Sequence[_Edges]) -> _Edges:
