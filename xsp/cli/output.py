@@ -192,9 +192,10 @@ class _Notes(io.FileIO):
 def answer_bytes() -> bytes | None:
     """What went to stdout, where nothing went to stderr and it is no long text; else null."""
     sys.stdout.flush()
-    answers = _raw(sys.stdout)
-    is_kept = isinstance(answers, _Answers) and 0 < len(answers.written) <= answers.kept_bytes
-    return answers.written if is_kept else None
+    answers = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(answers, _Answers) and 0 < len(answers.written) <= answers.kept_bytes:
+        return answers.written
+    return None
 
 
 def hold_streams() -> None:
