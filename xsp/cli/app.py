@@ -187,45 +187,52 @@ def run(arguments: Sequence[str]) -> object:
 # a tenth of what an answer over a small trace does.
 
 
-def plain_values(function: Callable[..., object], arguments: Sequence[str]) -> dict[str, object] | None:
+def plain_values(function: Callable[..., object], arguments: Sequence[str]) -> dict[str, Any] | None:
     """What the function gets for the arguments, as typer has it; null where that takes more than a look at each."""
     parameters = inspect.signature(function).parameters
-    flags, texts, chosen, values = {}, [], "", {}
+    flags: dict[str, str] = {}
+    inputs: list[str] = []
+    values: dict[str, Any] = {}
     for name, each in parameters.items():
-        info = each.annotation.__metadata__[0] if get_origin(each.annotation) is Annotated else None
-        if not isinstance(info, ParameterInfo) or info.envvar or info.parser or info.default_factory:
+        info, kind = _info_of(each), _kind_of(each)
+        if info is None or (
+            isinstance(info, ArgumentInfo) and (kind != list[str] or any(each is inputs for each in values.values()))
+        ):
             return None
-        if isinstance(info, ArgumentInfo):
-            if chosen or _kind_of(each) != list[str]:
-                return None
-            chosen, values[name] = name, texts
-        else:
-            flags |= dict.fromkeys(info.param_decls or (f"--{name.replace('_', '-')}",), (name, info))
-            values[name] = () if get_origin(_kind_of(each)) is list else each.default
-            if _kind_of(each) is float and each.default is not None:
-                return None
+        if kind is float and each.default is not None:
+            return None
+        names = (info.default, *(info.param_decls or ()))  # typer.Option("-n", ...) takes the first for its default
+        flags |= dict.fromkeys((each for each in names if isinstance(each, str)), name)
+        is_several = get_origin(kind) is list
+        values[name] = inputs if isinstance(info, ArgumentInfo) else () if is_several else each.default
     left = list(arguments)
     while left:
-        text = left.pop(0)
-        flag, has_value, value = text.partition("=") if text.startswith("--") else (text, "", "")
-        if not text.startswith("-"):
-            texts.append(text)
+        flag, has_value, value = left.pop(0).partition("=")
+        if not flag.startswith("-"):
+            inputs.append(f"{flag}{has_value}{value}")
             continue
-        name, info = flags.get(flag, ("", None))
-        kind = _kind_of(parameters[name]) if name else None
-        if info is None or info.callback or (has_value and kind is bool) or not (left or has_value or kind is bool):
+        name = flags.get(flag, "")
+        kind, info = (_kind_of(parameters[name]), _info_of(parameters[name])) if name else (None, None)
+        if info is None or info.callback or (has_value and (kind is bool or not flag.startswith("--"))):
             return None
         try:
             one = kind is bool or _value(value if has_value else left.pop(0), kind, info)
-        except ValueError:
+        except (ValueError, IndexError):
             return None
         values[name] = [*values[name], one] if get_origin(kind) is list else one
-    is_complete = bool(texts) == bool(chosen) and inspect.Parameter.empty not in values.values()
-    return values if is_complete else None
+    is_complete = bool(inputs) == any(each is inputs for each in values.values())
+    return values if is_complete and inspect.Parameter.empty not in values.values() else None
+
+
+def _info_of(parameter: inspect.Parameter) -> ParameterInfo | None:
+    """What typer is told of it; null where that is more than names and types."""
+    info = parameter.annotation.__metadata__[0] if get_origin(parameter.annotation) is Annotated else None
+    is_more = info is None or info.envvar or info.parser or info.default_factory
+    return None if is_more or not isinstance(info, ParameterInfo) else info
 
 
 def _kind_of(parameter: inspect.Parameter) -> Any:  # noqa: ANN401 (a type, or a list of one)
-    kind = get_args(parameter.annotation)[0]
+    kind = next(iter(get_args(parameter.annotation)), None)
     kinds = [each for each in get_args(kind) if each is not NoneType] if get_origin(kind) is UnionType else [kind]
     return kinds[0] if len(kinds) == 1 else None
 
