@@ -195,9 +195,9 @@ def plain_values(function: Callable[..., object], arguments: Sequence[str]) -> d
     values: dict[str, Any] = {}
     for name, each in parameters.items():
         info, kind = _info_of(each), _kind_of(each)
-        if info is None or (
-            isinstance(info, ArgumentInfo) and (kind != list[str] or any(each is inputs for each in values.values()))
-        ):
+        if info is None or (isinstance(info, ArgumentInfo) and kind != list[str]):
+            return None
+        if isinstance(info, ArgumentInfo) and any(value is inputs for value in values.values()):
             return None
         if kind is float and each.default is not None:
             return None
