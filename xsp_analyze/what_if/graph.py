@@ -90,6 +90,7 @@ class _Edges:
     @classmethod
     def of(cls, source: Ints, target: Ints, weight: Ints | int, kind: Edge | Ints) -> _Edges:
         many = (np.broadcast_to(np.asarray(weight, dtype=np.int64), len(source)), np.asarray(kind, dtype=np.int8))
+        source, target = (each.astype(np.int32) for each in (source, target))  # nodes are numbered so everywhere
         return cls(source, target, many[0], np.broadcast_to(many[1], len(source)))
 
     @classmethod
@@ -116,7 +117,9 @@ def task_graph(view: TraceView) -> TaskGraph:
         ends,
         _Edges.of(along, along + 1, law, Edge.HOST),
     ]
-    return _in_order(nodes, work, _Edges.concat(parts), len(along), last_times)
+    edges = _Edges.concat(parts)
+    del parts, waits  # half of what there is at the most
+    return _in_order(nodes, work, edges, len(along), last_times)
 
 
 def _steps(view: TraceView) -> pl.DataFrame:
