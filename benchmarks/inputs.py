@@ -70,10 +70,10 @@ class Inputs:
             unfinished = self.folder / "traces-unfinished"
             unfinished.mkdir(exist_ok=True)
             for number in range(count):
-                size = (
-                    _MB * (2 + number % 4) + number * _MB // 8
-                )  # those alike would be copies, which a batch does once
-                grow(unfinished / f"trace_{number:03d}.json", size, steps=2)
+                path = unfinished / f"trace_{number:03d}.json"
+                grow(path, _MB * (2 + number % 4), steps=2)
+                # Those of a size would be copies of each other, which a batch does once.
+                path.write_bytes(path.read_bytes() + b" " * (number // 4))
             unfinished.rename(folder)
         return folder
 
