@@ -154,10 +154,10 @@ def _help(_folder: Path) -> Pair:
 
 def _small_trace(command: str, folder: Path) -> Pair:
     """Held against what no first answer does without."""
-    words = [each for each in command.split() if each != _AGAIN]
+    arguments = [each for each in command.split() if each != _AGAIN]
     output = ("-o", str(folder / "out.html")) if command == "report" else ()
     kept = {"XDG_CACHE_HOME": str(folder)} if command.endswith(_AGAIN) else {"XSP_CACHE_SIZE": "0"}
-    return Pair(lambda: _run((*XSP, *words, str(_TRACE), *output), kept), lambda: _run(_FLOOR, {}))
+    return Pair(lambda: _run((*XSP, *arguments, str(_TRACE), *output), kept), lambda: _run(_FLOOR, {}))
 
 
 def _run(command: Sequence[str], changes: Mapping[str, str]) -> None:

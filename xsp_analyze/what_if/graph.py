@@ -43,7 +43,7 @@ class TaskGraph:
     first: Ints
     source: Positions
     weight: Ints
-    kind: Ints
+    kind: Positions
     threads: HostThreads
     host: Stretches
     host_edge: Ints
@@ -82,16 +82,20 @@ class TaskGraph:
 class _Edges:
     """Edges with their weights by the law, in any order."""
 
-    source: Ints
-    target: Ints
+    source: Positions
+    target: Positions
     weight: Ints
-    kind: Ints
+    kind: Positions
 
     @classmethod
     def of(cls, source: Ints, target: Ints, weight: Ints | int, kind: Edge | Ints) -> _Edges:
-        many = (np.broadcast_to(np.asarray(weight, dtype=np.int64), len(source)), np.asarray(kind, dtype=np.int8))
-        source, target = (each.astype(np.int32) for each in (source, target))  # nodes are numbered so everywhere
-        return cls(source, target, many[0], np.broadcast_to(many[1], len(source)))
+        weights, kinds = np.asarray(weight, dtype=np.int64), np.asarray(kind, dtype=np.int8)
+        return cls(
+            source.astype(np.int32),
+            target.astype(np.int32),
+            np.broadcast_to(weights, len(source)),
+            np.broadcast_to(kinds, len(source)),
+        )
 
     @classmethod
     def concat(cls, parts: Sequence[_Edges]) -> _Edges:
