@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.experiment import REPO
 from benchmarks.inputs import Inputs
-from benchmarks.measure import Failed, run
+from benchmarks.measure import Failed, as_installed, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +133,7 @@ def _line(case: Case, trees: tuple[Path, Path], rounds: int) -> str:
 
 def _cost(case: Case, source: Path | None, tree: Path) -> Cost:
     with tempfile.TemporaryDirectory(prefix="xsp-benchmark-") as scratch:
-        environment = os.environ | {"PYTHONPATH": str(tree), "XDG_CACHE_HOME": scratch}
+        environment = as_installed(os.environ | {"PYTHONPATH": str(tree), "XDG_CACHE_HOME": scratch}, tree)
 
         def inside(arguments: Sequence[str]) -> list[str]:
             paths = [f"{scratch}/{each}" if each.startswith("OUT") else each for each in arguments]

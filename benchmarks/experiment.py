@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.environments import Unavailable, versions
-from benchmarks.measure import Failed, run
+from benchmarks.measure import Failed, as_installed, run
 from benchmarks.programs.stopwatch import parts_in
 from benchmarks.store import Measured, Sample
 
@@ -111,7 +111,7 @@ def _versions(experiment: Experiment, cache: Path) -> dict[str, dict[str, str]]:
 
 def _sample(way: Way, limit_s: float) -> Sample:
     with tempfile.TemporaryDirectory(prefix="xsp-benchmark-") as scratch:
-        environment = os.environ | {"PYTHONPATH": str(REPO), "XDG_CACHE_HOME": scratch}
+        environment = as_installed(os.environ | {"PYTHONPATH": str(REPO), "XDG_CACHE_HOME": scratch}, REPO)
         output = Path(scratch) / "output"
         for command in way.prepare(Path(scratch)) if way.prepare else ():
             run(command, environment, output, limit_s=limit_s)

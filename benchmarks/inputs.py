@@ -65,12 +65,15 @@ class Inputs:
 
     def traces(self, count: int) -> Path:
         """A folder of so many small traces, each of another size."""
-        folder = self.folder / f"traces-{count}"
+        folder = self.folder / f"traces-of-{count}"
         if not folder.exists():
             unfinished = self.folder / "traces-unfinished"
             unfinished.mkdir(exist_ok=True)
             for number in range(count):
-                grow(unfinished / f"trace_{number:03d}.json", _MB * (2 + number % 4), steps=2)
+                path = unfinished / f"trace_{number:03d}.json"
+                grow(path, _MB * (2 + number % 4), steps=2)
+                # Those of a size would be copies of each other, which a batch does once.
+                path.write_bytes(path.read_bytes() + b" " * (number // 4))
             unfinished.rename(folder)
         return folder
 

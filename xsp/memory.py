@@ -21,8 +21,8 @@ __all__ = ["be_frugal", "be_small", "before_polars", "limit_of_memory", "ran_out
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_MAPPED_BYTES = 1 << 22
-_KEPT_BYTES = 1 << 25  # pieces of columns come and go: to ask the system for their pages each time takes longer
+_MAPPED_BYTES = 1 << 25  # the most that this library takes: each mapping costs its pages anew
+_KEPT_BYTES = 1 << 28  # pieces of columns come and go: to ask the system for their pages each time takes longer
 _OF_POLARS = "_RJEM_MALLOC_CONF"  # read when polars is first imported
 _OF_C = "MALLOC_MMAP_THRESHOLD_"
 _M_ARENA_MAX = -8

@@ -153,7 +153,7 @@ def kept_answer(arguments: Sequence[str]) -> KeptAnswer | None:
     Each argument that names a file or a folder counts by its stamps, whatever it is there for: of what was not just
     written, they tell of every later write.
     """
-    if arguments[:1] not in ([each] for each in _ANSWERED) or any(map(_NOT_KEPT.fullmatch, arguments)):
+    if not arguments or arguments[0] not in _ANSWERED or any(map(_NOT_KEPT.fullmatch, arguments)):
         return None
     named = [value for key, value in pairwise(arguments) if key == _FOLDER]
     named += [each.removeprefix(f"{_FOLDER}=") for each in arguments if each.startswith(f"{_FOLDER}=")]

@@ -16,13 +16,13 @@ from xsp.cache.cache import kept_answer
 from xsp.cli.output import (
     OutputLostError,
     ReaderGoneError,
+    answer_bytes,
     check_written,
     give_up,
     hold_streams,
     note,
     print_bytes,
     print_styled,
-    printed_alone,
 )
 from xsp.cli.table import ABOUT, COMMANDS
 from xsp.memory import be_frugal, be_small, before_polars, limit_of_memory, ran_out
@@ -321,7 +321,7 @@ def _run(arguments: list[str]) -> object:
     from xsp.cli.app import run  # noqa: PLC0415 (imports typer, which takes longer than the help does)
 
     status = run(arguments)
-    answer = printed_alone() if kept is not None and not status else None
+    answer = answer_bytes() if kept is not None and not status else None
     if kept is not None and answer is not None:
         kept.write(answer)
     return status

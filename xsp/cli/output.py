@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OutputLostError",
     "ReaderGoneError",
+    "answer_bytes",
     "check_output",
     "check_tables_writable",
     "check_written",
@@ -33,7 +34,6 @@ __all__ = [
     "print_bytes",
     "print_styled",
     "print_text",
-    "printed_alone",
     "thousands",
     "unwritable",
     "write_file",
@@ -189,12 +189,13 @@ class _Notes(io.FileIO):
         return memoryview(content).nbytes
 
 
-def printed_alone() -> bytes | None:
+def answer_bytes() -> bytes | None:
     """What went to stdout, where nothing went to stderr and it is no long text; else null."""
     sys.stdout.flush()
-    answers = _raw(sys.stdout)
-    is_kept = isinstance(answers, _Answers) and 0 < len(answers.written) <= answers.kept_bytes
-    return answers.written if is_kept else None
+    answers = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(answers, _Answers) and 0 < len(answers.written) <= answers.kept_bytes:
+        return answers.written
+    return None
 
 
 def hold_streams() -> None:

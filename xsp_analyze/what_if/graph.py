@@ -52,7 +52,7 @@ class TaskGraph:
     first: Ints
     source: Positions
     weight: Ints
-    kind: Ints
+    kind: Positions
     threads: HostThreads
     host: Stretches
     host_edge: Ints
@@ -93,15 +93,20 @@ class TaskGraph:
 class _Edges:
     """Edges with their weights by the law, in any order."""
 
-    source: Ints
-    target: Ints
+    source: Positions
+    target: Positions
     weight: Ints
-    kind: Ints
+    kind: Positions
 
     @classmethod
     def of(cls, source: Ints, target: Ints, weight: Ints | int, kind: Edge | Ints) -> _Edges:
-        many = (np.broadcast_to(np.asarray(each, dtype=np.int64), len(source)) for each in (weight, kind))
-        return cls(source, target, *many)
+        weights, kinds = np.asarray(weight, dtype=np.int64), np.asarray(kind, dtype=np.int8)
+        return cls(
+            source.astype(np.int32),
+            target.astype(np.int32),
+            np.broadcast_to(weights, len(source)),
+            np.broadcast_to(kinds, len(source)),
+        )
 
     @classmethod
     def concat(cls, parts: Sequence[_Edges]) -> _Edges:
@@ -130,7 +135,9 @@ def task_graph(view: TraceView) -> TaskGraph:
         ends,
         _Edges.of(along, along + 1, law, Edge.HOST),
     ]
-    return _in_order(nodes, work, _Edges.concat(parts), len(along), last_times)
+    edges = _Edges.concat(parts)
+    del parts, waits  # half of what there is at the most
+    return _in_order(nodes, work, edges, len(along), last_times)
 
 
 def _steps(view: TraceView) -> pl.DataFrame:

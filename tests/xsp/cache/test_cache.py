@@ -421,6 +421,67 @@ def test_the_option_keeps_nothing(tmp_path: Path, raw: Path, monkeypatch: pytest
     assert _kept(tmp_path) == []
 
 
+def _info(tmp_path: Path, raw: Path, *more: str) -> list[str]:
+    return ["info", str(raw), "--cache-dir", str(tmp_path / "cache"), *more]
+
+
+def test_an_answer_is_kept_for_the_same_command_line(
+    tmp_path: Path, raw: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = caching.kept_answer(_info(tmp_path, raw))
+    assert kept is not None
+    assert kept.read() is None
+    kept.write(b"as it was\n")
+    assert main(_info(tmp_path, raw)) == 0
+    assert capsys.readouterr().out == "as it was\n"
+    kept.write(b"no text: \xff")
+    assert kept.read() == b"no text: \xff"
+    for other in (_info(tmp_path, raw, "-f", "json"), ["top", *_info(tmp_path, raw)[1:]]):
+        of_other = caching.kept_answer(other)
+        assert of_other is not None
+        assert of_other.read() is None
+
+
+def test_no_answer_outlives_its_input_nor_what_lies_beside_it(tmp_path: Path, raw: Path) -> None:
+    def read() -> bytes | None:
+        kept = caching.kept_answer(_info(tmp_path, raw))
+        return kept.read() if kept is not None else None
+
+    first = caching.kept_answer(_info(tmp_path, raw))
+    assert first is not None
+    first.write(b"first")
+    assert read() == b"first"
+    beside = raw.with_name(f"{raw.name}-wal")
+    beside.write_bytes(b"")
+    assert read() is None
+    beside.unlink()
+    assert read() == b"first"
+    raw.write_bytes(raw.read_bytes())
+    assert read() is None
+    first.write(b"of what is no more")
+    assert first.read() == b"first"
+
+
+def test_what_writes_files_or_was_just_written_is_not_kept(tmp_path: Path, raw: Path) -> None:
+    for more in (["--no-cache"], ["-o", "x"], ["--output=x"], ["--help"]):
+        assert caching.kept_answer(_info(tmp_path, raw, *more)) is None
+    assert caching.kept_answer(["report", str(raw)]) is None
+    with override_limits(settled_after_ns=3_600_000_000_000):
+        assert caching.kept_answer(_info(tmp_path, raw)) is None
+
+
+@pytest.mark.slow
+def test_what_a_command_printed_it_prints_again(tmp_path: Path, raw: Path) -> None:
+    time.sleep(2.1)  # until the file is at rest
+    command = [sys.executable, "-m", "xsp", *_info(tmp_path, raw)]
+    first = subprocess.run(command, capture_output=True, check=True, cwd=_REPO).stdout
+    (note,) = (tmp_path / "cache" / "answers").iterdir()
+    assert json.loads(note.read_text())["stdout"].encode() == first
+    assert subprocess.run(command, capture_output=True, check=True, cwd=_REPO).stdout == first
+    note.write_text(json.dumps({"stdout": "from the note"}))
+    assert subprocess.run(command, capture_output=True, check=True, cwd=_REPO).stdout == b"from the note"
+
+
 def test_looks_differ_where_a_file_was_written(raw: Path) -> None:
     before = look([raw])
     assert before is not None

@@ -9,6 +9,7 @@ import pty
 import subprocess
 import sys
 import termios
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
@@ -18,10 +19,11 @@ from rich.cells import cell_len
 from tests.helpers.report_trace import US, small_trace
 from tests.helpers.shaped_trace import shaped
 from tests.helpers.synth import KinetoTrace
+from xsp.cli.app import command_named, plain_values
 from xsp.cli.commands.analyze import Formats
 from xsp.cli.main import main
 from xsp.cli.output import print_bytes
-from xsp.cli.table import COMMANDS
+from xsp.cli.table import COMMANDS, Command
 from xsp_analyze.catalog import all_analyses
 from xsp_analyze.render import FORMATS
 from xsp_ingest.registry import all_ingesters
@@ -534,3 +536,28 @@ def test_a_format_for_a_run_set_is_refused(capsys: pytest.CaptureFixture[str]) -
     folder = _REPO / "fixtures" / "torch_profiler" / "convnet_infer_cpu"
     assert main(["info", str(folder), "--format", "torch_profiler"]) == 2
     assert "--format is not for run sets" in capsys.readouterr().err
+
+
+_LINES = (
+    "a", "a b -n 5", "-f json a", "a --output-format=json -o x", "a --pid 3 --pid=04 --device-id 1", "a -n0 --top 0",
+    "a --no-cache --cache-dir d --strict-json", "a --layer-range x.* --layer-range=y", "a --graph-capture c -o -",
+    "a --layer-source MODULE", "a --layer-source module --gpu=", "a -n -1", "a --csv-raw=1", "a --", "a -o", "a --no",
+    "", "a -a A10 -a B03 --rows 10", "a b c --fail-on x>3% --strict", "add store a --label x=y", "a -o x --to chrome",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if not each.passes_on], ids=lambda each: each.name)
+def test_a_plain_command_line_is_read_as_typer_reads_it(command: Command) -> None:
+    function, of_typer = getattr(import_module(command.module), command.function), command_named(command.name)
+    for line in _LINES:
+        plain = plain_values(function, line.split())
+        if plain is not None:
+            values = of_typer.make_context(command.name, line.split()).params
+            assert plain | {"help_reading": None} == values | {"help_reading": None}, line
+
+
+def test_what_people_type_most_takes_no_typer() -> None:
+    for name in ("top", "info", "findings", "analyze", "compare", "report"):
+        function = getattr(import_module(f"xsp.cli.commands.{name}"), name)
+        assert plain_values(function, ["a.json", "b.json", "-f", "json"] if name != "report" else ["a", "-o", "b"])
+        assert plain_values(function, ["a.json", "--no-such-option"]) is None

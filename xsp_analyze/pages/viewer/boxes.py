@@ -65,18 +65,19 @@ def encoded_columns(columns: Mapping[str, Positions]) -> dict[str, Any]:
 
 def _varints(numbers: Ints) -> bytes:
     zigzag = ((numbers << 1) ^ (numbers >> (_WORD_BITS - 1))).view(np.uint64)
-    sizes = np.ones(len(zigzag), dtype=np.int64)
-    for bits in range(_PAYLOAD_BITS, _WORD_BITS, _PAYLOAD_BITS):
-        sizes += zigzag >= np.uint64(1 << bits)
-    offsets = np.cumsum(sizes) - sizes
-    out = np.zeros(int(sizes.sum()), dtype=np.uint8)
-    for byte_index in range(int(sizes.max(initial=0))):
-        rows = np.flatnonzero(sizes > byte_index)
-        payload = (zigzag[rows] >> np.uint64(_PAYLOAD_BITS * byte_index)) & np.uint64(_MORE - 1)
-        out[offsets[rows] + byte_index] = payload | np.where(
-            sizes[rows] > byte_index + 1, np.uint64(_MORE), np.uint64(0)
-        )
-    return out.tobytes()
+    length = max(-(-int(zigzag.max(initial=0)).bit_length() // _PAYLOAD_BITS), 1)
+    if length == 1:
+        return zigzag.astype(np.uint8).tobytes()
+    columns = np.empty((len(zigzag), length), dtype=np.uint8)
+    is_used = np.ones((len(zigzag), length), dtype=np.bool_)
+    for at in range(length):  # a number's bytes beside each other, the last without the mark of more
+        columns[:, at] = zigzag & np.uint64(_MORE - 1)
+        zigzag = zigzag >> np.uint64(_PAYLOAD_BITS)
+        goes_on = zigzag != 0
+        columns[:, at] |= goes_on.view(np.uint8) << np.uint8(_PAYLOAD_BITS)
+        if at + 1 < length:
+            is_used[:, at + 1] = goes_on
+    return columns[is_used].tobytes()
 
 
 NONE = -1
