@@ -136,7 +136,11 @@ FORMATS: tuple[Format, ...] = (
     Format("memory_snapshot", "memory_snapshot:MEMORY_SNAPSHOT", (("", "segments"), ("[", ""))),
     Format("nvml_samples", "nvml_samples:NVML_SAMPLES", (("{", "xsp nvml samples"),)),
     Format("system_samples", "system_samples:SYSTEM_SAMPLES", (("{", "xsp system samples"),)),
-    Format("evaluations", "evaluations:EVALUATIONS", (("[", "machine_architecture"), ("[", "LAYER_CU"))),
+    Format(
+        "evaluations",
+        "evaluations:EVALUATIONS",
+        (("[", "machine_architecture"), ("[", "LAYER_CU"), ("LayerName,LayerType,BenchmarkName", "RealTime")),
+    ),
     Format("onnxruntime", "onnxruntime:ONNXRUNTIME", (("[", "cat"),)),
     Format(
         "tensorrt",
