@@ -108,7 +108,10 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "serving_load",
         "serving_load:SERVING_LOAD",
-        tuple(("{", one) for one in ("input_tokens", "first_token", "request_", "response_timestamps")),
+        (
+            *(("{", one) for one in ("input_tokens", "first_token", "request_", "response_timestamps")),
+            ("[", "request_throughput"),
+        ),
     ),
     Format("cupti_dump", "cupti_dump:CUPTI_DUMP", (_PARQUET, ("{", "xsp cupti dump"))),
     Format(

@@ -25,7 +25,11 @@ _OPEN = rb"\A(?:\xef\xbb\xbf)?\s*\{"
 class _Result(Enum):
     """Which form a file has; of one test those of aiperf may lie side by side, the one with figures first."""
 
-    FLAT = re.compile(_OPEN + rb'(?=.*?"total_input_tokens"\s*:)(?=.*?"request_throughput"\s*:\s*-?[\d.NI])', re.DOTALL)
+    FLAT = re.compile(
+        _OPEN.replace(rb"\{", rb"(?:\[\s*)?\{")
+        + rb'(?=.*?"total_input_tokens"\s*:)(?=.*?"request_throughput"\s*:\s*-?[\d.NI])',
+        re.DOTALL,
+    )
     SUMMARY = re.compile(_OPEN + rb'.*?"(?:request_latency|time_to_first_token)"\s*:\s*\{\s*"(?:unit|avg)"', re.DOTALL)
     RECORDS = re.compile(_OPEN + rb'\s*"metadata"\s*:\s*\{[^{}]*"request_start_ns"')
     EXPERIMENTS = re.compile(_OPEN + rb'.*?"experiments"\s*:\s*\[.*?"response_timestamps"', re.DOTALL)
