@@ -214,7 +214,7 @@ def test_a_trace_is_known_by_its_first_packets(content: bytes, is_one: bool) -> 
     assert is_perfetto(content) is is_one
 
 
-def _device_time(trace: Trace) -> list[tuple[object, ...]]:
+def _device_time(trace: Trace) -> list[tuple[int, ...]]:
     work = trace.frame("spans").filter(pl.col("level").cast(pl.String) == "kernel")
     by_run = work.group_by("run_id").agg(pl.len(), pl.col("duration_ns").sum(), pl.col("parent_id").null_count())
     return by_run.sort("run_id").rows()
@@ -230,9 +230,9 @@ def test_several_ranks_come_back_as_runs_of_their_ranks(tmp_path: Path) -> None:
 
 
 def test_runs_without_ranks_stay_apart(tmp_path: Path) -> None:
-    sources = ("transformer_train_gpu_synthetic", "old_categories")
+    sources = ("graph_replay_synthetic", "old_categories")
     trace = convert([_FIXTURES / "torch_profiler" / source for source in sources], Options())
     with (tmp_path / "runs.pftrace").open("wb") as file:
         PERFETTO.write(trace, file)
     back = convert([tmp_path / "runs.pftrace"], Options())
-    assert [row[1:3] for row in _device_time(back)] == [row[1:3] for row in _device_time(trace)]
+    assert sorted(row[1:3] for row in _device_time(back)) == sorted(row[1:3] for row in _device_time(trace))
