@@ -120,9 +120,9 @@ def refuse_broken(path: Path) -> None:
     if mending.cut:
         raise BrokenJsonError(f"the file is cut off at byte {mending.cut[path]}", path=path, advice=_STRICT)
     lost = ((at, f"{what} at byte {at[1]}: {cause}") for at, (cause, what) in mending.lost.items())
-    broken = dict(lost) | {at: f"{cause} at byte {at[1]}" for at, cause in mending.mended.items()}
-    if broken:
-        raise BrokenJsonError(f"the file is not valid JSON: {broken[min(broken)]}", path=path, advice=_STRICT)
+    faults = dict(lost) | {at: f"{cause} at byte {at[1]}" for at, cause in mending.mended.items()}
+    if faults:
+        raise BrokenJsonError(f"the file is not valid JSON: {faults[min(faults)]}", path=path, advice=_STRICT)
     decoder, passed = codecs.getincrementaldecoder("utf-8")(), 0
     for block in chain(pieces(path), [b""]):
         held = len(decoder.getstate()[0])

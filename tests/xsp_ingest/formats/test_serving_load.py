@@ -123,6 +123,6 @@ def test_a_last_line_without_an_end_costs_itself(form: str, kept: int, tmp_path:
     lines = lines[:1] * 2 if form == "sglang_synthetic" else lines
     (tmp_path / "result.jsonl").write_text("\n".join([*lines[:-1], lines[-1][:200]]))
     trace = convert([tmp_path / "result.jsonl"], Options())
-    assert ledger_counts(trace)["cut_off_rows"] == 1
+    assert ledger_counts(trace)["cut_off_json"] == 1
     counts = trace.frame("runs").height if form == "sglang_synthetic" else len(_requests(trace))
     assert counts == kept

@@ -63,10 +63,10 @@ class _ServingLoad(IngesterOfRuns):
         """A run for each test; XspError where the files hold neither figures nor requests."""
         from xsp_ingest.formats.serving_load import results
 
-        del options  # nothing to choose
+        strict = options.strict_json
         kinds = {_kind_of(Probe(path)) or _Result.FLAT: path for path in paths}
         if _Result.FLAT in kinds:
-            return [results.run_of(test, paths[0]) for test in results.read_flat(paths[0])]
+            return [results.run_of(test, paths[0], strict=strict) for test in results.read_flat(paths[0])]
         test = results.LoadResult()
         if _Result.SUMMARY in kinds:
             test = results.read_summary(kinds[_Result.SUMMARY])
@@ -74,7 +74,7 @@ class _ServingLoad(IngesterOfRuns):
             results.add_records(test, kinds[_Result.RECORDS])
         if _Result.EXPERIMENTS in kinds:
             results.add_experiments(test, kinds[_Result.EXPERIMENTS])
-        return [results.run_of(test, paths[0])]
+        return [results.run_of(test, paths[0], strict=strict)]
 
 
 def _kind_of(probe: Probe) -> _Result | None:

@@ -270,8 +270,10 @@ def _percentile(percent: float) -> str:
 # The run.
 
 
-def run_of(test: LoadResult, path: Path) -> RawTrace:
+def run_of(test: LoadResult, path: Path, *, strict: bool = False) -> RawTrace:
     """A span for the test, a step for each request; figures as metrics of the test; XspError where there are none."""
+    if strict and test.cut_off:
+        raise cut_off(path, "its last object has no end")
     if not test.requests and not any(value for name, value in test.figures.items() if name.endswith(("_ns", "_per_s"))):
         if test.cut_off:
             raise cut_off(path, "its last object has no end")
@@ -362,7 +364,7 @@ def _findings(test: LoadResult, worked_out: Mapping[str, float]) -> Iterator[Fin
     yield Finding(
         LedgerKind.UNREADABLE_SAMPLE, "requests without a time or a latency that can be used", test.unreadable
     )
-    yield Finding(LedgerKind.CUT_OFF_ROWS, "the file's last line has no end and was left out", test.cut_off)
+    yield Finding(LedgerKind.CUT_OFF_JSON, "the file's last line has no end and was left out", test.cut_off)
     yield Finding(LedgerKind.NO_QUERY_LATENCIES, _NO_REQUESTS, int(not test.requests), advice=_DETAILS)
     differ = [
         name
