@@ -52,7 +52,7 @@ __all__ = [
 MAGIC = b"\x1f\x8b"
 _WINDOW_BITS = 16 + zlib.MAX_WBITS
 _LITTLE_BYTES = 16  # where a stream is damaged, what came of all that was read at once is lost
-_GATHERED_BYTES = 1 << 16
+_LARGE_BYTES = 1 << 16
 
 
 def inflate_blocks(
@@ -63,7 +63,7 @@ def inflate_blocks(
         if read_bytes is None:
             has_end = yield from _blocks(file, block_bytes, limits().gzip_read_bytes)
         else:
-            has_end = yield from _gathered(_blocks(file, block_bytes, read_bytes))
+            has_end = yield from _large_blocks(_blocks(file, block_bytes, read_bytes))
     except _errors() as error:
         raise damaged("its compressed stream is damaged") from error
     if not has_end:
@@ -105,7 +105,7 @@ def _blocks(file: BinaryIO, block_bytes: int, read_bytes: int) -> Generator[byte
     return bool(inflate.eof)
 
 
-def _gathered(blocks: Generator[bytes, None, bool]) -> Generator[bytes, None, bool]:
+def _large_blocks(blocks: Generator[bytes, None, bool]) -> Generator[bytes, None, bool]:
     held = bytearray()
     ends: tuple[type[Exception], ...] = (StopIteration, *_errors())
     while True:
@@ -117,7 +117,7 @@ def _gathered(blocks: Generator[bytes, None, bool]) -> Generator[bytes, None, bo
             if isinstance(end, StopIteration):
                 return bool(end.value)
             raise
-        if len(held) >= _GATHERED_BYTES:
+        if len(held) >= _LARGE_BYTES:
             yield bytes(held)
             held.clear()
 
