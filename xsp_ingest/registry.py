@@ -108,7 +108,10 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "serving_load",
         "serving_load:SERVING_LOAD",
-        tuple(("{", one) for one in ("input_tokens", "first_token", "request_", "response_timestamps")),
+        (
+            *(("{", one) for one in ("input_tokens", "first_token", "request_", "response_timestamps")),
+            ("[", "request_throughput"),
+        ),
     ),
     Format("cupti_dump", "cupti_dump:CUPTI_DUMP", (_PARQUET, ("{", "xsp cupti dump"))),
     Format(
@@ -136,7 +139,11 @@ FORMATS: tuple[Format, ...] = (
     Format("memory_snapshot", "memory_snapshot:MEMORY_SNAPSHOT", (("", "segments"), ("[", ""))),
     Format("nvml_samples", "nvml_samples:NVML_SAMPLES", (("{", "xsp nvml samples"),)),
     Format("system_samples", "system_samples:SYSTEM_SAMPLES", (("{", "xsp system samples"),)),
-    Format("evaluations", "evaluations:EVALUATIONS", (("[", "machine_architecture"), ("[", "LAYER_CU"))),
+    Format(
+        "evaluations",
+        "evaluations:EVALUATIONS",
+        (("[", "machine_architecture"), ("[", "LAYER_CU"), ("LayerName,LayerType,BenchmarkName", "RealTime")),
+    ),
     Format("onnxruntime", "onnxruntime:ONNXRUNTIME", (("[", "cat"),)),
     Format(
         "tensorrt",

@@ -6,7 +6,7 @@ import io
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -51,6 +51,8 @@ __all__ = [
 # files, of all their members, by the faster library where it is installed.
 MAGIC = b"\x1f\x8b"
 _WINDOW_BITS = 16 + zlib.MAX_WBITS
+_LITTLE_BYTES = 16  # where a stream is damaged, what came of all that was read at once is lost
+_LARGE_BYTES = 1 << 16
 
 
 def inflate_blocks(
@@ -58,7 +60,10 @@ def inflate_blocks(
 ) -> Iterator[bytes]:
     """The content in blocks of about so many bytes, none of them empty; `damaged` is what to raise, by reason."""
     try:
-        has_end = yield from _blocks(file, block_bytes, read_bytes or limits().gzip_read_bytes)
+        if read_bytes is None:
+            has_end = yield from _blocks(file, block_bytes, limits().gzip_read_bytes)
+        else:
+            has_end = yield from _large_blocks(_blocks(file, block_bytes, read_bytes))
     except _errors() as error:
         raise damaged("its compressed stream is damaged") from error
     if not has_end:
@@ -77,6 +82,9 @@ def inflated_head(head: bytes, max_bytes: int, damaged: Callable[[str], XspError
             if len(content) >= max_bytes:
                 break
     except _errors() as error:
+        with suppress(*_errors()):
+            for block in () if content else _blocks(io.BytesIO(head), max_bytes, _LITTLE_BYTES):
+                content += block
         if not content:
             raise damaged("its compressed stream is damaged") from error
     return bytes(content[:max_bytes])
@@ -95,6 +103,23 @@ def _blocks(file: BinaryIO, block_bytes: int, read_bytes: int) -> Generator[byte
     if block := inflate.flush():
         yield block
     return bool(inflate.eof)
+
+
+def _large_blocks(blocks: Generator[bytes, None, bool]) -> Generator[bytes, None, bool]:
+    held = bytearray()
+    ends: tuple[type[Exception], ...] = (StopIteration, *_errors())
+    while True:
+        try:
+            held += next(blocks)
+        except ends as end:
+            if held:
+                yield bytes(held)
+            if isinstance(end, StopIteration):
+                return bool(end.value)
+            raise
+        if len(held) >= _LARGE_BYTES:
+            yield bytes(held)
+            held.clear()
 
 
 def _decompressor() -> Any:  # noqa: ANN401 (two libraries, one interface)
@@ -160,8 +185,9 @@ def open_source(path: Path, damaged: Callable[[Path, str], XspError]) -> Iterato
             return
         blocks = iter(plain.block, b"")
         if is_gzip:
-            # What is mended may be damaged: all that was read at once is lost then, so that is little.
-            read_bytes, why = (None, partial(damaged, path)) if rewrite is None else (256, partial(XspError, path=path))
+            read_bytes, why = None, partial(damaged, path)
+            if rewrite is not None:
+                read_bytes, why = _LITTLE_BYTES, partial(XspError, path=path)
             inflated = inflate_blocks(file, limits().content_block_bytes, why, read_bytes)
             blocks = limit_content(inflated, path.stat().st_size, path)
         with ThreadPoolExecutor(1, "decompress") as pool:

@@ -196,6 +196,7 @@ def _parse_json(text: str) -> object:
 # From packets to trace events.
 
 _LANE = re.compile(r"(?:thread|stream) (-?\d+)(?: \(\d+\))?")
+_OF_RUN = re.compile(r"(rank|run) (\d+): ")
 _GROUP = re.compile(r"(?:(?:rank|run) \d+: )?process (-?\d+)")
 _DEVICE_GROUP = re.compile(r"(?:(?:rank|run) \d+: )?device (\d+)(?: \((.+)\))?$")
 _RESTATED = re.compile(r"(?:layers|operators) of device work")  # as XSP's own export calls what restates work
@@ -242,6 +243,7 @@ class _Events:
     _tracks: dict[int, _Track] = field(default_factory=dict)
     _lanes: dict[int, tuple[int | str, int | str]] = field(default_factory=dict)
     _named: dict[tuple[int | str, int | str], int] = field(default_factory=dict)
+    _processes: dict[int, str] = field(default_factory=dict)
     _open: dict[int, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
     _flows: set[int] = field(default_factory=set)
 
@@ -308,6 +310,8 @@ class _Events:
             _text(counter.unit),
             before.count if before else 0,
         )
+        if track.HasField("process"):
+            self._processes[pid] = name
         device = _DEVICE_GROUP.match(name)
         if device and device[2]:
             self.devices[int(device[1])] = device[2]
@@ -328,6 +332,9 @@ class _Events:
             around, above = self._tracks[above], self._tracks[above].parent
         group = _GROUP.fullmatch(around.name)
         pid: int | str = around.pid if around.pid is not None else int(group[1]) if group else around.name or "tracks"
+        of_run = _OF_RUN.match(around.name if around.pid is None else self._processes.get(around.pid, ""))
+        if of_run:  # as text, so that each is read as a run of its own
+            pid = f"[{of_run[1]} {of_run[2]}] {pid if group or around.pid is not None else around.name[of_run.end() :]}"
         if track.tid is not None:
             return pid, track.tid
         lane = _LANE.fullmatch(track.name)
@@ -466,7 +473,7 @@ def as_chrome_json(path: Path, probe: Probe) -> Iterator[list[Finding]]:
                 path=path,
                 advice="Record with a data source that writes them, such as track_event, beside those of the system",
             )
-        with rewriting(lambda _path, _blocks: _blocks_of(file)):
+        with rewriting(lambda opened, blocks: _blocks_of(file) if opened == path else blocks):
             yield [
                 Finding(LedgerKind.RECORDS_NOT_READ, "packets of other kinds of the Perfetto trace", events.others),
                 Finding(LedgerKind.DROPPED_RECORDS, "gaps in the Perfetto trace, whose buffer was full", events.gaps),

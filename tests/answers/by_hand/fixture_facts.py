@@ -353,11 +353,13 @@ def answered_ms(path: Path) -> float:
 
 
 def evaluated_ms(path: Path) -> float:
-    """Layers of all systems of a folder of documents, or of a list of benchmarks, in sum."""
+    """Layers of all systems of a folder of documents, of a list of benchmarks or a table of latencies, in sum."""
     if path.is_dir():
         listed = json.loads((path / "layer_tree.json").read_text())
         layers = [layer for one in listed for layer in one.get("layer_informations", ())]
         return float(sum(sum(layer["durations"]) for layer in layers) / 1e3)
+    if path.suffix == ".csv":
+        return sum(float(line.split(",")[-2]) for line in path.read_text().splitlines()[1:] if not line.startswith(","))
     benchmarks = [one["benchmark"] for one in json.loads(path.read_text())]
     return float(sum(one["RealTime"] for one in benchmarks if one["Name"] != "Total") / 1e6)
 

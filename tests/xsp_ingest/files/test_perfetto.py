@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,10 +18,9 @@ from xsp_ingest.ingester import Options
 from xsp_model import XspError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from xsp_model import Trace
 
+_FIXTURES = Path(__file__).parents[3] / "fixtures"
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _SPANS = (
     *("level", "kind", "name", "duration_ns", "process_id", "thread_id", "device_id", "stream_id", "correlation_id"),
@@ -212,3 +212,27 @@ def test_what_is_no_trace_is_refused(content: bytes, says: str, tmp_path: Path) 
 )
 def test_a_trace_is_known_by_its_first_packets(content: bytes, is_one: bool) -> None:  # noqa: FBT001
     assert is_perfetto(content) is is_one
+
+
+def _device_time(trace: Trace) -> list[tuple[int, ...]]:
+    work = trace.frame("spans").filter(pl.col("level").cast(pl.String) == "kernel")
+    by_run = work.group_by("run_id").agg(pl.len(), pl.col("duration_ns").sum(), pl.col("parent_id").null_count())
+    return by_run.sort("run_id").rows()
+
+
+def test_several_ranks_come_back_as_runs_of_their_ranks(tmp_path: Path) -> None:
+    trace = convert([_FIXTURES / "torch_profiler/two_ranks"], Options())
+    with (tmp_path / "job.pftrace").open("wb") as file:
+        PERFETTO.write(trace, file)
+    back = convert([tmp_path / "job.pftrace"], Options())
+    assert back.frame("runs")["rank"].to_list() == [0, 1]
+    assert _device_time(back) == _device_time(trace)
+
+
+def test_runs_without_ranks_stay_apart(tmp_path: Path) -> None:
+    sources = ("graph_replay_synthetic", "old_categories")
+    trace = convert([_FIXTURES / "torch_profiler" / source for source in sources], Options())
+    with (tmp_path / "runs.pftrace").open("wb") as file:
+        PERFETTO.write(trace, file)
+    back = convert([tmp_path / "runs.pftrace"], Options())
+    assert sorted(row[1:3] for row in _device_time(back)) == sorted(row[1:3] for row in _device_time(trace))

@@ -120,3 +120,15 @@ def test_a_file_that_is_cut_off_is_refused(kept: int, tmp_path: Path) -> None:
     path.write_text(json.dumps([_SOUND])[:kept])
     with pytest.raises(XspError):
         convert([path], Options())
+
+
+def test_a_table_of_latencies_adds_up_the_calls_of_a_layer(tmp_path: Path) -> None:
+    content = (_CASES / "latencies_synthetic/PretendNet.csv").read_bytes()
+    path = tmp_path / "batchsize_8" / "Tesla_T4" / "PretendNet.csv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content.replace(b"softmax_1,Softmax", b"softmax_1,", 1).replace(b"0.008018", b"N/A"))
+    trace = convert([path], Options())
+    assert _answer(trace, "A06").select("layer_type", "latency_ns").rows() == [("Conv", 985_412), ("(no type)", 9_145)]
+    run_of = trace.frame("runs").row(0, named=True)
+    assert (run_of["model"], run_of["batch_size"], run_of["device_name"]) == ("PretendNet", 8, "Tesla T4")
+    assert ledger_counts(trace)["not_an_event"] == 1

@@ -107,3 +107,22 @@ def test_a_file_that_is_cut_off_says_so(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(XspError, match="is cut off"):
         convert([path], Options())
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_of_results_is_a_run_each(indent: int | None, tmp_path: Path) -> None:
+    result = json.loads(next((_CASES / "vllm_synthetic").glob("*.json")).read_text())
+    path = tmp_path / "summary.json"
+    path.write_text(json.dumps([result, result | {"request_rate": 8.0}], indent=indent))
+    assert len(convert([path], Options()).frame("runs")) == 2
+
+
+@pytest.mark.parametrize(("form", "kept"), [("sglang_synthetic", 1), ("aiperf_synthetic", 4)])
+def test_a_last_line_without_an_end_costs_itself(form: str, kept: int, tmp_path: Path) -> None:
+    lines = next((_CASES / form).glob("*.jsonl")).read_text().splitlines()
+    lines = lines[:1] * 2 if form == "sglang_synthetic" else lines
+    (tmp_path / "result.jsonl").write_text("\n".join([*lines[:-1], lines[-1][:200]]))
+    trace = convert([tmp_path / "result.jsonl"], Options())
+    assert ledger_counts(trace)["cut_off_json"] == 1
+    counts = trace.frame("runs").height if form == "sglang_synthetic" else len(_requests(trace))
+    assert counts == kept

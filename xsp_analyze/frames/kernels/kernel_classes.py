@@ -54,6 +54,8 @@ def kernel_classes(trace: Trace, activities: pl.DataFrame) -> pl.DataFrame:
     `collective` is as NCCL names operations (all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
     send_recv, dispatch, combine, barrier); null for what is no communication, or where no name tells.
     """
+    if activities.is_empty():
+        return pl.DataFrame(schema={"kernel_class": CLASSES, "collective": pl.Categorical})
     replayed = (activities["attribution"] == str(Attribution.GRAPH_REPLAY)).fill_null(value=False)
     layers = activities["layer_type"].set(replayed, None)
     of_layer = (activities["name"] == activities["layer_name"]).fill_null(value=False)  # the profiler knows no kernels

@@ -24,6 +24,7 @@ _DOCUMENT = re.compile(
 )
 _MODEL = re.compile(rb'"model_name"\s*:\s*("[^"]*")\s*,\s*"model_version"\s*:\s*("[^"]*")')
 _LAYERS = re.compile(_LIST + rb'\s*"type"\s*:\s*"[^"]*"\s*,\s*"benchmark"\s*:\s*\{.*"Name"\s*:\s*"LAYER_CU', re.DOTALL)
+_LATENCIES = re.compile(rb"\A(?:\xef\xbb\xbf)?LayerName,LayerType,BenchmarkName,RealTime\(ms\),")
 
 
 class _Evaluations(IngesterOfRuns):
@@ -34,8 +35,8 @@ class _Evaluations(IngesterOfRuns):
     )
 
     def sniff(self, probe: Probe) -> Match:
-        """A list of objects with a machine_architecture, or of benchmarks of cuDNN's and cuBLAS's layers."""
-        return Match.exact_if(_DOCUMENT.search(probe.text) or _LAYERS.search(probe.text))
+        """A list of objects with a machine_architecture, or of benchmarks of layers; or dlperf's table of latencies."""
+        return Match.exact_if(any(form.search(probe.text) for form in (_LATENCIES, _DOCUMENT, _LAYERS)))
 
     def together(self, paths: Sequence[Path]) -> Sequence[Sequence[Path]]:
         """The documents of one model that lie in one folder; benchmarks by themselves."""
@@ -48,8 +49,10 @@ class _Evaluations(IngesterOfRuns):
 
     def read_runs(self, paths: Sequence[Path], options: Options) -> Sequence[RawTrace]:
         """A run for each system, batch size and level; of benchmarks one."""
-        from xsp_ingest.formats.evaluations.documents import read_benchmarks, read_documents
+        from xsp_ingest.formats.evaluations.documents import read_benchmarks, read_documents, read_latencies
 
+        if _LATENCIES.search(Probe(paths[0]).text):
+            return [read_latencies(paths[0])]
         if _LAYERS.search(Probe(paths[0]).text):
             return [read_benchmarks(paths[0])]
         return read_documents(paths, keep_private=options.keep_private)

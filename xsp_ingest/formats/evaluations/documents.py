@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import polars as pl
 
+from xsp_ingest.files.content import open_text
 from xsp_ingest.files.json_window import Entries, entries
 from xsp_ingest.files.values import UNITS_NS, finite, int64, nanoseconds, text
 from xsp_ingest.staging.raw import RAW_TABLES, RawTrace, RunFacts, frame_of
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["read_benchmarks", "read_documents"]
+__all__ = ["read_benchmarks", "read_documents", "read_latencies"]
 
 _US = 1000
 _OTHER = ", other batch size"
@@ -183,6 +185,7 @@ def _columns(table: str, rows: Sequence[tuple[object, ...]], names: str) -> pl.D
 
 _NAME = re.compile(r"LAYER_(CU[A-Z]+_\w+?)(?:_\d)?_(?:FLOAT|INT|HALF|DOUBLE)\d*_")
 _ALGORITHM = re.compile(r"<([^<>]{1,120})>")
+_BATCH_FOLDER = re.compile(r"batchsize_(\d{1,9})")
 _BATCH = re.compile(r"/batch_size:(\d{1,9})(?!\d)")
 
 
@@ -227,6 +230,44 @@ def read_benchmarks(path: Path) -> RawTrace:
     total = Finding(
         LedgerKind.SUMMARY_LEFT_OUT, "the file's own sum, which leaves some layers out", totals, Severity.INFO
     )
+    return RawTrace(tables, run.facts, (_invented_starts([run]), lost, total))
+
+
+# What dlperf made of them: a row for each call of a layer, and their sum. The folders say batch size and GPU.
+
+_LATENCY_COLUMNS = ("LayerName", "LayerType", "RealTime(ms)")
+
+
+def read_latencies(path: Path) -> RawTrace:
+    """One step with a layer for each name, its calls added up; XspError where none has a time."""
+    bad, totals = 0, 0
+    calls: list[tuple[str, str, int]] = []
+    with open_text(path) as file:
+        for row in csv.DictReader(file):
+            name, kind, written = (row.get(column) or "" for column in _LATENCY_COLUMNS)
+            ns = nanoseconds(written, UNITS_NS["ms"])
+            if not name and row.get("BenchmarkName") == "Total":
+                totals += 1
+            elif not name or ns is None or ns < 0:
+                bad += 1
+            else:
+                calls.append((name, kind or "(no type)", ns))
+    if not calls:
+        raise XspError("no layer of the file has a time", path=path)
+    grouped = [(key, sum(ns for *_, ns in of)) for key, of in groupby(calls, key=lambda call: call[:2])]
+    size = _BATCH_FOLDER.fullmatch(path.parent.parent.name)
+    facts = RunFacts(
+        "dlperf", "cuDNN", path.stem, int(size[1]) if size else None, serialised=True,
+        device_name=path.parent.name.replace("_", " ") if size else None,
+    )  # fmt: skip
+    run = _run([(sum(ns for _, ns in grouped), [(name, ns) for (name, _), ns in grouped])], facts)
+    kinds = pl.Series("layer_type", [kind for (_, kind), _ in grouped])
+    tables = {
+        **run.tables,
+        "layers": run.tables["layers"].with_columns(kinds.cast(run.tables["layers"].schema["layer_type"])),
+    }
+    lost = Finding(LedgerKind.NOT_AN_EVENT, "rows that are no call of a layer with a time", bad)
+    total = Finding(LedgerKind.SUMMARY_LEFT_OUT, "the file's own sum", totals, Severity.INFO)
     return RawTrace(tables, run.facts, (_invented_starts([run]), lost, total))
 
 

@@ -25,7 +25,11 @@ _OPEN = rb"\A(?:\xef\xbb\xbf)?\s*\{"
 class _Result(Enum):
     """Which form a file has; of one test those of aiperf may lie side by side, the one with figures first."""
 
-    FLAT = re.compile(_OPEN + rb'(?=.*?"total_input_tokens"\s*:)(?=.*?"request_throughput"\s*:\s*-?[\d.NI])', re.DOTALL)
+    FLAT = re.compile(
+        _OPEN.replace(rb"\{", rb"(?:\[\s*)?\{")
+        + rb'(?=.*?"total_input_tokens"\s*:)(?=.*?"request_throughput"\s*:\s*-?[\d.NI])',
+        re.DOTALL,
+    )
     SUMMARY = re.compile(_OPEN + rb'.*?"(?:request_latency|time_to_first_token)"\s*:\s*\{\s*"(?:unit|avg)"', re.DOTALL)
     RECORDS = re.compile(_OPEN + rb'\s*"metadata"\s*:\s*\{[^{}]*"request_start_ns"')
     EXPERIMENTS = re.compile(_OPEN + rb'.*?"experiments"\s*:\s*\[.*?"response_timestamps"', re.DOTALL)
@@ -59,10 +63,10 @@ class _ServingLoad(IngesterOfRuns):
         """A run for each test; XspError where the files hold neither figures nor requests."""
         from xsp_ingest.formats.serving_load import results
 
-        del options  # nothing to choose
+        strict = options.strict_json
         kinds = {_kind_of(Probe(path)) or _Result.FLAT: path for path in paths}
         if _Result.FLAT in kinds:
-            return [results.run_of(test, paths[0]) for test in results.read_flat(paths[0])]
+            return [results.run_of(test, paths[0], strict=strict) for test in results.read_flat(paths[0])]
         test = results.LoadResult()
         if _Result.SUMMARY in kinds:
             test = results.read_summary(kinds[_Result.SUMMARY])
@@ -70,7 +74,7 @@ class _ServingLoad(IngesterOfRuns):
             results.add_records(test, kinds[_Result.RECORDS])
         if _Result.EXPERIMENTS in kinds:
             results.add_experiments(test, kinds[_Result.EXPERIMENTS])
-        return [results.run_of(test, paths[0])]
+        return [results.run_of(test, paths[0], strict=strict)]
 
 
 def _kind_of(probe: Probe) -> _Result | None:

@@ -81,6 +81,7 @@ class LoadResult:
     requests: list[Request] = field(default_factory=list)
     failed: int = 0
     unreadable: int = 0
+    cut_off: int = 0  # lines of the file, of which the last may lack its end
 
 
 def _parse(content: str, path: Path) -> Any:  # noqa: ANN401 (JSON)
@@ -94,17 +95,19 @@ def _parse(content: str, path: Path) -> Any:  # noqa: ANN401 (JSON)
         raise XspError(f"the result is no JSON ({str(error).partition(':')[0]})", path=path) from error
 
 
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file that holds one, or one a line."""
+def _objects(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The objects of a file that holds one, one a line, or a list of them; and how many lines of it have no end."""
     content = read_all(path).decode("utf-8-sig", errors="replace")
     rows = [line for line in content.split("\n") if line.strip()]
     if len(rows) > 1 and all(row.startswith("{") and row.rstrip().endswith("}") for row in rows[:-1]):
-        yield from (each for each in (_parse(row, path) for row in rows) if isinstance(each, dict))
-        return
-    document = _parse(content, path)
-    if not isinstance(document, dict):
+        cut = 0 if rows[-1].rstrip().endswith("}") else 1
+        document: Any = [_parse(row, path) for row in rows[: len(rows) - cut]]
+    else:
+        document, cut = _parse(content, path), 0
+    objects = [each for each in (document if isinstance(document, list) else [document]) if isinstance(each, dict)]
+    if not objects:
         raise XspError("the result is no object of JSON", path=path)
-    yield document
+    return objects, cut
 
 
 # `vllm bench serve` and SGLang's bench_serving: an object a test, statistics under names such as `p99_ttft_ms`.
@@ -112,7 +115,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_flat(path: Path) -> list[LoadResult]:
     """The tests, in order."""
-    return [_flat_result(result) for result in _objects(path)]
+    objects, cut = _objects(path)
+    results = [_flat_result(result) for result in objects]
+    results[-1].cut_off = cut
+    return results
 
 
 def _flat_result(result: Mapping[str, Any]) -> LoadResult:
@@ -165,7 +171,7 @@ def _add_flat_requests(test: LoadResult, result: Mapping[str, Any]) -> None:
 
 def read_summary(path: Path) -> LoadResult:
     """What the aggregated statistics state."""
-    (result, *_) = _objects(path)
+    result = _objects(path)[0][0]
     test = LoadResult(client="aiperf" if "aiperf_version" in result else "genai-perf")
     for key, metric in result.items():
         if not isinstance(metric, dict):
@@ -205,7 +211,8 @@ def _list(value: object) -> list[Any]:
 def add_records(test: LoadResult, path: Path) -> None:
     """The requests of `profile_export.jsonl`, those of warming up left out."""
     failed = 0
-    for record in _objects(path):
+    records, test.cut_off = _objects(path)
+    for record in records:
         where, metrics = record.get("metadata"), record.get("metrics")
         if not isinstance(where, dict) or where.get("benchmark_phase") == "warmup":
             continue
@@ -228,7 +235,7 @@ def add_records(test: LoadResult, path: Path) -> None:
 
 def add_experiments(test: LoadResult, path: Path) -> None:
     """The requests of `profile_export.json`: when each was sent, and when each part of its answer came."""
-    (result, *_) = _objects(path)
+    result = _objects(path)[0][0]
     for one in (one for each in _list(result.get("experiments")) for one in _list(_member(each, "requests"))):
         start = int64(_member(one, "timestamp"))
         times = [int64(time) for time in _list(_member(one, "response_timestamps"))]
@@ -263,9 +270,13 @@ def _percentile(percent: float) -> str:
 # The run.
 
 
-def run_of(test: LoadResult, path: Path) -> RawTrace:
+def run_of(test: LoadResult, path: Path, *, strict: bool = False) -> RawTrace:
     """A span for the test, a step for each request; figures as metrics of the test; XspError where there are none."""
+    if strict and test.cut_off:
+        raise cut_off(path, "its last object has no end")
     if not test.requests and not any(value for name, value in test.figures.items() if name.endswith(("_ns", "_per_s"))):
+        if test.cut_off:
+            raise cut_off(path, "its last object has no end")
         raise XspError(
             "the result holds neither a latency nor a request that was answered",
             path=path,
@@ -353,6 +364,7 @@ def _findings(test: LoadResult, worked_out: Mapping[str, float]) -> Iterator[Fin
     yield Finding(
         LedgerKind.UNREADABLE_SAMPLE, "requests without a time or a latency that can be used", test.unreadable
     )
+    yield Finding(LedgerKind.CUT_OFF_JSON, "the file's last line has no end and was left out", test.cut_off)
     yield Finding(LedgerKind.NO_QUERY_LATENCIES, _NO_REQUESTS, int(not test.requests), advice=_DETAILS)
     differ = [
         name
