@@ -231,6 +231,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "pipeline": Condition(
         "stages of a pipeline that pass work on to each other",
         "Read the traces of all ranks together; name micro-batches, or record who sends to whom (PyTorch 2.5)",
+        "stages of a pipeline pass work on to each other",
         holds=has_pipeline,
     ),
     "graph replay": Condition(

@@ -91,6 +91,10 @@ class _View(ModuleType):
         super().__init__(module.__name__)
         self.__dict__.update(_module=module, _missing=missing, _otherwise=otherwise)
 
+    _module: ModuleType
+    _missing: frozenset[str]
+    _otherwise: Mapping[str, object]
+
     def __getattr__(self, name: str) -> object:
         if name in self._missing:
             message = f"module {self.__name__!r} has no attribute {name!r} on {SYSTEM}"

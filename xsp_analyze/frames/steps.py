@@ -156,7 +156,8 @@ def unseen_end(work: pl.DataFrame) -> int:
     taken = np.concatenate(([0], np.cumsum(work["duration_ns"].to_numpy()[order])))
     at = np.searchsorted(ends[order], called, side="right")
     alone = np.searchsorted(ends[order], start, side="right") == at
-    return int(start[alone & (start - called > taken[at])].max(initial=_NEVER))
+    behind = start[alone & (start - called > taken[at])]
+    return int(behind.min()) if len(behind) else _NEVER  # later ones may stand behind what the trace holds
 
 
 def _launch_times(work: pl.DataFrame) -> pl.Series:

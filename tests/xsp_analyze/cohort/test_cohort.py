@@ -49,8 +49,8 @@ def test_gpu_utilisation_is_active_time_over_time_elapsed(tmp_path: Path) -> Non
         kineto.step(number, start, 10 * _MS)
         kineto.operator("aten::mm", start + 1_000, 5 * _MS)
         # 2 ms and 3 ms side by side for 1 ms on two streams: active for 4 ms of 10
-        kineto.launch("a", start + 2_000, start + 1 * _MS, 2 * _MS)
-        kineto.launch("b", start + 9_000, start + 2 * _MS, 3 * _MS, stream_id=9)
+        kineto.launch("a", start + 1 * _MS - 9_000, start + 1 * _MS, 2 * _MS)
+        kineto.launch("b", start + 2 * _MS - 9_000, start + 2 * _MS, 3 * _MS, stream_id=9)
     used = utilisation(StepView.of(_trace(kineto, tmp_path)))
     assert used.gpu == pytest.approx(0.4)
     assert replace(used, gpu=None) == Utilisation()  # no counters: nothing is known of FP32

@@ -81,7 +81,7 @@ def test_a_figure_of_modelled_work_says_what_it_is_of_and_whose_roofs_are_drawn(
 
 
 def test_the_work_list_has_most_to_gain_first(data: dict[str, Any]) -> None:
-    assert [s["id"] for s in data["sections"]][:3] == ["next", "gain", "ledger"]
+    assert [s["id"] for s in data["sections"]][:4] == ["next", "what-if", "gain", "ledger"]
     assert _column(data, "operator") == ["aten::mm", "aten::relu"]
     assert _column(data, "gain_ns") == [24_000, 12_000]
     assert _column(data, "roof_share") == pytest.approx([0.5, 0.25])

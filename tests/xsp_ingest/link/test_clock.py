@@ -136,7 +136,7 @@ def test_a_clock_that_drifts_is_put_right_at_every_time(tmp_path: Path, gain_ns_
 
 def _furthest_apart(rows: pl.DataFrame) -> int:
     ends = rows.group_by("run_id", maintain_order=True).agg("end_ns")["end_ns"]
-    return max(max(each) - min(each) for each in zip(*ends, strict=True))
+    return int(max(max(each) - min(each) for each in zip(*ends, strict=True)))
 
 
 def test_one_call_that_ends_oddly_moves_no_clock(tmp_path: Path) -> None:
