@@ -28,7 +28,7 @@ from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.units import count_of, duration
 from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Phase
 from xsp_model.columns.arrays import nullable_index
-from xsp_model.columns.intervals import intersection, merge, union_length
+from xsp_model.columns.intervals import coverage_before, intersection, merge, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -335,7 +335,7 @@ class Facts:
         """Of a trace taken whole the copies and fills before the first kernel, of sizes that none behind it has.
 
         They bring what the program keeps (weights, tables) to the device once. Inputs come again with each round; a few
-        may be the input of the one round that there is.
+        may be the input of the one round that there is. Migrations of unified memory are none: nobody asked for them.
         """
         rows = self.frames.of_trace.all_activities
         if not self._is_whole or rows.is_empty() or not self.frames.of_trace.has_starts:
@@ -346,9 +346,54 @@ class Facts:
             (pl.col("start_ns") < pl.col("start_ns").filter(is_kernel).min().over("run_id")).alias("before")
         )
         behind = moved.filter(~pl.col("before")).select("run_id", "kind", "bytes")
-        first = moved.filter("before", ~is_kernel).drop("before")
+        is_migration = pl.col("attribution").cast(pl.String) == str(Attribution.UNIFIED_MEMORY)
+        first = moved.filter("before", ~is_kernel, ~is_migration).drop("before")
         once = first.join(behind, on=["run_id", "kind", "bytes"], how="anti", maintain_order="left")
         return once.filter(pl.len().over("run_id") >= _MIN_SET_UP).drop("bytes")
+
+    @cached_property
+    def migrations(self) -> pl.DataFrame:
+        """Of `work` the migrations of unified memory, with bytes, copy_kind and virtual_address."""
+        kind = pl.col("copy_kind").cast(pl.String)
+        copies = self.frames.trace.scan("copies").filter(kind.str.starts_with("Unified"))
+        columns = ("span_id", "bytes", kind, "virtual_address")
+        return self.work.join(copies.select(columns).collect(), on="span_id", maintain_order="left")
+
+    @cached_property
+    def migrating(self) -> Mapping[tuple[int, int | None], tuple[float, float, pl.DataFrame]]:
+        """By device: how long pages moved or were waited for, how long of that nothing computed, and what waited.
+
+        That is a name and `ns`: kernels as long as migrations and faults ran within them, and fills that either met, as
+        these do hardly anything else. Times are of a step.
+        """
+        faults = self.frames.trace.frame("page_faults").drop_nulls(["device_id", "duration_ns"])
+        faults = faults.rename({"time_ns": "start_ns"})
+        steps = dict(self.host.windows.group_by("run_id").len().iter_rows())
+        fills, kind, times = str(Kind.MEMSET), pl.col("kind").cast(pl.String), ("start_ns", "duration_ns")
+        by_device = {}
+        for device in self.migrations.select(DEVICE).unique(maintain_order=True).iter_rows():
+            own = [pl.col(key).eq_missing(pl.lit(each, pl.Int64)) for key, each in zip(DEVICE, device, strict=True)]
+            paging = pl.concat([rows.filter(own).select("run_id", *times) for rows in (self.migrations, faults)])
+            moving = merge(*_of(paging, device[0]))
+            work = self.work.filter(own, kind != str(Kind.MEMCPY))
+            start, length = work["start_ns"].to_numpy(), work["duration_ns"].to_numpy()
+            met = coverage_before(moving, start + length) - coverage_before(moving, start)
+            is_fill = (work["kind"].cast(pl.String) == fills).to_numpy()
+            lost = np.where(is_fill & (met > 0), length, met)
+            waiting = work.select(pl.col("name").cast(pl.String), "run_id", *times).with_columns(
+                lost_ns=pl.Series(lost)
+            )
+            slow = waiting.filter(pl.Series(is_fill & (met > 0)))
+            # faults that no work of the steps met are of other moments
+            pages = pl.concat([self.migrations.filter(own).select("run_id", *times), slow.select("run_id", *times)])
+            within = intersection(moving, merge(start, start + length))
+            start, end = (np.concatenate(pair) for pair in zip(_of(pages, device[0]), within, strict=True))
+            every, computing = merge(start, end), merge(*_of(waiting.filter(pl.Series(~is_fill)), device[0]))
+            total, hidden = (union_length(*each) for each in (every, intersection(every, computing)))
+            count = steps.get(device[0], 1)
+            names = waiting.filter(pl.col("lost_ns") > 0).group_by("name").agg(pl.col("lost_ns").sum() / count)
+            by_device[device] = total / count, (total - hidden) / count, names.sort(-pl.col("lost_ns"), "name")
+        return by_device
 
     @property
     def _is_whole(self) -> bool:

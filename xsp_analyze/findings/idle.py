@@ -9,14 +9,15 @@ import polars as pl
 
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
+from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import NS_PER_S, with_start_up, working_times
-from xsp_analyze.frames.idle import CAUSES, idle_by_device
+from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
-from xsp_analyze.text.table import clean
+from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import IDLE, count, count_of, duration, share, size
 from xsp_model import Kind
-from xsp_model.columns.intervals import merge
+from xsp_model.columns.intervals import merge, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from xsp_analyze.findings.facts import Facts
     from xsp_analyze.needs import Need
 
-__all__ = ["copies_in_step", "data_wait", "gpu_idle", "host_sync", "launch_bound", "pageable_copies"]
+__all__ = ["copies_in_step", "data_wait", "gpu_idle", "host_sync", "launch_bound", "page_migrations", "pageable_copies"]
 
 _BETWEEN_REPLAYS = (
     "Most device work is in replays of graphs already. Look at the timeline for what the host does between them:"
@@ -284,6 +285,7 @@ _NOTHING_BESIDE = (
     "Nothing computes as long as that, to copy beside: keep data on the device from one use to the next, move fewer"
     " bytes (a narrower type, only what is needed), and pin the host memory."
 )
+_WAYS = ("Host-to-Device", "Device-to-Host")
 _COPY_BACK = (
     "Copy results asynchronously into host memory that is pinned once and used again, or keep them on the device until"
     " the end."
@@ -339,12 +341,59 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
 
 
 @rule(
+    "page-migrations",
+    "Pages of unified memory move while the device works or waits",
+    fires="Migrations of unified memory, and kernels and fills that wait for pages, take at least"
+    f" {limit.COPY_SHARE:.0%} of a step.",
+    why="Pages of unified memory move when either side touches them: in small pieces, while what touched them waits."
+    " Where both touch the same pages in turn they move again each time, and a prefetch is in vain.",
+    gain="Time in which pages move, or a kernel waits for faults, with fills that either meets, on the device where it"
+    " is most; what must move once in any case is in it.",
+    do="Move pages before they are used (cudaMemPrefetchAsync, to the host too before it reads), say who uses them"
+    " (cudaMemAdvise: read by both, preferred place), or keep data in device memory and copy it explicitly. See that"
+    " the host does not touch it in between.",
+    source="CUDA C++ Programming Guide on unified memory; our choice of share.",
+    needs=("timeline", "unified memory"),
+)
+def page_migrations(facts: Facts) -> Iterator[Observation]:
+    """Migrations, how much moves again, and what waits for them."""
+    if facts.devices.is_empty() or not facts.migrating:
+        return
+    device, (time, _, waiting) = max(facts.migrating.items(), key=lambda each: each[1][0])
+    if facts.share(time) < limit.COPY_SHARE:
+        return
+    steps = max(facts.host.windows.filter(pl.col("run_id") == device[0]).height, 1)
+    moved = facts.migrations.filter(pl.col("run_id") == device[0], pl.col("device_id").eq_missing(pl.lit(device[1])))
+    to_device, to_host = (moved.filter(pl.col("copy_kind") == f"Unified {way}") for way in _WAYS)
+    placed = to_device.drop_nulls(["virtual_address", "bytes"])
+    begin = placed["virtual_address"].to_numpy()
+    again = total_of(placed["bytes"]) - union_length(*merge(begin, begin + placed["bytes"].to_numpy()))
+    sizes = [size(total_of(rows["bytes"]) / steps) for rows in (to_device, to_host)]
+    evidence = [
+        Evidence("moving to the device", total_of(to_device["duration_ns"]) / steps),
+        Evidence("moving back", total_of(to_host["duration_ns"]) / steps),
+        Evidence("to the device again", again / steps, "byte"),
+        *(Evidence(f"{short_name(name)} meanwhile", ns) for name, ns in waiting.head(limit.MAX_EVIDENCE).iter_rows()),
+    ]
+    yield Observation(
+        f"Pages of unified memory move, or are waited for, for {duration(time)}, {share(facts.share(time))}"
+        f" {facts.of_the_time}: {sizes[0]} to the device and {sizes[1]} back, in"
+        f" {count_of(round(moved.height / steps), 'piece', 'pieces')}.",
+        [one for one in evidence if one.value],
+        time,
+        "A10",
+        "Unified",
+        is_for_any=True,
+    )
+
+
+@rule(
     "copies-in-step",
     "The device copies while it could compute",
     fires=f"Copies and memsets that nothing else runs beside take at least {limit.COPY_SHARE:.0%} of a step.",
     why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
     gain="Time of copies and memsets in which the device neither computes nor communicates, on the device where it is"
-    " most, but for those that set up a program before its first kernel.",
+    " most, but for those that set up a program before its first kernel, and for migrations of unified memory.",
     do="Copy the next batch on a stream of its own while this one computes; keep what is used again on the device;"
     " allocate without filling.",
     source="Our choice.",
@@ -354,12 +403,15 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
     """Exposed copies of B03."""
     if facts.devices.is_empty():
         return
-    time = float(facts.devices["exposed_memory_ns"].max() or 0)  # type: ignore[arg-type]
+    apart = {device: alone for device, (_, alone, _) in facts.migrating.items()}
+    rows = facts.devices.select(*DEVICE, "exposed_memory_ns").iter_rows()
+    time = max(float(exposed or 0) - apart.get((run, device), 0.0) for run, device, exposed in rows)
     time = max(time - facts.longest(facts.set_up, "duration_ns"), 0.0)
     if facts.share(time) < limit.COPY_SHARE or not facts.devices["compute_ns"].sum():
         return
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
     copies = facts.work.filter(pl.col("kind").is_in(kinds))
+    copies = copies.join(facts.migrations, on="span_id", how="anti", maintain_order="left")
     by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
     yield Observation(
         f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} {facts.of_the_time}.",

@@ -115,6 +115,7 @@ RULES: tuple[Rule, ...] = (
     ranks.uneven_devices,
     ranks.exposed_communication,
     idle.pageable_copies,
+    idle.page_migrations,
     idle.copies_in_step,
     computing.fp32_products,
     computing.unfused_attention,

@@ -148,6 +148,32 @@ def _copies(memory: str, alone_ns: int) -> Any:  # noqa: ANN401
     return fill
 
 
+def _paged(alone_ns: int, *, fault: bool = False) -> Any:  # noqa: ANN401
+    """Pages move to and fro for so long, the second half of it beside a kernel; a fill of 300 ns meets the first.
+
+    With `fault` the kernel waits for pages for 400 ns more, when none moves.
+    """
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        half = alone_ns // 2
+        moves = ("Host-to-Device", start + 20, half), ("Device-to-Host", start + 1_020, half)
+        for way, at, length in moves:
+            columns: dict[str, Any] = {"kind": "memcpy", "stream_id": None, "attribution": "unified_memory"}
+            span = hand.work(f"[CUDA memcpy Unified {way}]", at, length, step=number, **columns)
+            hand.extra.setdefault("copies", []).append(
+                {"span_id": span, "bytes": 4096, "copy_kind": f"Unified {way}", "virtual_address": 1 << 20}
+            )
+        hand.work(
+            "[CUDA memset]", start + 20 + half - 1, 300, kind="memset", launch=start + 1, parent=step, step=number
+        )
+        hand.work("a", start + 1_020, 8_900, stream_id=8, launch=start + 1, parent=step, step=number)
+        if fault:
+            page = {"run_id": 0, "process_id": 1, "device_id": 0, "address": 1 << 20, "count": 3}
+            hand.extra.setdefault("page_faults", []).append({**page, "time_ns": start + 3_000, "duration_ns": 400})
+
+    return fill
+
+
 def _with_peaks(hand: Hand) -> None:
     device = {"run_id": 0, "device_id": 0, "name": "A device", "peak_source": "its data sheet"}
     hand.extra["devices"].append({**device, "fp32_flop_per_s": 1e12, "dram_byte_per_s": 1e11})
@@ -542,6 +568,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _trace(_on_host(*((f"aten::op{i}", 2) for i in range(999)))),
         2_000,
     ),
+    # half of 800 ns alone, half beside a kernel, and all but one of a fill of 300 ns; or 499
+    "page-migrations": (lambda: _trace(_paged(800)), lambda: _trace(_paged(200)), 800 + 299),
     "copies-in-step": (lambda: _trace(_copies("Pinned", 600)), lambda: _trace(_copies("Pinned", 400)), 600),
     "pageable-copies": (lambda: _trace(_copies("Pageable", 0)), lambda: _trace(_copies("Pinned", 0)), 1_000),
     "dominant-kernel": (
@@ -985,6 +1013,23 @@ def test_pageable_copies_gain_no_more_than_the_bus_allows() -> None:
     one = _fired(_trace(_copies("Pageable", 0), finish=finish))["pageable-copies"]
     assert one.gain_ns == pytest.approx(744)
     assert "pinned they would take 256" in one.observation.sentence
+
+
+def test_migrations_are_no_copies_and_what_waits_for_them_is_named() -> None:
+    """What is alone, 400 ns of migrations and a fill of 300, would be copies above the threshold."""
+    fired = _fired(_trace(_paged(800, fault=True)))
+    assert "copies-in-step" not in fired
+    one = fired["page-migrations"]
+    assert one.gain_ns == pytest.approx(800 + 299 + 400)  # the kernel waits for faults too
+    assert {e.label: e.value for e in one.observation.evidence} == {
+        "moving to the device": 400,
+        "moving back": 400,
+        "to the device again": 4096 * 4 / 5,  # the page of 4,096 bytes comes in each of five steps
+        "a meanwhile": 800,
+        "[CUDA memset] meanwhile": 300,
+    }
+    assert "4.00\N{NARROW NO-BREAK SPACE}KiB to the device and 4.00" in one.observation.sentence
+    assert "cudaMemPrefetchAsync" in one.do
 
 
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
