@@ -671,8 +671,10 @@ _SET_TO_NONE = "Most of them fill gradients with zeros: zero_grad(set_to_none=Tr
     "optimizer-kernels",
     "The optimizer runs a kernel for every parameter",
     fires=f"The optimizer launches at least {limit.OPTIMIZER_KERNELS} kernels a step that are not of many parameters.",
-    why="Each parameter is updated by several tiny kernels, bound by their launches.",
-    gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain.",
+    why="Each parameter is updated by several tiny kernels, bound by their launches, for which the host takes long.",
+    gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain."
+    " Where that is more, the host's time in the optimizer less one launch's part of it, but no more than the device is"
+    " idle for in the step and that device time.",
     do="fused=True or foreach=True in torch.optim, or a fused optimizer of a library.",
     source="Our choice; fused optimizers need a handful.",
 )
@@ -687,10 +689,25 @@ def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
     fills = rows.filter(pl.col("kernel_class").cast(pl.String) == str(KernelClass.MEMSET)).height
     time = facts.longest(rows)
     longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]
+    saved = max(time - longest, 0.0)
+    spans = facts.host.updates
+    on_host = facts.host.open_ns(spans)
+    less = min(on_host * (1 - facts.step_count / rows.height), facts.idle_ns + saved)
+    by_name = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
+    evidence = [
+        Evidence("kernels", round(number), ""),
+        Evidence("device time", time),
+        Evidence("idle while it is open on the host", facts.host.idle_within(spans)),
+        *(
+            Evidence(f"{clean(name)} on the host", facts.per_step(pl.Series([ns])))
+            for name, ns in by_name.head(limit.MAX_EVIDENCE).iter_rows()
+        ),
+    ]
+    there = f"; the host takes {duration(on_host)} for that" if on_host else ""
     yield Observation(
-        f"The optimizer launches {count(round(number))} kernels a step ({duration(time)} of device time).",
-        (Evidence("kernels", round(number), ""), Evidence("device time", time)),
-        max(time - longest, 0.0),
+        f"The optimizer launches {count(round(number))} kernels a step ({duration(time)} of device time){there}.",
+        [one for one in evidence if one.value],
+        max(saved, less),
         "A10",
         do=_SET_TO_NONE if fills > rows.height / 2 else "",
     )

@@ -14,7 +14,7 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows, with_start_up, working_times
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, tried_kernels
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, outermost_blocks, tried_kernels
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
@@ -26,7 +26,7 @@ from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.units import count_of, duration
-from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Phase
+from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Level, Phase
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import coverage_before, intersection, merge, union_length
 
@@ -213,6 +213,23 @@ class HostTime:
     def data_waits(self) -> pl.DataFrame:
         """Calls in which the host fetched the next batch, likewise."""
         return self.blocks.filter(pl.col("cause") == "input")
+
+    @cached_property
+    def updates(self) -> pl.DataFrame:
+        """Ranges and operators of the optimizer, the outermost of each thread: as `blocks`, without a cause."""
+        levels = [str(level) for level in (Level.APPLICATION, Level.LAYER, Level.OPERATOR)]
+        spans = self.frames.of_trace.kernel_runs.scan("spans").filter(
+            pl.col("phase").cast(pl.String) == str(Phase.OPTIMIZER),
+            pl.col("level").cast(pl.String).is_in(levels),
+            pl.col("duration_ns") > 0,
+        )
+        end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+        columns = ("run_id", "process_id", "thread_id", pl.col("name").cast(pl.String), "start_ns", "duration_ns", end)
+        return self.inside(outermost_blocks(spans.select(columns).collect()).drop("process_id", "thread_id", "end_ns"))
+
+    def open_ns(self, spans: pl.DataFrame) -> float:
+        """How long, per step, one of these host spans was open."""
+        return sum(union_length(*merge(*_of(spans, run))) for run in self._runs) / self.step_count
 
     def idle_within(self, spans: pl.DataFrame) -> float:
         """Idle device time, per step, while one of these host spans was open."""

@@ -45,6 +45,7 @@ _OF_CLASS: Mapping[str, str] = {
     **dict.fromkeys(("unfused-attention", "dominant-kernel", "dominant-layer", "stalled-layer"), ".*"),
 }
 """Which device work, by class, is to be shorter by as much as the finding says at most."""
+_UPDATES = r"Optimizer\.(?:step|zero_grad)#"  # as torch.profiler names them
 _OF_HOST = ("host-dominant", "short-operators", "gpu-idle", "graph-breaks", "recompilation")
 
 
@@ -61,10 +62,19 @@ def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
         chosen = made.view.of_chosen_steps(work)
         steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
         time = float(chosen["duration_ns"].sum()) / steps
-        return (Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0)),) if time else ()
+        on_host = _updates(made, one) if one.rule.id == "optimizer-kernels" else ()
+        return (*on_host, Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0))) if time else ()
     if one.rule.id in _OF_HOST and made.step_ns:
         return (Change("host", "", max(1 - bound / made.step_ns, 0.0)),)
     return ()
+
+
+def _updates(made: Simulation, one: Advice) -> Sequence[Change]:
+    """Ranges of the optimizer take as long as one of its launches; nothing where they are not recorded."""
+    names = made.graph.threads.spans["name"].unique().cast(pl.String)
+    kernels = next((each.value for each in one.observation.evidence if each.label == "kernels"), None)
+    known = kernels and names.str.contains(f"^(?:{_UPDATES})").any()
+    return (Change("scale", f"range:{_UPDATES}", 1 / kernels),) if known and kernels else ()
 
 
 def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.helpers.hand import Hand
+from tests.helpers.hand import US, Hand
 from tests.helpers.job_simulator import Pipeline
 from tests.helpers.launched import Launched
 from tests.helpers.rank_traces import write_ranks
@@ -231,6 +231,23 @@ def _phase(phase: str, count: int, duration: int) -> Any:  # noqa: ANN401
         for i in range(count):
             at = start + 4_100 + i * 50
             hand.work("x", at, duration, launch=at - 9, parent=step, step=number, phase=phase)
+
+    return fill
+
+
+def _updating(busy: int) -> Any:  # noqa: ANN401
+    """The optimizer's range takes 5,800 ns of the host, for 100 kernels of 20 ns; the device computes for so long."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        shared: dict[str, Any] = {"step": number, "phase": "optimizer"}
+        name = "Optimizer.step#SGD.step"
+        columns: dict[str, Any] = {"parent_id": step, "thread_id": 1, **shared}
+        update = hand.span("application", "range", name, start + 4_050, 5_800, **columns)
+        hand.span("operator", "operator", "aten::add_", start + 4_060, 20, **{**columns, "parent_id": update})
+        hand.work("a", start + 20, busy, launch=start + 1, parent=step, step=number, stream_id=8, thread_id=1)
+        for i in range(100):
+            at = start + 4_100 + i * 55
+            hand.work("x", at, 20, launch=at - 9, parent=update, thread_id=1, **shared)
 
     return fill
 
@@ -1030,6 +1047,36 @@ def test_migrations_are_no_copies_and_what_waits_for_them_is_named() -> None:
     }
     assert "4.00\N{NARROW NO-BREAK SPACE}KiB to the device and 4.00" in one.observation.sentence
     assert "cudaMemPrefetchAsync" in one.do
+
+
+@pytest.mark.parametrize(("busy", "gain"), [(4_000, 5_800 * 0.99), (9_900, 1_980 + 100)])
+def test_an_optimizer_gains_what_the_host_takes_for_it_as_far_as_the_device_is_idle(busy: int, gain: float) -> None:
+    """100 launches become one; of a device that works for 9,900 of 10,000 ns the kernels' time and 100 ns."""
+    one = _fired(_trace(_updating(busy), format="torch_profiler"))["optimizer-kernels"]
+    assert one.gain_ns == pytest.approx(gain)
+    evidence = {e.label: e.value for e in one.observation.evidence}
+    assert evidence["Optimizer.step#SGD.step on the host"] == 5_800
+    assert "the host takes 5.80\N{NARROW NO-BREAK SPACE}µs for that." in one.observation.sentence
+
+
+def test_the_simulation_of_an_optimizer_takes_the_host_s_time_away_too() -> None:
+    """A thread launches a kernel every 50 us for 5 ms of each step of 6 ms; the device takes 20 us for each."""
+    hand = Hand()
+    hand.run(0, source_path="hand.json", format="torch_profiler")
+    for number in range(5):
+        start = number * 6_000 * US
+        shared: dict[str, Any] = {"step": number, "thread_id": 1}
+        step = hand.step(number, start, 6_000 * US, thread_id=1)
+        name = "Optimizer.step#SGD.step"
+        columns: dict[str, Any] = {"parent_id": step, "phase": "optimizer", **shared}
+        update = hand.span("application", "range", name, start + 1_000 * US, 5_000 * US, **columns)
+        for i in range(100):
+            at = start + (1_000 + i * 50) * US
+            columns["parent_id"] = update
+            operator = hand.span("operator", "operator", "aten::add_", at, 50 * US, **columns)
+            hand.work("x", at + 20 * US, 20 * US, launch=at + 10 * US, parent=operator, phase="optimizer", **shared)
+    one = _fired(hand.build())["optimizer-kernels"]
+    assert one.simulated_ns == pytest.approx(4_950 * US, rel=0.01)
 
 
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
