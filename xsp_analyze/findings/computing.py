@@ -662,8 +662,6 @@ def recompute(facts: Facts) -> Iterator[Observation]:
     )
 
 
-_OF_MANY_PARAMETERS = r"(?i)multi_?tensor|FusedAdam|foreach|^triton_"
-"""Names of kernels that update many parameters at once."""
 _SET_TO_NONE = "Most of them fill gradients with zeros: zero_grad(set_to_none=True), PyTorch's default since 2.0."
 
 
@@ -680,12 +678,10 @@ _SET_TO_NONE = "Most of them fill gradients with zeros: zero_grad(set_to_none=Tr
 )
 def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
     """Kernels of phase optimizer, without those of many parameters."""
-    is_kernel = pl.col("kind") == str(Kind.KERNEL)
-    every = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
-    rows = every.filter(~facts.is_named(_OF_MANY_PARAMETERS))
-    number = rows.height / facts.step_count
-    if number < limit.OPTIMIZER_KERNELS:
+    rows = facts.single_updates
+    if rows.is_empty():
         return
+    number = rows.height / facts.step_count
     fills = rows.filter(pl.col("kernel_class").cast(pl.String) == str(KernelClass.MEMSET)).height
     time = facts.longest(rows)
     longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]

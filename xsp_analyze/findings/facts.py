@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,16 +217,22 @@ class HostTime:
 
     @cached_property
     def updates(self) -> pl.DataFrame:
-        """Ranges and operators of the optimizer, the outermost of each thread: as `blocks`, without a cause."""
-        levels = [str(level) for level in (Level.APPLICATION, Level.LAYER, Level.OPERATOR)]
+        """Ranges and operators of the optimizer, the outermost of each thread."""
+        return self.inside(self.outermost(pl.col("phase").cast(pl.String) == str(Phase.OPTIMIZER)))
+
+    def outermost(self, which: pl.Expr, shorter_than_ns: float = inf) -> pl.DataFrame:
+        """Of such ranges, modules and operators the outermost of each thread: run_id, name, start_ns, duration_ns."""
+        levels = [str(level) for level in (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR)]
         spans = self.frames.of_trace.kernel_runs.scan("spans").filter(
-            pl.col("phase").cast(pl.String) == str(Phase.OPTIMIZER),
+            which,
             pl.col("level").cast(pl.String).is_in(levels),
             pl.col("duration_ns") > 0,
+            pl.col("duration_ns") < shorter_than_ns,
         )
-        end = (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
-        columns = ("run_id", "process_id", "thread_id", pl.col("name").cast(pl.String), "start_ns", "duration_ns", end)
-        return self.inside(outermost_blocks(spans.select(columns).collect()).drop("process_id", "thread_id", "end_ns"))
+        name, end = pl.col("name").cast(pl.String), (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+        rows = spans.select("run_id", "process_id", "thread_id", name, "start_ns", "duration_ns", end).collect()
+        each = [outermost_blocks(some) for some in rows.partition_by("run_id", maintain_order=True)]
+        return pl.concat([rows.clear(), *each]).select("run_id", "name", "start_ns", "duration_ns")
 
     def open_ns(self, spans: pl.DataFrame) -> float:
         """How long, per step, one of these host spans was open."""
@@ -246,6 +253,8 @@ def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
 
 _MIN_SET_UP = 8
 _MANY_TRIALS = 8  # kernels of one operator
+_OF_MANY_PARAMETERS = r"(?i)multi_?tensor|FusedAdam|foreach|^triton_"
+"""Names of kernels that update many parameters at once."""
 _FILLING = ("tail_share", "unused_share", "theoretical_occupancy", "limited_by", "registers_per_thread")
 
 
@@ -486,6 +495,13 @@ class Facts:
         repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
         return busy < limit.LITTLE_NS and not repeats
 
+    @cached_property
+    def single_updates(self) -> pl.DataFrame:
+        """Kernels of the optimizer that are not of many parameters; none where they are few."""
+        is_one = pl.col("phase") == str(Phase.OPTIMIZER), pl.col("kind").cast(pl.String) == str(Kind.KERNEL)
+        rows = self.work.filter(*is_one, ~self.is_named(_OF_MANY_PARAMETERS))
+        return rows if rows.height >= limit.OPTIMIZER_KERNELS * self.step_count else rows.clear()
+
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
         names = self.frames.once(chosen_activities)["name"].unique()
@@ -586,8 +602,7 @@ class Facts:
             return 0.0, 0.0
         if not device:
             return self.host.idle_within(breaks), 0.0
-        same = [pl.col(key).eq_missing(pl.lit(device[key], pl.Int64)) for key in DEVICE]
-        windows = device_windows(self.frames).filter(same)
+        windows = self._windows
         inside = merge(windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy())
         inside = intersection(inside, merge(*_of(breaks, device["run_id"])))
         idle = self.frames.of_trace.once(idle_by_device)[device["run_id"], device["device_id"]]
@@ -596,6 +611,50 @@ class Facts:
             union_length(*intersection((some.start, some.end), inside)) for some in (idle, idle.of(idle.is_launching))
         ]
         return times[0] / windows.height, times[1] / windows.height
+
+    @cached_property
+    def unknown_idle(self) -> Intervals:
+        """When that device waited, in the time chosen, for work of which no launch tells why."""
+        device, none = self.idle_device, np.empty(0, dtype=np.int64)
+        if not device:
+            return none, none
+        key, view = (device["run_id"], device["device_id"]), self.frames.of_trace
+        working = working_times(view).get(key[0]) if self._is_whole else None
+        idle = with_start_up(view.once(idle_by_device)[key], working)
+        idle = idle.of(idle.cause == CAUSES.index("idle_unknown_ns"))
+        windows = (self._windows[each].to_numpy() for each in ("begin_ns", "end_ns"))
+        return intersection(merge(idle.start, idle.end), merge(*windows))
+
+    @cached_property
+    def _windows(self) -> pl.DataFrame:
+        """The windows of that device."""
+        same = [pl.col(key).eq_missing(pl.lit(self.idle_device[key], pl.Int64)) for key in DEVICE]
+        return device_windows(self.frames).filter(same)
+
+    def unknown_within(self, spans: pl.DataFrame) -> float:
+        """How much of that lies, per step, in these host spans."""
+        if not self.idle_device or not len(self.unknown_idle[0]):
+            return 0.0
+        inside = intersection(self.unknown_idle, merge(*_of(spans, self.idle_device["run_id"])))
+        return union_length(*inside) / max(self._windows.height, 1)
+
+    @cached_property
+    def open_in_unknown(self) -> tuple[pl.DataFrame, float]:
+        """What ranges and operators were open on the host in that time, the outermost: name and ns; and how long any.
+
+        Without those that last as long as most of a step, as they say nothing of what is done in it.
+        """
+        none = pl.DataFrame(schema={"name": pl.String, "ns": pl.Float64})
+        if not self.idle_device or not len(self.unknown_idle[0]):
+            return none, 0.0
+        most_ns = limit.MOST_OF_STEP * self.idle_window_ns
+        spans = self.host.outermost(pl.col("kind").cast(pl.String) != str(Kind.STEP), most_ns)
+        spans = spans.filter(pl.col("run_id") == self.idle_device["run_id"])
+        start, end = _of(spans, self.idle_device["run_id"])
+        met = coverage_before(self.unknown_idle, end) - coverage_before(self.unknown_idle, start)
+        names = spans.with_columns(ns=pl.Series(met)).filter(pl.col("ns") > 0)
+        by_name = names.group_by("name").agg(pl.col("ns").sum() / max(self._windows.height, 1))
+        return by_name.sort(-pl.col("ns"), "name"), self.unknown_within(spans)
 
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""

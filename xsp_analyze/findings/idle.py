@@ -69,6 +69,11 @@ def _compiling_ns(facts: Facts) -> float:
     return 0.0 if facts.start_up_ns else min(facts.host.recompiling_ns, facts.idle_of("idle_initialisation_ns"))
 
 
+def _updating_ns(facts: Facts) -> float:
+    """Of idle time for whose end no launch is known what optimizer-kernels tells."""
+    return facts.unknown_within(facts.host.updates) if facts.single_updates.height else 0.0
+
+
 def _at_least(lower_ns: float, time_ns: float) -> float:
     """The time; 0 where it is less."""
     return time_ns if time_ns >= lower_ns else 0.0
@@ -83,8 +88,9 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
     why="A device that waits is paid for and does nothing. The host launches too late: it is busy with Python, with"
     " many small operators, with reading data, or it waits for the device itself.",
     gain="Idle time of the busiest device (B03) that no finding on input, waits, launches, compilation or breaks of"
-    " graphs tells, without what is the profiler's; of a profile of levels as much of it as a step is idle without a"
-    " profiler.",
+    " graphs tells (nor that on an optimizer, where no launch is known), without what is the profiler's and, where that"
+    " is most, what launched work waits for or the trace does not tell; of a profile of levels as much of it as a step"
+    " is idle without a profiler.",
     do="Look at the timeline for where the gaps are, and at what the host does in them. Take synchronisation out of the"
     " step, use larger batches, prepare input in other processes, and let fewer launches do more.",
     source="Our choice; the rule gpu_time_util of Nsight Systems speaks below 50 % use.",
@@ -92,25 +98,30 @@ def _at_least(lower_ns: float, time_ns: float) -> float:
 )
 def gpu_idle(facts: Facts) -> Iterator[Observation]:
     """Idle time of the busiest device that no other finding tells."""
-    elsewhere = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns))
+    elsewhere = sum(part(facts) for part in (_input_ns, _sync_ns, _launching_ns, _compiling_ns, _updating_ns))
     elsewhere += facts.idle_in_breaks[0]
     rest = facts.idle_ns - elsewhere - facts.idle_of("idle_profiler_ns")
     replays = not holds(facts.frames.of_trace, "few replays")
+    unexplained = 0.0 if replays else _unexplained_ns(facts, rest)
+    rest -= unexplained
     if (
         facts.devices.is_empty()
         or facts.has_little_work
         or facts.idle_share(facts.idle_ns) < limit.IDLE_SHARE
         or facts.idle_share(rest) < limit.IDLE_REST
-        or not (replays or _is_of_host(facts, rest))
     ):
         return
     calls = _calls(facts)
-    beside = f", {share(facts.idle_share(rest))} beside what other findings tell" if elsewhere else ""
+    others = "what other findings tell" if elsewhere else ""
+    others += (
+        f"{' and ' if others else ''}{duration(unexplained)} that no work of the host explains" if unexplained else ""
+    )
+    beside = f", {share(facts.idle_share(rest))} beside {others}" if others else ""
     yield Observation(
         f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
         f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
         f"{_start_up_words(facts)}){beside}{_calls_words(facts, calls)}{_longest_words(facts)}.",
-        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts)),
+        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts), *_open(facts)),
         facts.idle_gain_ns(rest),
         "B03",
         do=_BETWEEN_REPLAYS if replays else _advice_on(calls[0][0]) if calls else "",
@@ -125,9 +136,13 @@ def _kernels_profiled_words(facts: Facts) -> str:
     return " with kernels profiled" if facts.idle_window_ns != facts.latency_ns else ""
 
 
-def _is_of_host(facts: Facts, rest_ns: float) -> bool:
-    """Whether the host explains most of the rest, not launched work that waits or what the trace does not tell."""
-    return facts.idle_of("idle_launch_ns", "idle_unknown_ns") - _launching_ns(facts) <= rest_ns / 2
+def _unexplained_ns(facts: Facts, rest_ns: float) -> float:
+    """What launched work waits for or the trace does not tell, where that is most of the rest; else 0.
+
+    Where no launch tells, the host is what had something open.
+    """
+    unexplained = facts.idle_of("idle_launch_ns", "idle_unknown_ns") - facts.open_in_unknown[1] - _launching_ns(facts)
+    return _at_least(rest_ns / 2, max(unexplained, 0.0))
 
 
 def _calls(facts: Facts) -> list[tuple[str, float]]:
@@ -171,6 +186,12 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
     for column, cause in IDLE.items():
         if (time := facts.idle_of(column)) and not (facts.start_up_ns and column == "idle_initialisation_ns"):
             yield Evidence(f"idle: {cause}", time)
+
+
+def _open(facts: Facts) -> Iterator[Evidence]:
+    """What was open on the host while the device waited for work of which no launch is known."""
+    for name, ns in facts.open_in_unknown[0].head(limit.MAX_EVIDENCE).iter_rows():
+        yield Evidence(f"of unknown {clean(name)} was open", ns)
 
 
 _LAUNCH_NEEDS: Sequence[Need] = ("timeline", "launches", "few replays")

@@ -88,6 +88,7 @@ RULES: tuple[Rule, ...] = (
     confidence.job_incomplete,
     confidence.device_only,
     confidence.orphans,
+    confidence.unexplained_idle,
     confidence.layers_unknown,
     computing.graph_replays,
     confidence.no_modules,

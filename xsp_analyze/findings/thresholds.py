@@ -46,6 +46,7 @@ __all__ = [
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
+    "MOST_OF_STEP",
     "MUCH_OF_IT",
     "OPTIMIZER_KERNELS",
     "ORPHAN_SHARE",
@@ -82,6 +83,8 @@ __all__ = [
 
 IDLE_SHARE = 0.2
 """Of a step. Our choice; the rule `gpu_time_util` of Nsight Systems speaks only below half use."""
+MOST_OF_STEP = 0.8
+"""Of a step. Our choice: what is open for so long on the host says nothing of one moment in it."""
 IDLE_REST = 0.1
 """Of a step. Our choice, half of that: findings share idle time out, so no large part of it is left out."""
 

@@ -124,6 +124,24 @@ def _loader(idle_ns: int) -> Any:  # noqa: ANN401
     return fill
 
 
+def _unlaunched(*, is_open: bool, until: int = 7_000) -> Any:  # noqa: ANN401
+    """From 3,000 the device waits for a copy without a launch; a range of the host may be open meanwhile."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        context: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        hand.work("a", start + 20, 2_980, launch=start + 1, **context)
+        attribution = "orphan_no_correlation"
+        hand.work(
+            "[CUDA memcpy Host-to-Device]", start + until, 100, kind="memcpy", attribution=attribution, step=number
+        )
+        hand.work("b", start + until + 100, 9_900 - until, launch=start + until - 9, **context)
+        if is_open:
+            columns: dict[str, Any] = {"parent_id": step, "step": number, "thread_id": 1}
+            hand.span("application", "range", "make batch", start + 3_000, until - 3_000, **columns)
+
+    return fill
+
+
 def _two_devices(second_ns: int) -> Any:  # noqa: ANN401
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         hand.work("a", start + 20, 9_000, launch=start + 5, parent=step, step=number, device_id=0)
@@ -544,6 +562,11 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "ranks-missing": (lambda: _of_world(4), lambda: _of_world(2), None),
     "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
     "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
+    "unexplained-idle": (
+        lambda: _trace(_unlaunched(is_open=False)),
+        lambda: _trace(_unlaunched(is_open=True)),
+        None,
+    ),
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
     "profiling-overhead": (lambda: _leveled(1_000, 1_100), lambda: _leveled(1_000, 1_090), None),
     "runs-disagree": (lambda: _leveled(1_050, 1_000), lambda: _leveled(1_040, 1_000), None),
@@ -706,7 +729,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
                                               "few-steps", "unmatched", "device-only", "ramp-up", "steps-left-out",
                                               "host-ahead", "graph-replays", "runs-disagree", "start-up",
                                               "work-not-recorded", "impossible-times", "counted-twice",
-                                              "ranks-missing"})  # fmt: skip
+                                              "ranks-missing", "unexplained-idle"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))
@@ -1077,6 +1100,33 @@ def test_the_simulation_of_an_optimizer_takes_the_host_s_time_away_too() -> None
             hand.work("x", at + 20 * US, 20 * US, launch=at + 10 * US, parent=operator, phase="optimizer", **shared)
     one = _fired(hand.build())["optimizer-kernels"]
     assert one.simulated_ns == pytest.approx(4_950 * US, rel=0.01)
+
+
+def test_idle_time_without_a_launch_is_the_host_s_where_something_is_open_and_else_not_known() -> None:
+    """4,000 ns before a copy without a launch, 20 before the first kernel."""
+    fired = _fired(_trace(_unlaunched(is_open=True)))
+    assert fired["gpu-idle"].gain_ns == pytest.approx(4_020)
+    evidence = {e.label: e.value for e in fired["gpu-idle"].observation.evidence}
+    assert evidence["of unknown make batch was open"] == 4_000
+    silent = _fired(_trace(_unlaunched(is_open=False)))
+    assert "gpu-idle" not in silent
+    assert silent["unexplained-idle"].observation.sentence.startswith("For 4.00\N{NARROW NO-BREAK SPACE}µs, 40.0")
+
+
+def test_what_nothing_explains_does_not_hide_what_the_host_does() -> None:
+    """Of 5,010 ns before the copy nothing is known; before the kernel the host works for 1,990."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        context: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        attribution = "orphan_no_correlation"
+        hand.work(
+            "[CUDA memcpy Host-to-Device]", start + 5_000, 100, kind="memcpy", attribution=attribution, step=number
+        )
+        hand.work("b", start + 7_100, 2_890, launch=start + 7_090, **context)
+
+    one = _fired(_trace(fill))["gpu-idle"]
+    assert one.gain_ns == pytest.approx(1_990)
+    assert "19.9\N{NARROW NO-BREAK SPACE}% beside 5.02" in one.observation.sentence
 
 
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
