@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification import KernelClass
+from xsp_analyze.classification import KernelClass, precision_of
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observation, give_captures, rule, times
 from xsp_analyze.findings.roof import time_above_roof
@@ -77,6 +78,15 @@ _OF_CLASS = {
     ),
 }
 """What to do about a kernel of each class; of others what the rule says."""
+_NARROWER = re.compile(r",? (?:a|or use a) narrower type(?:,|(?=\.))")
+_NARROW = ("fp16", "bf16", "fp8", "fp4", "int8")
+
+
+def _advice_on(kernel_class: str, names: list[str]) -> str:
+    """What to do about kernels of a class; no narrower type where their names say that they compute in one."""
+    advice = _OF_CLASS.get(KernelClass(kernel_class), "") if kernel_class else ""
+    is_narrow = all(precision_of(name) in _NARROW for name in names)
+    return _NARROWER.sub("", advice) if is_narrow else advice
 
 
 @rule(
@@ -97,8 +107,9 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
     kernel_class = pl.col("kernel_class").cast(pl.String).first()
+    kernels = kernels.join(facts.calls, on="span_id", how="left", maintain_order="left")
     by_name = kernels.group_by(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String)).agg(
-        pl.col("ns").sum(), pl.len().alias("calls"), kernel_class
+        pl.col("ns", "calls").sum(), kernel_class
     )
     if by_name.is_empty():
         return
@@ -117,7 +128,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
         time_above_roof(facts, pl.col("kernel_name").is_in(names)),
         "A10",
         function.partition(" (")[0] if several else name,
-        do=_TRITON if name.startswith("triton_") else _OF_CLASS.get(kernel_class, ""),
+        do=_TRITON if name.startswith("triton_") else _advice_on(kernel_class, names),
         about_ns=facts.longest(kernels.filter(pl.col("name").cast(pl.String).is_in(names))),
     )
 

@@ -20,7 +20,7 @@ from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
-from xsp_analyze.frames.kernels.kernel_means import chosen_activities
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities, with_calls
 from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
 from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
@@ -522,6 +522,11 @@ class Facts:
     def host(self) -> HostTime:
         """What the host did in the steps."""
         return HostTime(self.frames)
+
+    @cached_property
+    def calls(self) -> pl.DataFrame:
+        """span_id and `calls` of each activity of `work`, as `with_calls` counts them."""
+        return with_calls(self.frames.of_trace, self.work.select("span_id")).rename({"count": "calls"})
 
     @property
     def step_count(self) -> int:

@@ -11,12 +11,13 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import Evidence, Observation, rule, times
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import NS_PER_S, with_start_up, working_times
+from xsp_analyze.frames.host_calls import is_named
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
 from xsp_analyze.text.table import clean, short_name
 from xsp_analyze.text.units import IDLE, count, count_of, duration, share, size
-from xsp_model import Kind
+from xsp_model import Kind, Level
 from xsp_model.columns.intervals import merge, union_length
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _BETWEEN_REPLAYS = (
     " sampling, scheduling, input, waits."
 )
 
+_COPYING_CALLS = r"(?i)^(?:cuda|cu|hip)(?:Memcpy|(?:Stream|Device|Event|Ctx)Synchronize)"
 _ALLOCATIONS = re.compile(r"(?i)(?:malloc|memalloc|hostalloc|free|hostregister)")
 _ONCE = "Reserve memory once and use it again, or take it from a caching allocator: the host spends this time in {}."
 _IN_CALL = (
@@ -411,7 +413,8 @@ def page_migrations(facts: Facts) -> Iterator[Observation]:
 @rule(
     "copies-in-step",
     "The device copies while it could compute",
-    fires=f"Copies and memsets that nothing else runs beside take at least {limit.COPY_SHARE:.0%} of a step.",
+    fires=f"Copies and memsets that nothing else runs beside take at least {limit.COPY_SHARE:.0%} of a step; of a file"
+    " of sums all that do.",
     why="Copy engines work beside the arithmetic units; a copy that runs alone is time in which nothing computes.",
     gain="Time of copies and memsets in which the device neither computes nor communicates, on the device where it is"
     " most, but for those that set up a program before its first kernel, and for migrations of unified memory.",
@@ -433,13 +436,46 @@ def copies_in_step(facts: Facts) -> Iterator[Observation]:
     kinds = [str(Kind.MEMCPY), str(Kind.MEMSET)]
     copies = facts.work.filter(pl.col("kind").is_in(kinds))
     copies = copies.join(facts.migrations, on="span_id", how="anti", maintain_order="left")
-    by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(pl.col("ns").sum()).sort(-pl.col("ns"), "name")
+    copies = copies.join(facts.calls, on="span_id", how="left", maintain_order="left")
+    sums = (pl.col("ns", "calls").sum(), pl.len().alias("rows"))
+    by_name = copies.group_by(pl.col("name").cast(pl.String)).agg(sums).sort(-pl.col("ns"), "name")
+    computing = float(facts.devices["compute_ns"].max() or 0)  # type: ignore[arg-type]
+    has_starts = facts.frames.of_trace.has_starts
+    how, of_what, often = f"run alone for {duration(time)}", facts.of_the_time, ""
+    part = facts.share(time)
+    if not has_starts:
+        how, of_what, often = f"take {duration(time)} in sum", "of device time", _small_words(by_name)
+        part = facts.device_share(time)
     yield Observation(
-        f"Copies and memsets run alone for {duration(time)}, {share(facts.share(time))} {facts.of_the_time}.",
-        [Evidence(name, ns) for name, ns in by_name.head(3).iter_rows()],
+        f"Copies and memsets {how}, {share(part)} {of_what}{often}.",
+        [
+            *(Evidence(name if calls == rows else f"{name} ({count(calls)} calls)", ns)
+              for name, ns, calls, rows in by_name.head(limit.MAX_EVIDENCE).iter_rows()),
+            *(() if has_starts else _calls_that_copy(facts)),
+        ],
         time,
         "A10",
         "mem",
-        do=_NOTHING_BESIDE if time > float(facts.devices["compute_ns"].max() or 0) else "",  # type: ignore[arg-type]
-        is_for_any=time > float(facts.devices["compute_ns"].max() or 0),  # type: ignore[arg-type]
+        do=_FEWER_COPIES if often else _NOTHING_BESIDE if time > computing else "",
+        is_for_any=bool(often) or time > computing,
+    )  # fmt: skip
+
+
+def _small_words(by_name: pl.DataFrame) -> str:
+    """Of sums the copies that are many and short, if any are: what is said of them beside their time."""
+    small = by_name.filter(pl.col("calls") >= limit.MANY_COPIES, pl.col("ns") < limit.SMALL_COPY_NS * pl.col("calls"))
+    if small.is_empty():
+        return ""
+    name, ns, calls, _ = small.sort(-pl.col("calls"), "name").row(0)
+    return f"; {count(calls)} of {name} take {duration(ns / calls)} each"
+
+
+def _calls_that_copy(facts: Facts) -> Iterator[Evidence]:
+    """The calls in which the host copies or waits, of a file of sums: short copies cost it more than the device."""
+    calls = facts.frames.of_trace.kernel_runs.scan("spans").filter(
+        pl.col("level").cast(pl.String) == str(Level.RUNTIME),
+        is_named(facts.frames.of_trace, lambda name: name.str.contains(_COPYING_CALLS)),
     )
+    sums = calls.group_by(pl.col("name").cast(pl.String)).agg(pl.col("duration_ns").sum()).collect()
+    for name, ns in sums.sort(-pl.col("duration_ns"), "name").head(2).iter_rows():
+        yield Evidence(f"host in {clean(name)}", ns)

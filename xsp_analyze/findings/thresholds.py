@@ -43,6 +43,7 @@ __all__ = [
     "LAUNCH_SHARE",
     "LITTLE_NS",
     "LOW_OCCUPANCY",
+    "MANY_COPIES",
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
@@ -65,6 +66,7 @@ __all__ = [
     "SMALL_BYTES",
     "SMALL_CALLS",
     "SMALL_COPY_BYTES",
+    "SMALL_COPY_NS",
     "SMALL_GRID_NS",
     "SMALL_GRID_SHARE",
     "SMALL_NS",
@@ -121,6 +123,8 @@ SMALL_COPY_BYTES = 65_536
 PAGEABLE_SHARE = 0.01
 """Of a step. Our choice: it is cheap to mend (CUDA C++ Best Practices Guide, "Pinned Memory")."""
 
+SMALL_COPY_NS, MANY_COPIES = 10_000, 1_000
+"""Our choice: of a copy of microseconds the start is most, which the host pays for too."""
 COPY_SHARE = 0.05
 """Of a step. Our choice."""
 
