@@ -12,7 +12,7 @@ from xsp_analyze.findings.advice import Evidence, Observation, rule, times
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import NS_PER_S, with_start_up, working_times
 from xsp_analyze.frames.host_calls import is_named
-from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device
+from xsp_analyze.frames.idle import CAUSES, DEVICE, SHORT_GAP_NS, idle_by_device
 from xsp_analyze.frames.steps import StepMode
 from xsp_analyze.needs import holds
 from xsp_analyze.text.table import clean, short_name
@@ -244,8 +244,9 @@ def launch_bound(facts: Facts) -> Iterator[Observation]:
     why="While the host waits it launches nothing. When the wait ends the device has run dry, and stays so until the"
     " next launch arrives.",
     gain="B03's idle_sync_ns: idle device time in such calls, and from their end on to the next device work, without"
-    " what the host then spends on input or compilation, and no more than the wait took: so much earlier the host would"
-    " be. A call waits while work that was launched before it is unfinished, and a copy that blocks while it copies.",
+    " what the host then spends on input or compilation, and no more than the wait took (so much earlier the host would"
+    f" be), nor than {SHORT_GAP_NS // 1000} \u00b5s: a longer pause is work of the host's own. A call waits while work"
+    " that was launched before it is unfinished, and a copy that blocks while it copies.",
     do="Find what waits: .item(), .cpu(), printing a tensor, comparisons in Python, nonzero(), copies that are not"
     " non_blocking. Keep such values on the device and read them once in many steps.",
     source="Our choice; the calls are those of the rule cuda_api_sync of Nsight Systems, with events, driver and HIP.",

@@ -1129,6 +1129,21 @@ def test_what_nothing_explains_does_not_hide_what_the_host_does() -> None:
     assert "19.9\N{NARROW NO-BREAK SPACE}% beside 5.02" in one.observation.sentence
 
 
+def test_a_long_pause_after_a_wait_is_the_host_s_own_but_for_its_begin() -> None:
+    """The host waits for 4 ms, then works for 2 until it launches again: 200 us of that are the wait's."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        context: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        hand.work("a", start + 20 * US, 4_980 * US, launch=start + 10 * US, **context)
+        wait: dict[str, Any] = {"parent_id": step, "step": number, "thread_id": 1}
+        hand.span("runtime", "call", "cudaStreamSynchronize", start + 1_000 * US, 4_000 * US, **wait)
+        hand.work("b", start + 7_000 * US, 2_990 * US, launch=start + 6_990 * US, **context)
+
+    fired = _fired(_trace(fill, lengths=(10_000 * US,) * 5))
+    assert fired["host-sync"].gain_ns == pytest.approx(200 * US)
+    assert fired["gpu-idle"].gain_ns == pytest.approx((2_000 - 200 + 30) * US)
+
+
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         columns: dict[str, Any] = {"thread_id": 1, "step": number}
