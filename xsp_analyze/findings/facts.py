@@ -652,8 +652,8 @@ class Facts:
         none = pl.DataFrame(schema={"name": pl.String, "ns": pl.Float64})
         if not self.idle_device or not len(self.unknown_idle[0]):
             return none, 0.0
-        most_ns = limit.MOST_OF_STEP * self.idle_window_ns
-        spans = self.host.outermost(pl.col("kind").cast(pl.String) != str(Kind.STEP), most_ns)
+        below_ns = limit.LONG_SHARE * self.idle_window_ns
+        spans = self.host.outermost(pl.col("kind").cast(pl.String) != str(Kind.STEP), below_ns)
         spans = spans.filter(pl.col("run_id") == self.idle_device["run_id"])
         start, end = _of(spans, self.idle_device["run_id"])
         met = coverage_before(self.unknown_idle, end) - coverage_before(self.unknown_idle, start)

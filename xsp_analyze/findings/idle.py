@@ -123,7 +123,7 @@ def gpu_idle(facts: Facts) -> Iterator[Observation]:
         f"Even the busiest device is idle for {share(facts.idle_share(facts.idle_ns))} of the time"
         f" ({duration(facts.idle_ns)} of {duration(facts.idle_window_ns)}{_kernels_profiled_words(facts)}"
         f"{_start_up_words(facts)}){beside}{_calls_words(facts, calls)}{_longest_words(facts)}.",
-        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts), *_open(facts)),
+        (Evidence("latency", facts.latency_ns), Evidence("idle", facts.idle_ns), *_causes(facts), *_spans_open(facts)),
         facts.idle_gain_ns(rest),
         "B03",
         do=_BETWEEN_REPLAYS if replays else _advice_on(calls[0][0]) if calls else "",
@@ -190,7 +190,7 @@ def _causes(facts: Facts) -> Iterator[Evidence]:
             yield Evidence(f"idle: {cause}", time)
 
 
-def _open(facts: Facts) -> Iterator[Evidence]:
+def _spans_open(facts: Facts) -> Iterator[Evidence]:
     """What was open on the host while the device waited for work of which no launch is known."""
     for name, ns in facts.open_in_unknown[0].head(limit.MAX_EVIDENCE).iter_rows():
         yield Evidence(f"of unknown {clean(name)} was open", ns)
@@ -377,7 +377,7 @@ def pageable_copies(facts: Facts) -> Iterator[Observation]:
     " (cudaMemAdvise: read by both, preferred place), or keep data in device memory and copy it explicitly. See that"
     " the host does not touch it in between.",
     source="CUDA C++ Programming Guide on unified memory; our choice of share.",
-    needs=("timeline", "unified memory"),
+    needs=("timeline",),
 )
 def page_migrations(facts: Facts) -> Iterator[Observation]:
     """Migrations, how much moves again, and what waits for them."""

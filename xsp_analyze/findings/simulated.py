@@ -73,8 +73,9 @@ def _updates(made: Simulation, one: Advice) -> Sequence[Change]:
     """Ranges of the optimizer take as long as one of its launches; nothing where they are not recorded."""
     names = made.graph.threads.spans["name"].unique().cast(pl.String)
     kernels = next((each.value for each in one.observation.evidence if each.label == "kernels"), None)
-    known = kernels and names.str.contains(f"^(?:{_UPDATES})").any()
-    return (Change("scale", f"range:{_UPDATES}", 1 / kernels),) if known and kernels else ()
+    if not kernels or not names.str.contains(f"^(?:{_UPDATES})").any():
+        return ()
+    return (Change("scale", f"range:{_UPDATES}", 1 / kernels),)
 
 
 def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:

@@ -930,7 +930,8 @@ def test_one_collective_that_takes_most_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "advised"),
     [
-        ("turing_h1688gemm_128x128_ldg8_stages_32x1_nn", "narrower type"),
+        ("gemm_128x128_ldg8_stages_32x1_nn", "narrower type"),
+        ("turing_h1688gemm_128x128_ldg8_stages_32x1_nn", "multiples of 64"),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW", "fuse it"),
         ("softmax_warp_forward", "scaled_dot_product_attention"),
         ("triton_poi_fused_add_0", "generated code"),
