@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from xsp_analyze.classification import KernelClass
+from xsp_analyze.classification import KernelClass, precision_of
 from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.findings.advice import RECORD_NODES, Basis, Evidence, Observation, give_captures, rule, times
 from xsp_analyze.findings.roof import time_above_roof
@@ -77,6 +78,15 @@ _OF_CLASS = {
     ),
 }
 """What to do about a kernel of each class; of others what the rule says."""
+_NARROWER = re.compile(r",? (?:a|or use a) narrower type(?:,|(?=\.))")
+_NARROW = ("fp16", "bf16", "fp8", "fp4", "int8")
+
+
+def _advice_on(kernel_class: str, names: list[str]) -> str:
+    """What to do about kernels of a class; no narrower type where their names say that they compute in one."""
+    advice = _OF_CLASS.get(KernelClass(kernel_class), "") if kernel_class else ""
+    is_narrow = all(precision_of(name) in _NARROW for name in names)
+    return _NARROWER.sub("", advice) if is_narrow else advice
 
 
 @rule(
@@ -97,8 +107,9 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
     """The first row of A10."""
     kernels = facts.work.filter(pl.col("kind").cast(pl.String) == str(Kind.KERNEL), ~IS_COMMUNICATION)
     kernel_class = pl.col("kernel_class").cast(pl.String).first()
+    kernels = kernels.join(facts.calls, on="span_id", how="left", maintain_order="left")
     by_name = kernels.group_by(pl.col("name").cast(pl.String), pl.col("kind").cast(pl.String)).agg(
-        pl.col("ns").sum(), pl.len().alias("calls"), kernel_class
+        pl.col("ns", "calls").sum(), kernel_class
     )
     if by_name.is_empty():
         return
@@ -117,7 +128,7 @@ def dominant_kernel(facts: Facts) -> Iterator[Observation]:
         time_above_roof(facts, pl.col("kernel_name").is_in(names)),
         "A10",
         function.partition(" (")[0] if several else name,
-        do=_TRITON if name.startswith("triton_") else _OF_CLASS.get(kernel_class, ""),
+        do=_TRITON if name.startswith("triton_") else _advice_on(kernel_class, names),
         about_ns=facts.longest(kernels.filter(pl.col("name").cast(pl.String).is_in(names))),
     )
 
@@ -662,8 +673,6 @@ def recompute(facts: Facts) -> Iterator[Observation]:
     )
 
 
-_OF_MANY_PARAMETERS = r"(?i)multi_?tensor|FusedAdam|foreach|^triton_"
-"""Names of kernels that update many parameters at once."""
 _SET_TO_NONE = "Most of them fill gradients with zeros: zero_grad(set_to_none=True), PyTorch's default since 2.0."
 
 
@@ -671,26 +680,41 @@ _SET_TO_NONE = "Most of them fill gradients with zeros: zero_grad(set_to_none=Tr
     "optimizer-kernels",
     "The optimizer runs a kernel for every parameter",
     fires=f"The optimizer launches at least {limit.OPTIMIZER_KERNELS} kernels a step that are not of many parameters.",
-    why="Each parameter is updated by several tiny kernels, bound by their launches.",
-    gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain.",
+    why="Each parameter is updated by several tiny kernels, bound by their launches, for which the host takes long.",
+    gain="Device time of the optimizer's chains of kernels less the longest of each step: a fused one has to remain."
+    " Where that is more, the host's time in the optimizer less one launch's part of it, but no more than the device is"
+    " idle for in the step and that device time.",
     do="fused=True or foreach=True in torch.optim, or a fused optimizer of a library.",
     source="Our choice; fused optimizers need a handful.",
 )
 def many_optimizer_kernels(facts: Facts) -> Iterator[Observation]:
     """Kernels of phase optimizer, without those of many parameters."""
-    is_kernel = pl.col("kind") == str(Kind.KERNEL)
-    every = facts.work.filter(pl.col("phase") == str(Phase.OPTIMIZER), is_kernel)
-    rows = every.filter(~facts.is_named(_OF_MANY_PARAMETERS))
-    number = rows.height / facts.step_count
-    if number < limit.OPTIMIZER_KERNELS:
+    rows = facts.single_updates
+    if rows.is_empty():
         return
+    number = rows.height / facts.step_count
     fills = rows.filter(pl.col("kernel_class").cast(pl.String) == str(KernelClass.MEMSET)).height
     time = facts.longest(rows)
     longest = float(rows["duration_ns"].max() or 0)  # type: ignore[arg-type]
+    saved = max(time - longest, 0.0)
+    spans = facts.host.updates
+    on_host = facts.host.open_ns(spans)
+    less = min(on_host * (1 - facts.step_count / rows.height), facts.idle_ns + saved)
+    by_name = spans.group_by("name").agg(pl.col("duration_ns").sum()).sort(-pl.col("duration_ns"), "name")
+    evidence = [
+        Evidence("kernels", round(number), ""),
+        Evidence("device time", time),
+        Evidence("idle while it is open on the host", facts.host.idle_within(spans)),
+        *(
+            Evidence(f"{clean(name)} on the host", facts.per_step(pl.Series([ns])))
+            for name, ns in by_name.head(limit.MAX_EVIDENCE).iter_rows()
+        ),
+    ]
+    there = f"; the host takes {duration(on_host)} for that" if on_host else ""
     yield Observation(
-        f"The optimizer launches {count(round(number))} kernels a step ({duration(time)} of device time).",
-        (Evidence("kernels", round(number), ""), Evidence("device time", time)),
-        max(time - longest, 0.0),
+        f"The optimizer launches {count(round(number))} kernels a step ({duration(time)} of device time){there}.",
+        [one for one in evidence if one.value],
+        max(saved, less),
         "A10",
         do=_SET_TO_NONE if fills > rows.height / 2 else "",
     )

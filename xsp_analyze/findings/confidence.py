@@ -36,6 +36,7 @@ __all__ = [
     "profiling_overhead",
     "runs_disagree",
     "start_up",
+    "unexplained_idle",
     "work_not_recorded",
 ]
 
@@ -132,7 +133,7 @@ def double_counts(facts: Facts) -> Iterator[Observation]:
     " framework's profiler, nsys profile, rocprofv3 --sys-trace), alone or in a run set.",
     source="No threshold.",
     needs=("kernel",),
-    explains=("orphans", "unattributed", "no-modules", "few-steps"),
+    explains=("orphans", "unattributed", "no-modules", "few-steps", "unexplained-idle"),
     on_trust=True,
 )
 def device_only(facts: Facts) -> Iterator[Observation]:
@@ -142,6 +143,33 @@ def device_only(facts: Facts) -> Iterator[Observation]:
         == facts.frames.of_trace.own_runs.scan("spans").select(pl.len()).collect().item()
     ):
         yield Observation("The file lists device work alone, without host, launches, layers or steps.", (), None, "A10")
+
+
+@rule(
+    "unexplained-idle",
+    "What the device waits for is not known",
+    fires=f"For at least {limit.IDLE_REST:.0%} of a step the busiest device is idle before work whose launch is not in"
+    " the trace, or long after it, and no range or operator is open on the host that is shorter than most of the step.",
+    why="It may be input, Python, another process or the device's own queue: no finding can promise this time.",
+    gain="None: this is about the numbers.",
+    do="Record the host too, with its calls of the runtime, over the whole window; name what it does between operators"
+    " with ranges.",
+    source="Our choice of share, as for the rest of gpu-idle.",
+    needs=("timeline",),
+    on_trust=True,
+)
+def unexplained_idle(facts: Facts) -> Iterator[Observation]:
+    """Of B03's idle_unknown_ns what nothing on the host meets."""
+    rest = facts.idle_of("idle_unknown_ns") - facts.open_in_unknown[1]
+    if facts.idle_share(rest) < limit.IDLE_REST or facts.reason_unknown:
+        return
+    yield Observation(
+        f"For {duration(rest)}, {share(facts.idle_share(rest))} {facts.of_the_time}, the device is idle and the trace"
+        " does not tell why: no launch of what comes next is known, and nothing is open on the host.",
+        (Evidence("idle: unknown", facts.idle_of("idle_unknown_ns")),),
+        None,
+        "B16",
+    )
 
 
 @rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,21 +15,21 @@ from xsp_analyze.findings import thresholds as limit
 from xsp_analyze.formulas import total_of
 from xsp_analyze.frames.device_time import IDLE_DETAILS, device_time, device_windows, with_start_up, working_times
 from xsp_analyze.frames.group_ids import positions_in
-from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, tried_kernels
+from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, outermost_blocks, tried_kernels
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
 from xsp_analyze.frames.kernels.graphs import compiled_regions
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
-from xsp_analyze.frames.kernels.kernel_means import chosen_activities
+from xsp_analyze.frames.kernels.kernel_means import chosen_activities, with_calls
 from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
 from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
 from xsp_analyze.text.units import count_of, duration
-from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Phase
+from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Level, Phase
 from xsp_model.columns.arrays import nullable_index
-from xsp_model.columns.intervals import intersection, merge, union_length
+from xsp_model.columns.intervals import coverage_before, intersection, merge, union_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -214,6 +215,29 @@ class HostTime:
         """Calls in which the host fetched the next batch, likewise."""
         return self.blocks.filter(pl.col("cause") == "input")
 
+    @cached_property
+    def updates(self) -> pl.DataFrame:
+        """Ranges and operators of the optimizer, the outermost of each thread."""
+        return self.inside(self.outermost(pl.col("phase").cast(pl.String) == str(Phase.OPTIMIZER)))
+
+    def outermost(self, which: pl.Expr, shorter_than_ns: float = inf) -> pl.DataFrame:
+        """Of such ranges, modules and operators the outermost of each thread: run_id, name, start_ns, duration_ns."""
+        levels = [str(level) for level in (Level.APPLICATION, Level.MODEL, Level.LAYER, Level.OPERATOR)]
+        spans = self.frames.of_trace.kernel_runs.scan("spans").filter(
+            which,
+            pl.col("level").cast(pl.String).is_in(levels),
+            pl.col("duration_ns") > 0,
+            pl.col("duration_ns") < shorter_than_ns,
+        )
+        name, end = pl.col("name").cast(pl.String), (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+        rows = spans.select("run_id", "process_id", "thread_id", name, "start_ns", "duration_ns", end).collect()
+        each = [outermost_blocks(some) for some in rows.partition_by("run_id", maintain_order=True)]
+        return pl.concat([rows.clear(), *each]).select("run_id", "name", "start_ns", "duration_ns")
+
+    def open_ns(self, spans: pl.DataFrame) -> float:
+        """How long, per step, one of these host spans was open."""
+        return sum(union_length(*merge(*_of(spans, run))) for run in self._runs) / self.step_count
+
     def idle_within(self, spans: pl.DataFrame) -> float:
         """Idle device time, per step, while one of these host spans was open."""
         return sum(
@@ -229,6 +253,8 @@ def _of(spans: pl.DataFrame, run_id: int) -> Intervals:
 
 _MIN_SET_UP = 8
 _MANY_TRIALS = 8  # kernels of one operator
+_OF_MANY_PARAMETERS = r"(?i)multi_?tensor|FusedAdam|foreach|^triton_"
+"""Names of kernels that update many parameters at once."""
 _FILLING = ("tail_share", "unused_share", "theoretical_occupancy", "limited_by", "registers_per_thread")
 
 
@@ -335,7 +361,7 @@ class Facts:
         """Of a trace taken whole the copies and fills before the first kernel, of sizes that none behind it has.
 
         They bring what the program keeps (weights, tables) to the device once. Inputs come again with each round; a few
-        may be the input of the one round that there is.
+        may be the input of the one round that there is. Migrations of unified memory are none: nobody asked for them.
         """
         rows = self.frames.of_trace.all_activities
         if not self._is_whole or rows.is_empty() or not self.frames.of_trace.has_starts:
@@ -346,9 +372,54 @@ class Facts:
             (pl.col("start_ns") < pl.col("start_ns").filter(is_kernel).min().over("run_id")).alias("before")
         )
         behind = moved.filter(~pl.col("before")).select("run_id", "kind", "bytes")
-        first = moved.filter("before", ~is_kernel).drop("before")
+        is_migration = pl.col("attribution").cast(pl.String) == str(Attribution.UNIFIED_MEMORY)
+        first = moved.filter("before", ~is_kernel, ~is_migration).drop("before")
         once = first.join(behind, on=["run_id", "kind", "bytes"], how="anti", maintain_order="left")
         return once.filter(pl.len().over("run_id") >= _MIN_SET_UP).drop("bytes")
+
+    @cached_property
+    def migrations(self) -> pl.DataFrame:
+        """Of `work` the migrations of unified memory, with bytes, copy_kind and virtual_address."""
+        kind = pl.col("copy_kind").cast(pl.String)
+        copies = self.frames.trace.scan("copies").filter(kind.str.starts_with("Unified"))
+        columns = ("span_id", "bytes", kind, "virtual_address")
+        return self.work.join(copies.select(columns).collect(), on="span_id", maintain_order="left")
+
+    @cached_property
+    def migrating(self) -> Mapping[tuple[int, int | None], tuple[float, float, pl.DataFrame]]:
+        """By device: how long pages moved or were waited for, how long of that nothing computed, and what waited.
+
+        That is a name and `ns`: kernels as long as migrations and faults ran within them, and fills that either met, as
+        these do hardly anything else. Times are of a step.
+        """
+        faults = self.frames.trace.frame("page_faults").drop_nulls(["device_id", "duration_ns"])
+        faults = faults.rename({"time_ns": "start_ns"})
+        steps = dict(self.host.windows.group_by("run_id").len().iter_rows())
+        fills, kind, times = str(Kind.MEMSET), pl.col("kind").cast(pl.String), ("start_ns", "duration_ns")
+        by_device = {}
+        for device in self.migrations.select(DEVICE).unique(maintain_order=True).iter_rows():
+            own = [pl.col(key).eq_missing(pl.lit(each, pl.Int64)) for key, each in zip(DEVICE, device, strict=True)]
+            paging = pl.concat([rows.filter(own).select("run_id", *times) for rows in (self.migrations, faults)])
+            moving = merge(*_of(paging, device[0]))
+            work = self.work.filter(own, kind != str(Kind.MEMCPY))
+            start, length = work["start_ns"].to_numpy(), work["duration_ns"].to_numpy()
+            met = coverage_before(moving, start + length) - coverage_before(moving, start)
+            is_fill = (work["kind"].cast(pl.String) == fills).to_numpy()
+            lost = np.where(is_fill & (met > 0), length, met)
+            waiting = work.select(pl.col("name").cast(pl.String), "run_id", *times).with_columns(
+                lost_ns=pl.Series(lost)
+            )
+            slow = waiting.filter(pl.Series(is_fill & (met > 0)))
+            # faults that no work of the steps met are of other moments
+            pages = pl.concat([self.migrations.filter(own).select("run_id", *times), slow.select("run_id", *times)])
+            within = intersection(moving, merge(start, start + length))
+            start, end = (np.concatenate(pair) for pair in zip(_of(pages, device[0]), within, strict=True))
+            every, computing = merge(start, end), merge(*_of(waiting.filter(pl.Series(~is_fill)), device[0]))
+            total, hidden = (union_length(*each) for each in (every, intersection(every, computing)))
+            count = steps.get(device[0], 1)
+            names = waiting.filter(pl.col("lost_ns") > 0).group_by("name").agg(pl.col("lost_ns").sum() / count)
+            by_device[device] = total / count, (total - hidden) / count, names.sort(-pl.col("lost_ns"), "name")
+        return by_device
 
     @property
     def _is_whole(self) -> bool:
@@ -423,6 +494,13 @@ class Facts:
         repeats = not self.frames.of_trace.marked_steps.is_empty() or self.kernel_count >= limit.MANY_KERNELS
         return busy < limit.LITTLE_NS and not repeats
 
+    @cached_property
+    def single_updates(self) -> pl.DataFrame:
+        """Kernels of the optimizer that are not of many parameters; none where they are few."""
+        is_one = pl.col("phase") == str(Phase.OPTIMIZER), pl.col("kind").cast(pl.String) == str(Kind.KERNEL)
+        rows = self.work.filter(*is_one, ~self.is_named(_OF_MANY_PARAMETERS))
+        return rows if rows.height >= limit.OPTIMIZER_KERNELS * self.step_count else rows.clear()
+
     def is_named(self, pattern: str) -> pl.Expr:
         """Whether the name of device work matches; each name is looked at once."""
         names = self.frames.once(chosen_activities)["name"].unique()
@@ -443,6 +521,11 @@ class Facts:
     def host(self) -> HostTime:
         """What the host did in the steps."""
         return HostTime(self.frames)
+
+    @cached_property
+    def calls(self) -> pl.DataFrame:
+        """span_id and `calls` of each activity of `work`, as `with_calls` counts them."""
+        return with_calls(self.frames.of_trace, self.work.select("span_id")).rename({"count": "calls"})
 
     @property
     def step_count(self) -> int:
@@ -523,8 +606,7 @@ class Facts:
             return 0.0, 0.0
         if not device:
             return self.host.idle_within(breaks), 0.0
-        same = [pl.col(key).eq_missing(pl.lit(device[key], pl.Int64)) for key in DEVICE]
-        windows = device_windows(self.frames).filter(same)
+        windows = self._windows
         inside = merge(windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy())
         inside = intersection(inside, merge(*_of(breaks, device["run_id"])))
         idle = self.frames.of_trace.once(idle_by_device)[device["run_id"], device["device_id"]]
@@ -533,6 +615,50 @@ class Facts:
             union_length(*intersection((some.start, some.end), inside)) for some in (idle, idle.of(idle.is_launching))
         ]
         return times[0] / windows.height, times[1] / windows.height
+
+    @cached_property
+    def unknown_idle(self) -> Intervals:
+        """When that device waited, in the time chosen, for work of which no launch tells why."""
+        device, none = self.idle_device, np.empty(0, dtype=np.int64)
+        if not device:
+            return none, none
+        key, view = (device["run_id"], device["device_id"]), self.frames.of_trace
+        working = working_times(view).get(key[0]) if self._is_whole else None
+        idle = with_start_up(view.once(idle_by_device)[key], working)
+        idle = idle.of(idle.cause == CAUSES.index("idle_unknown_ns"))
+        windows = (self._windows[each].to_numpy() for each in ("begin_ns", "end_ns"))
+        return intersection(merge(idle.start, idle.end), merge(*windows))
+
+    @cached_property
+    def _windows(self) -> pl.DataFrame:
+        """The windows of that device."""
+        same = [pl.col(key).eq_missing(pl.lit(self.idle_device[key], pl.Int64)) for key in DEVICE]
+        return device_windows(self.frames).filter(same)
+
+    def unknown_within(self, spans: pl.DataFrame) -> float:
+        """How much of that lies, per step, in these host spans."""
+        if not self.idle_device or not len(self.unknown_idle[0]):
+            return 0.0
+        inside = intersection(self.unknown_idle, merge(*_of(spans, self.idle_device["run_id"])))
+        return union_length(*inside) / max(self._windows.height, 1)
+
+    @cached_property
+    def open_in_unknown(self) -> tuple[pl.DataFrame, float]:
+        """What ranges and operators were open on the host in that time, the outermost: name and ns; and how long any.
+
+        Without those that last as long as most of a step, as they say nothing of what is done in it.
+        """
+        none = pl.DataFrame(schema={"name": pl.String, "ns": pl.Float64})
+        if not self.idle_device or not len(self.unknown_idle[0]):
+            return none, 0.0
+        below_ns = limit.LONG_SHARE * self.idle_window_ns
+        spans = self.host.outermost(pl.col("kind").cast(pl.String) != str(Kind.STEP), below_ns)
+        spans = spans.filter(pl.col("run_id") == self.idle_device["run_id"])
+        start, end = _of(spans, self.idle_device["run_id"])
+        met = coverage_before(self.unknown_idle, end) - coverage_before(self.unknown_idle, start)
+        names = spans.with_columns(ns=pl.Series(met)).filter(pl.col("ns") > 0)
+        by_name = names.group_by("name").agg(pl.col("ns").sum() / max(self._windows.height, 1))
+        return by_name.sort(-pl.col("ns"), "name"), self.unknown_within(spans)
 
     def share(self, time_ns: float) -> float:
         """The time as a share of model latency; 0 where that is unknown."""

@@ -47,6 +47,7 @@ _OF_CLASS: Mapping[str, str] = {
 }
 """Which device work, by class, is to be shorter by as much as the finding says at most."""
 _PINNING, _HARDLY = "pageable-copies", 1e-9
+_UPDATES = r"Optimizer\.(?:step|zero_grad)#"  # as torch.profiler names them
 _OF_HOST = ("host-dominant", "short-operators", "gpu-idle", "graph-breaks")
 
 
@@ -64,7 +65,8 @@ def changes_for(made: Simulation, one: Advice) -> Sequence[Change]:
         pattern = _OF_CLASS[one.rule.id]
         is_one = pl.col("kernel_class").cast(pl.String).str.contains(f"^(?:{pattern})")
         time = _step_time(made, made.graph.work.filter(is_one))
-        return (Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0)),) if time else ()
+        on_host = _updates(made, one) if one.rule.id == "optimizer-kernels" else ()
+        return (*on_host, Change("scale", f"class:{pattern}", max(1 - bound / time, 0.0))) if time else ()
     if one.rule.id in _OF_HOST and made.step_ns:
         return (Change("host", "", max(1 - bound / made.step_ns, 0.0)),)
     return ()
@@ -74,6 +76,15 @@ def _step_time(made: Simulation, work: pl.DataFrame) -> float:
     """Time of such work a step of those chosen."""
     steps = 1 if made.view.choice.mode is StepMode.ALL else max(made.view.steps.height, 1)
     return float(made.view.of_chosen_steps(work)["duration_ns"].sum()) / steps
+
+
+def _updates(made: Simulation, one: Advice) -> Sequence[Change]:
+    """Ranges of the optimizer take as long as one of its launches; nothing where they are not recorded."""
+    names = made.graph.threads.spans["name"].unique().cast(pl.String)
+    kernels = next((each.value for each in one.observation.evidence if each.label == "kernels"), None)
+    if not kernels or not names.str.contains(f"^(?:{_UPDATES})").any():
+        return ()
+    return (Change("scale", f"range:{_UPDATES}", 1 / kernels),)
 
 
 def with_simulated_gains(frames: StepView, advice: Sequence[Advice]) -> list[Advice]:

@@ -42,7 +42,9 @@ __all__ = [
     "LAUNCH_IDLE_SHARE",
     "LAUNCH_SHARE",
     "LITTLE_NS",
+    "LONG_SHARE",
     "LOW_OCCUPANCY",
+    "MANY_COPIES",
     "MANY_KERNELS",
     "MAX_EVIDENCE",
     "MEMORY_BOUND_SHARE",
@@ -64,6 +66,7 @@ __all__ = [
     "SMALL_BYTES",
     "SMALL_CALLS",
     "SMALL_COPY_BYTES",
+    "SMALL_COPY_NS",
     "SMALL_GRID_NS",
     "SMALL_GRID_SHARE",
     "SMALL_NS",
@@ -82,6 +85,8 @@ __all__ = [
 
 IDLE_SHARE = 0.2
 """Of a step. Our choice; the rule `gpu_time_util` of Nsight Systems speaks only below half use."""
+LONG_SHARE = 0.8
+"""Of a step. Our choice: what is open for so long on the host says nothing of one moment in it."""
 IDLE_REST = 0.1
 """Of a step. Our choice, half of that: findings share idle time out, so no large part of it is left out."""
 
@@ -118,6 +123,10 @@ SMALL_COPY_BYTES = 65_536
 PAGEABLE_SHARE = 0.01
 """Of a step. Our choice: it is cheap to mend (CUDA C++ Best Practices Guide, "Pinned Memory")."""
 
+SMALL_COPY_NS = 10_000
+"""A copy on average. Our choice: of microseconds the start is most, which the host pays for too."""
+MANY_COPIES = 1_000
+"""Of a name in a file of sums. Our choice: fewer of that length take no time worth a word."""
 COPY_SHARE = 0.05
 """Of a step. Our choice."""
 

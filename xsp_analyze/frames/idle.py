@@ -335,7 +335,8 @@ def _by_waits(pieces: _Pieces, thread: Ints, calls: HostCalls) -> _Pieces:
 def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) -> _Pieces:
     """The pieces, what the host worked and launched behind a wait given to it: the first that ends in the gap.
 
-    Of each gap no more than the wait took: had it not been made, the host would have been earlier by that. A gap that
+    Of each gap no more than the wait took: had it not been made, the host would have been earlier by that. Nor more
+    than SHORT_GAP_NS: in a longer pause the host does work of its own, which it would do without the wait. A gap that
     nothing ends held up nothing.
     """
     ends, waited, call = waits
@@ -349,7 +350,7 @@ def _behind_waits(pieces: _Pieces, gaps: _Gaps, waits: tuple[Ints, Ints, Ints]) 
     length = np.where(_is_work(pieces) & waits_within[pieces.gap], np.maximum(pieces.end - begin, 0), 0)
     starts, total = run_starts(pieces.gap), np.cumsum(length) - length
     taken = total - np.repeat(total[starts], np.diff(np.append(starts, len(total))))
-    until = begin + np.clip(waited[at] - taken, 0, length)
+    until = begin + np.clip(np.minimum(waited[at], SHORT_GAP_NS) - taken, 0, length)
     is_behind = until > begin
     behind = pieces.of(is_behind)
     parts = (

@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers.hand import Hand
 from tests.helpers.launched import Launched
+from xsp_analyze.catalog import table
 from xsp_analyze.findings import Bound, advise, verdict
 from xsp_analyze.findings.facts import Facts
 from xsp_analyze.findings.recording import recordings
@@ -148,6 +149,47 @@ def test_counters_without_times_say_that_tensor_cores_are_idle(use: float, *, fi
         assert advice["fp32-products"].observation.sentence.startswith(
             "Tensor cores are idle in all 2 kernels counted, by their counters; 8 launches of 54 are matrix products"
         )
+
+
+def _summary(product: str, copies: int) -> Hand:
+    """Sums as a report prints them: 300 products for 60 ms, so many copies for 40; the host copies for 500."""
+    hand = Hand()
+    hand.run(0)
+    rows = ((product, 60 * _MS, 300, "kernel"), ("[CUDA memcpy DtoH]", 40 * _MS, copies, "memcpy"))
+    for name, time, calls, kind in rows:
+        span = hand.work(
+            name, 0 if kind == "kernel" else 60 * _MS, time, kind=kind, attribution="orphan_no_correlation"
+        )
+        hand.metric(span, "invocations", calls)
+    hand.span("runtime", "call", "cudaMemcpyAsync", 0, 500 * _MS, thread_id=0)
+    entry = {"run_id": None, "kind": "no_timestamps", "severity": "info", "count": 2, "detail": "sums", "advice": ""}
+    hand.extra["ledger"] = [{**entry, "duration_ns": None}]
+    return hand
+
+
+@pytest.mark.parametrize(("copies", "is_small"), [(20_000, True), (100, False)])
+def test_rows_of_a_printed_summary_are_as_many_calls_as_it_says(copies: int, *, is_small: bool) -> None:
+    """20,000 copies of 2 us are many and short, 100 of 400 us are not; beside what they ran is not in the file."""
+    advice = _advice_of(_summary("sgemm_128x64", copies))
+    assert _plain(advice["dominant-kernel"].observation.sentence).endswith("it is called 300 times.")
+    one = advice["copies-in-step"]
+    each = "; 20 000 of [CUDA memcpy DtoH] take 2.00 µs each" if is_small else ""
+    sentence = f"Copies and memsets take 40.0 ms in sum, 40.0 % of device time{each}."
+    assert _plain(one.observation.sentence) == sentence
+    assert ("Copy less often" in one.do) is is_small
+    labels = {_plain(e.label): e.value for e in one.observation.evidence}
+    number = "20 000" if is_small else "100"
+    assert labels == {f"[CUDA memcpy DtoH] ({number} calls)": 40 * _MS, "host in cudaMemcpyAsync": 500 * _MS}
+    rows = table(StepView.of(_summary("sgemm_128x64", copies).build()), "A10")
+    assert rows is not None
+    assert dict(rows.select("kernel_name", "count").iter_rows()) == {"sgemm_128x64": 300, "[CUDA memcpy DtoH]": copies}
+
+
+@pytest.mark.parametrize(("name", "is_wide"), [("gemm_128x64_tn", True), ("maxwell_fp16_sgemm_fp16_64", False)])
+def test_kernels_of_two_bytes_get_no_advice_of_a_narrower_type(name: str, *, is_wide: bool) -> None:
+    hand = _summary(name, 100)
+    hand.rows["runs"][0]["framework"] = "pytorch"
+    assert ("a narrower type" in _advice_of(hand)["dominant-kernel"].do) is is_wide
 
 
 def test_a_gain_of_a_few_percent_is_no_number_of_times() -> None:

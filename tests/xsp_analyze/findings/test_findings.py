@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from tests.helpers.hand import Hand
+from tests.helpers.hand import US, Hand
 from tests.helpers.job_simulator import Pipeline
 from tests.helpers.launched import Launched
 from tests.helpers.rank_traces import write_ranks
@@ -124,6 +124,24 @@ def _loader(idle_ns: int) -> Any:  # noqa: ANN401
     return fill
 
 
+def _unlaunched(*, is_open: bool, until: int = 7_000) -> Any:  # noqa: ANN401
+    """From 3,000 the device waits for a copy without a launch; a range of the host may be open meanwhile."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        context: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        hand.work("a", start + 20, 2_980, launch=start + 1, **context)
+        attribution = "orphan_no_correlation"
+        hand.work(
+            "[CUDA memcpy Host-to-Device]", start + until, 100, kind="memcpy", attribution=attribution, step=number
+        )
+        hand.work("b", start + until + 100, 9_900 - until, launch=start + until - 9, **context)
+        if is_open:
+            columns: dict[str, Any] = {"parent_id": step, "step": number, "thread_id": 1}
+            hand.span("application", "range", "make batch", start + 3_000, until - 3_000, **columns)
+
+    return fill
+
+
 def _two_devices(second_ns: int) -> Any:  # noqa: ANN401
     def fill(hand: Hand, number: int, start: int, step: int) -> None:
         hand.work("a", start + 20, 9_000, launch=start + 5, parent=step, step=number, device_id=0)
@@ -144,6 +162,32 @@ def _copies(memory: str, alone_ns: int) -> Any:  # noqa: ANN401
             {"span_id": span, "bytes": 4096, "copy_kind": "Host-to-Device", "source_kind": memory,
              "destination_kind": "Device"}
         )  # fmt: skip
+
+    return fill
+
+
+def _paged(alone_ns: int, *, fault: bool = False) -> Any:  # noqa: ANN401
+    """Pages move to and fro for so long, the second half of it beside a kernel; a fill of 300 ns meets the first.
+
+    With `fault` the kernel waits for pages for 400 ns more, when none moves.
+    """
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        half = alone_ns // 2
+        moves = ("Host-to-Device", start + 20, half), ("Device-to-Host", start + 1_020, half)
+        for way, at, length in moves:
+            columns: dict[str, Any] = {"kind": "memcpy", "stream_id": None, "attribution": "unified_memory"}
+            span = hand.work(f"[CUDA memcpy Unified {way}]", at, length, step=number, **columns)
+            hand.extra.setdefault("copies", []).append(
+                {"span_id": span, "bytes": 4096, "copy_kind": f"Unified {way}", "virtual_address": 1 << 20}
+            )
+        hand.work(
+            "[CUDA memset]", start + 20 + half - 1, 300, kind="memset", launch=start + 1, parent=step, step=number
+        )
+        hand.work("a", start + 1_020, 8_900, stream_id=8, launch=start + 1, parent=step, step=number)
+        if fault:
+            page = {"run_id": 0, "process_id": 1, "device_id": 0, "address": 1 << 20, "count": 3}
+            hand.extra.setdefault("page_faults", []).append({**page, "time_ns": start + 3_000, "duration_ns": 400})
 
     return fill
 
@@ -205,6 +249,23 @@ def _phase(phase: str, count: int, duration: int) -> Any:  # noqa: ANN401
         for i in range(count):
             at = start + 4_100 + i * 50
             hand.work("x", at, duration, launch=at - 9, parent=step, step=number, phase=phase)
+
+    return fill
+
+
+def _updating(busy: int) -> Any:  # noqa: ANN401
+    """The optimizer's range takes 5,800 ns of the host, for 100 kernels of 20 ns; the device computes for so long."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        shared: dict[str, Any] = {"step": number, "phase": "optimizer"}
+        name = "Optimizer.step#SGD.step"
+        columns: dict[str, Any] = {"parent_id": step, "thread_id": 1, **shared}
+        update = hand.span("application", "range", name, start + 4_050, 5_800, **columns)
+        hand.span("operator", "operator", "aten::add_", start + 4_060, 20, **{**columns, "parent_id": update})
+        hand.work("a", start + 20, busy, launch=start + 1, parent=step, step=number, stream_id=8, thread_id=1)
+        for i in range(100):
+            at = start + 4_100 + i * 55
+            hand.work("x", at, 20, launch=at - 9, parent=update, thread_id=1, **shared)
 
     return fill
 
@@ -501,6 +562,11 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
     "ranks-missing": (lambda: _of_world(4), lambda: _of_world(2), None),
     "orphans": (lambda: _orphans(600), lambda: _orphans(100), None),
     "unattributed": (lambda: _trace(_in_layer("model_only")), lambda: _trace(_in_layer("layer")), None),
+    "unexplained-idle": (
+        lambda: _trace(_unlaunched(is_open=False)),
+        lambda: _trace(_unlaunched(is_open=True)),
+        None,
+    ),
     "no-modules": (lambda: _operator_layers("operator"), lambda: _operator_layers("module"), None),
     "profiling-overhead": (lambda: _leveled(1_000, 1_100), lambda: _leveled(1_000, 1_090), None),
     "runs-disagree": (lambda: _leveled(1_050, 1_000), lambda: _leveled(1_040, 1_000), None),
@@ -542,6 +608,8 @@ _CASES: dict[str, tuple[Callable[[], Trace], Callable[[], Trace], float | None]]
         lambda: _trace(_on_host(*((f"aten::op{i}", 2) for i in range(999)))),
         2_000,
     ),
+    # half of 800 ns alone, half beside a kernel, and all but one of a fill of 300 ns; or 499
+    "page-migrations": (lambda: _trace(_paged(800)), lambda: _trace(_paged(200)), 800 + 299),
     "copies-in-step": (lambda: _trace(_copies("Pinned", 600)), lambda: _trace(_copies("Pinned", 400)), 600),
     "pageable-copies": (lambda: _trace(_copies("Pageable", 0)), lambda: _trace(_copies("Pinned", 0)), 1_000),
     "dominant-kernel": (
@@ -661,7 +729,7 @@ def test_a_rule_fires_on_its_case_with_the_gain_worked_out_by_hand(identity: str
                                               "few-steps", "unmatched", "device-only", "ramp-up", "steps-left-out",
                                               "host-ahead", "graph-replays", "runs-disagree", "start-up",
                                               "work-not-recorded", "impossible-times", "counted-twice",
-                                              "ranks-missing"})  # fmt: skip
+                                              "ranks-missing", "unexplained-idle"})  # fmt: skip
 
 
 @pytest.mark.parametrize("identity", list(_CASES))
@@ -862,7 +930,8 @@ def test_one_collective_that_takes_most_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "advised"),
     [
-        ("turing_h1688gemm_128x128_ldg8_stages_32x1_nn", "narrower type"),
+        ("gemm_128x128_ldg8_stages_32x1_nn", "narrower type"),
+        ("turing_h1688gemm_128x128_ldg8_stages_32x1_nn", "multiples of 64"),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW", "fuse it"),
         ("softmax_warp_forward", "scaled_dot_product_attention"),
         ("triton_poi_fused_add_0", "generated code"),
@@ -985,6 +1054,95 @@ def test_pageable_copies_gain_no_more_than_the_bus_allows() -> None:
     one = _fired(_trace(_copies("Pageable", 0), finish=finish))["pageable-copies"]
     assert one.gain_ns == pytest.approx(744)
     assert "pinned they would take 256" in one.observation.sentence
+
+
+def test_migrations_are_no_copies_and_what_waits_for_them_is_named() -> None:
+    """What is alone, 400 ns of migrations and a fill of 300, would be copies above the threshold."""
+    fired = _fired(_trace(_paged(800, fault=True)))
+    assert "copies-in-step" not in fired
+    one = fired["page-migrations"]
+    assert one.gain_ns == pytest.approx(800 + 299 + 400)  # the kernel waits for faults too
+    assert {e.label: e.value for e in one.observation.evidence} == {
+        "moving to the device": 400,
+        "moving back": 400,
+        "to the device again": 4096 * 4 / 5,  # the page of 4,096 bytes comes in each of five steps
+        "a meanwhile": 800,
+        "[CUDA memset] meanwhile": 300,
+    }
+    assert "4.00\N{NARROW NO-BREAK SPACE}KiB to the device and 4.00" in one.observation.sentence
+    assert "cudaMemPrefetchAsync" in one.do
+
+
+@pytest.mark.parametrize(("busy", "gain"), [(4_000, 5_800 * 0.99), (9_900, 1_980 + 100)])
+def test_an_optimizer_gains_what_the_host_takes_for_it_as_far_as_the_device_is_idle(busy: int, gain: float) -> None:
+    """100 launches become one; of a device that works for 9,900 of 10,000 ns the kernels' time and 100 ns."""
+    one = _fired(_trace(_updating(busy), format="torch_profiler"))["optimizer-kernels"]
+    assert one.gain_ns == pytest.approx(gain)
+    evidence = {e.label: e.value for e in one.observation.evidence}
+    assert evidence["Optimizer.step#SGD.step on the host"] == 5_800
+    assert "the host takes 5.80\N{NARROW NO-BREAK SPACE}µs for that." in one.observation.sentence
+
+
+def test_the_simulation_of_an_optimizer_takes_the_host_s_time_away_too() -> None:
+    """A thread launches a kernel every 50 us for 5 ms of each step of 6 ms; the device takes 20 us for each."""
+    hand = Hand()
+    hand.run(0, source_path="hand.json", format="torch_profiler")
+    for number in range(5):
+        start = number * 6_000 * US
+        shared: dict[str, Any] = {"step": number, "thread_id": 1}
+        step = hand.step(number, start, 6_000 * US, thread_id=1)
+        name = "Optimizer.step#SGD.step"
+        columns: dict[str, Any] = {"parent_id": step, "phase": "optimizer", **shared}
+        update = hand.span("application", "range", name, start + 1_000 * US, 5_000 * US, **columns)
+        for i in range(100):
+            at = start + (1_000 + i * 50) * US
+            columns["parent_id"] = update
+            operator = hand.span("operator", "operator", "aten::add_", at, 50 * US, **columns)
+            hand.work("x", at + 20 * US, 20 * US, launch=at + 10 * US, parent=operator, phase="optimizer", **shared)
+    one = _fired(hand.build())["optimizer-kernels"]
+    assert one.simulated_ns == pytest.approx(4_950 * US, rel=0.01)
+
+
+def test_idle_time_without_a_launch_is_the_host_s_where_something_is_open_and_else_not_known() -> None:
+    """4,000 ns before a copy without a launch, 20 before the first kernel."""
+    fired = _fired(_trace(_unlaunched(is_open=True)))
+    assert fired["gpu-idle"].gain_ns == pytest.approx(4_020)
+    evidence = {e.label: e.value for e in fired["gpu-idle"].observation.evidence}
+    assert evidence["of unknown make batch was open"] == 4_000
+    silent = _fired(_trace(_unlaunched(is_open=False)))
+    assert "gpu-idle" not in silent
+    assert silent["unexplained-idle"].observation.sentence.startswith("For 4.00\N{NARROW NO-BREAK SPACE}µs, 40.0")
+
+
+def test_what_nothing_explains_does_not_hide_what_the_host_does() -> None:
+    """Of 5,010 ns before the copy nothing is known; before the kernel the host works for 1,990."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        context: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        attribution = "orphan_no_correlation"
+        hand.work(
+            "[CUDA memcpy Host-to-Device]", start + 5_000, 100, kind="memcpy", attribution=attribution, step=number
+        )
+        hand.work("b", start + 7_100, 2_890, launch=start + 7_090, **context)
+
+    one = _fired(_trace(fill))["gpu-idle"]
+    assert one.gain_ns == pytest.approx(1_990)
+    assert "19.9\N{NARROW NO-BREAK SPACE}% beside 5.02" in one.observation.sentence
+
+
+def test_a_long_pause_after_a_wait_is_the_host_s_own_but_for_its_begin() -> None:
+    """The host waits for 4 ms, then works for 2 until it launches again: 200 us of that are the wait's."""
+
+    def fill(hand: Hand, number: int, start: int, step: int) -> None:
+        context: dict[str, Any] = {"parent": step, "step": number, "thread_id": 1}
+        hand.work("a", start + 20 * US, 4_980 * US, launch=start + 10 * US, **context)
+        wait: dict[str, Any] = {"parent_id": step, "step": number, "thread_id": 1}
+        hand.span("runtime", "call", "cudaStreamSynchronize", start + 1_000 * US, 4_000 * US, **wait)
+        hand.work("b", start + 7_000 * US, 2_990 * US, launch=start + 6_990 * US, **context)
+
+    fired = _fired(_trace(fill, lengths=(10_000 * US,) * 5))
+    assert fired["host-sync"].gain_ns == pytest.approx(200 * US)
+    assert fired["gpu-idle"].gain_ns == pytest.approx((2_000 - 200 + 30) * US)
 
 
 def test_graph_breaks_are_told_of_regions_without_numbers() -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "layer_executions",
     "named_work",
     "step_work",
+    "with_calls",
 ]
 
 # What makes two device activities of different steps the same one, besides being the n-th such in its step.
@@ -53,6 +54,16 @@ def counted_work(view: TraceView) -> pl.DataFrame:
     return attach_counters(view.trace, view.device_work)
 
 
+def with_calls(view: TraceView, rows: pl.DataFrame) -> pl.DataFrame:
+    """The activities with `count`: 1, but of reports of sums as many calls as the file says that each row is of."""
+    if view.has_starts or view.is_one_by_one:
+        return rows.with_columns(pl.lit(1, pl.Int64).alias("count"))
+    summed = view.trace.scan("metrics").filter(pl.col("metric").cast(pl.String) == "invocations")
+    calls = summed.select("span_id", pl.col("value").cast(pl.Int64).alias("count")).unique("span_id").collect()
+    joined = rows.join(calls, on="span_id", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("count").fill_null(1))
+
+
 def named_work(view: StepView) -> pl.DataFrame:
     """What tables over kernel names are summed from: of `kernel_executions` labels of `device_work` and all numbers.
 
@@ -60,7 +71,7 @@ def named_work(view: StepView) -> pl.DataFrame:
     """
     if view.is_mean:
         return view.once(kernel_executions)
-    rows = view.of_chosen_steps(view.of_trace.once(counted_work)).with_columns(pl.lit(1, pl.Int64).alias("count"))
+    rows = with_calls(view.of_trace, view.of_chosen_steps(view.of_trace.once(counted_work)))
     return rows.rename({"name": "kernel_name"})
 
 
@@ -85,24 +96,26 @@ def launches_alone(view: TraceView) -> pl.DataFrame:
 def step_work(view: StepView) -> pl.DataFrame:
     """The activities chosen with `work_ns` and `work_count`, whose sums over any group are what a step holds.
 
-    Of whole steps they are the duration and 1; of a mean step `mean_ns` and one over the steps of the run.
+    Of whole steps they are the duration and the calls, see `with_calls`; of a mean step `mean_ns` and one over the
+    steps of the run.
     """
-    one = (1 / pl.col("step_count")) if view.is_mean else pl.lit(1, pl.Int64)
-    duration = pl.col("mean_ns") if view.is_mean else pl.col("duration_ns")
-    return view.once(chosen_activities).with_columns(duration.alias("work_ns"), one.alias("work_count"))
+    rows = view.once(chosen_activities)
+    if not view.is_mean:
+        return with_calls(view.of_trace, rows).with_columns(work_ns="duration_ns").rename({"count": "work_count"})
+    return rows.with_columns(pl.col("mean_ns").alias("work_ns"), (1 / pl.col("step_count")).alias("work_count"))
 
 
 def kernel_executions(view: StepView) -> pl.DataFrame:
     """One row an execution of a kernel, copy or memset (of a mean step, where averaged): what tables are summed from.
 
     `kind` tells them apart, and `layer_executions` has those of layers. Labels, layer, `count`, times, counters,
-    `order_ns`, `span_id` of the first. Of whole steps every activity, count 1, exact ns. Of a mean step duration_ns is
-    the trimmed mean over the steps that hold it, times the share of steps that do (`count`). Without device work each
-    counted launch stands for its kernel.
+    `order_ns`, `span_id` of the first. Of whole steps every activity, `with_calls`, exact ns. Of a mean step
+    duration_ns is the trimmed mean over the steps that hold it, times the share of steps that do (`count`). Without
+    device work each counted launch stands for its kernel.
     """
     launches = view.of_trace.once(launches_alone)
     rows = view.once(chosen_activities) if launches.is_empty() else _of_steps(view, launches)
-    return _mean_executions(rows) if view.is_mean else _each_execution(rows)
+    return _mean_executions(rows) if view.is_mean else _each_execution(with_calls(view.of_trace, rows))
 
 
 def layer_executions(view: StepView) -> pl.DataFrame:
@@ -189,7 +202,7 @@ def _is_kept(number: Ints, duration_ns: Ints) -> Bools:
 
 def _each_execution(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
-        "span_id", "step", *_LABELS, *_LAYER, pl.lit(1, pl.Int64).alias("count"), "duration_ns",
+        "span_id", "step", *_LABELS, *_LAYER, "count", "duration_ns",
         *counter_columns(rows), pl.col("launch_ns").alias("order_ns"), "start_ns",
     ).rename({"name": "kernel_name"})  # fmt: skip
 
