@@ -59,7 +59,8 @@ def _time(name: str, doc: str) -> Column:
         _time(
             "idle_sync_ns",
             "Idle until the next launch, while the host waited for a device in a call that blocks; and behind it, while"
-            " the host worked and launched, for no longer than it had waited: so much earlier it would have been.",
+            " the host worked and launched, for no longer than it had waited (so much earlier it would have been), nor"
+            " than 200 \u00b5s.",
         ),
         _time(
             "idle_initialisation_ns",

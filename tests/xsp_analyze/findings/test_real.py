@@ -93,6 +93,10 @@ _FIRES: Mapping[str, Mapping[str, str]] = {
     },
     "data-wait": {_RESNET50_V100: "355.6 ms idle in 6 calls of the loader", _RESNET_2080: "6,664.6 ms in 30 calls"},
     "recompilation": {_CAPTURE: "558 ms of CUDAGraphNode.record, in which the device hardly works"},
+    "optimizer-kernels": {
+        _RESNET50_V100: "644 of 2 us each, for which the host takes 25 of 178 ms",
+        _RESNET50_OLD: "as many, for which the host takes 43 of 213 ms",
+    },
     "host-sync": {_CLOVERLEAF: "1,312 waits, after each of which the device is idle for 12 us"},
     "launch-bound": {_BERT_H100: "0.309 of 4.426 ms busy, 60 kernels", _BERT_MI300X: "0.391 of 4.007 ms busy"},
     "gpu-idle": {_ALEXNET: "0.066 of 43.425 s busy", _MINITOY: "0.149 of 9.288 ms busy, 14 kernels"},
@@ -176,7 +180,9 @@ _SILENT: Mapping[str, Mapping[str, str]] = {
     "dominant-kernel": {_CONTROL: "the longest is communication", _NCU: "one kernel, chosen to be measured"},
     "dominant-layer": {_GRAPHS: "what AccumulateGrad holds is communication", _RESNET18: "none holds a quarter"},
     "recompute": {_RESNET18: "no checkpoints", _NCCL: "none"},
-    "optimizer-kernels": {_RESNET50_V100: "644 of 2 us each, under 1 % of the step", _NCCL: "1.3 % of device time"},
+    "optimizer-kernels": {_CLOVERLEAF: "no training", _NCCL: "1.3 % of device time"},
+    "page-migrations": {_RESNET18: "no unified memory", _CLOVERLEAF: "none"},
+    "unexplained-idle": {_RESNET18: "launches are known", _CLOVERLEAF: "launches are known"},
     "small-batch": {_DLRM: "one batch size", _RESNET50_V100: "one batch size"},
 }
 """Rule to real traces on which it is right to be silent, each with what the file says."""
@@ -208,7 +214,8 @@ _MISSING: Mapping[str, str] = {
     "memory-bound": "the same",
     "far-from-peak": "one file that is busy, has shapes and a known device",
     "recompute": "no checkpoints",
-    "optimizer-kernels": "under 1 % of the step where there are many",
+    "page-migrations": "no file with unified memory",
+    "unexplained-idle": "launches are known in most",
     "small-batch": "no sweep",
 }
 """Rules that fire on fewer than two of the real traces, and why."""
