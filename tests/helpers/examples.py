@@ -1,4 +1,4 @@
-"""How many examples hypothesis makes: a quarter with XSP_THOROUGH=1, as in CI, all with XSP_THOROUGH=all; else fewer."""
+"""How many examples hypothesis makes: a quarter with XSP_THOROUGH=1, as in CI, all with =all; else fewer still."""
 
 from __future__ import annotations
 
