@@ -18,7 +18,7 @@ from xsp_analyze.frames.group_ids import positions_in
 from xsp_analyze.frames.host_calls import BLOCK_CAUSES, COMPILATIONS, host_blocks, outermost_blocks, tried_kernels
 from xsp_analyze.frames.idle import CAUSES, DEVICE, idle_by_device, idle_of_run
 from xsp_analyze.frames.kernels.activities import column_at
-from xsp_analyze.frames.kernels.graphs import compiled_regions
+from xsp_analyze.frames.kernels.graphs import compiled_regions, graph_captures
 from xsp_analyze.frames.kernels.kernel_classes import IS_COMMUNICATION
 from xsp_analyze.frames.kernels.kernel_means import chosen_activities, with_calls
 from xsp_analyze.frames.kernels.kernel_waves import launch_configurations, ran_alone
@@ -26,7 +26,7 @@ from xsp_analyze.frames.kernels.roofline import known_peaks
 from xsp_analyze.frames.model_time import latency_of_model
 from xsp_analyze.frames.steps import StepBasis, StepMode
 from xsp_analyze.text.doubts import impossible_times, lost_work
-from xsp_analyze.text.units import count_of, duration
+from xsp_analyze.text.units import count, count_of, duration
 from xsp_model import Attribution, Kind, LayerSource, LedgerKind, Level, Phase
 from xsp_model.columns.arrays import nullable_index
 from xsp_model.columns.intervals import coverage_before, intersection, merge, union_length
@@ -455,6 +455,12 @@ class Facts:
                 f"a first run is recorded: {count_of(number, 'product or convolution', 'products and convolutions')}"
                 f" tried many kernels each, for {duration(time_ns)} of {duration(self.latency_ns)}; record a later one"
             )
+        captures, time_ns, launches = view.once(graph_captures)
+        if captures >= max(launches, 1) and time_ns >= limit.CAPTURING * total_of(
+            view.extents["end_ns"] - view.extents["begin_ns"]
+        ):
+            of = f"{count_of(captures, 'graph was', 'graphs were')} captured, for {duration(time_ns)}"
+            return f"the making of graphs is recorded, and no run of them: {of}, and {count(launches)} launched"
         return ""
 
     @property

@@ -211,6 +211,8 @@ MAX_EVIDENCE = 3
 FLOOR = 0.01
 """Of a step: what gains less is not told. Our choice: a finding takes a reader's minute."""
 
+CAPTURING = 0.2
+"""Part of the recording from which on it is of graphs being captured, where none is launched more often."""
 EXPLAINED = 0.5
 """Of what a finding would gain: where another explains as much, it is not told. Most of it."""
 

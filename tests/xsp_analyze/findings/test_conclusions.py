@@ -256,6 +256,22 @@ def test_a_first_run_without_launches_in_which_kernels_were_tried_bounds_nothing
     assert not {"gpu-idle", "dominant-kernel"} & set(_advice_of(hand))
 
 
+@pytest.mark.parametrize(("launches", "is_of_captures"), [(0, True), (2, True), (3, False)])
+def test_what_records_the_making_of_graphs_is_no_run_of_them(launches: int, is_of_captures: bool) -> None:  # noqa: FBT001
+    """Two graphs are captured for 20 ms each, in 100 ms with 20 ms of kernels; later they are launched."""
+    hand = _working(*[("elementwise_kernel", _MS)] * 20)
+    for number in range(2):
+        for name, at in (("cudaStreamBeginCapture", 40 + 25 * number), ("cudaStreamEndCapture", 59 + 25 * number)):
+            hand.span("runtime", "call", name, at * _MS, _MS, thread_id=1)
+    for number in range(launches):
+        hand.span("runtime", "call", "cudaGraphLaunch", (93 + number) * _MS, 10_000, thread_id=1)
+    hand.span("runtime", "call", "cudaDeviceSynchronize", 99 * _MS, _MS, thread_id=1)
+    one = _verdict_of(hand)
+    says = f"the making of graphs is recorded, and no run of them: 2 graphs were captured, for 40.0 ms, and {launches}"
+    assert (says in _plain(one.sentence)) is is_of_captures
+    assert (one.bound is Bound.UNKNOWN) is is_of_captures
+
+
 def test_pauses_before_migrations_of_unified_memory_are_the_host_s() -> None:
     """Kernels for 1 ms, then the host works for 8 ms and touches a page, which comes back in 1 us; kernels again."""
     hand = Hand()

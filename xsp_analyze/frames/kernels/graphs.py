@@ -32,6 +32,7 @@ __all__ = [
     "CompiledRegions",
     "compiled_kernels",
     "compiled_regions",
+    "graph_captures",
     "graph_replays",
     "has_compiled_kernels",
     "replayed_share",
@@ -44,6 +45,7 @@ GRAPH_LABELS = ("captured_in", "attribution_basis", "launched_in")
 """What describes a graph: where it was captured, how its layers are known, and where it was first launched."""
 REPLAY_MEASURES = ("replay_count", "kernel_count", "device_sum_ns", "attributed_ns", "launch_ns")
 _GRAPH_LAUNCH = r"(?i)^(cuda|cu|hip)GraphLaunch"
+_CAPTURE = r"(?i)^(cuda|cu|hip)Stream(Begin|End)Capture"
 
 
 def graph_replays(frames: TraceView) -> pl.DataFrame:
@@ -74,6 +76,24 @@ def graph_replays(frames: TraceView) -> pl.DataFrame:
         )
         .select(*_SCHEMA)
     )
+
+
+def graph_captures(view: TraceView) -> tuple[int, float, int]:
+    """How often a graph was captured, for how long in all (ns), and how often one was launched."""
+    if not view.span_names.cast(pl.String).str.contains(_CAPTURE).any():
+        return 0, 0.0, 0
+    name, thread = pl.col("name").cast(pl.String), ["run_id", "process_id", "thread_id"]
+    calls = view.kernel_runs.scan("spans").filter(
+        pl.col("level") == str(Level.RUNTIME), name.str.contains(f"{_CAPTURE}|{_GRAPH_LAUNCH}")
+    )
+    rows = calls.select(
+        *thread, name, "start_ns", (pl.col("start_ns") + pl.col("duration_ns")).alias("end_ns")
+    ).collect()
+    marks = rows.filter(name.str.contains(_CAPTURE)).sort(*thread, "start_ns")
+    begins = name.str.contains("(?i)Begin")
+    held = pl.col("end_ns").shift(-1) - pl.col("start_ns")
+    pairs = marks.select(held.filter(begins & ~begins.shift(-1)).over(thread, mapping_strategy="explode"))
+    return int(marks.select(begins.sum()).item()), total_of(pairs.to_series()), rows.height - marks.height
 
 
 _SCHEMA = {
