@@ -120,8 +120,9 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "captures", f"{clean(captures)}: what replayed graphs belong to; nothing of it is counted"
     yield "layers from", ", ".join(summary.layer_sources) or "-"
     caveat = f"; {summary.layer_caveat}" if summary.layer_caveat and summary.layer_count else ""
+    times = "time" if summary.layer_call_count == 1 else "times"
     layers = (
-        f"{thousands(summary.layer_count)} with work of their own, called {thousands(summary.layer_call_count)} times"
+        f"{thousands(summary.layer_count)} with work of their own, called {thousands(summary.layer_call_count)} {times}"
     )
     yield "layers", layers + caveat
     for number, (level, count) in enumerate(summary.counts.items()):

@@ -13,7 +13,7 @@ from xsp_analyze.pages.report.figures import figure
 from xsp_analyze.pages.report.roofline import over_batch_sizes
 from xsp_analyze.service import coverage_of
 from xsp_analyze.text.table import clean
-from xsp_analyze.text.units import count, duration, exact, quantity, share, size
+from xsp_analyze.text.units import count, count_of, duration, exact, quantity, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,9 +118,8 @@ def _facts(answers: Answers) -> Iterator[tuple[str, str, str, str]]:
             "Pieces of device work; many short ones make a launch-bound model.",
         )
     if summary.layer_count:
-        calls = (
-            f"called {count(summary.layer_call_count)} times in {'all' if answers.is_leveled else 'the whole trace'}"
-        )
+        where = "all" if answers.is_leveled else "the whole trace"
+        calls = f"called {count_of(summary.layer_call_count, 'time', 'times')} in {where}"
         yield (
             "Layers",
             count(summary.layer_count),
