@@ -189,7 +189,7 @@ def pipeline_bubble(facts: Facts) -> Iterator[Observation]:
         (
             Evidence("bubble, mean over stages", mean_of(own["bubble_ns"])),
             *ideal,
-            *(Evidence(name, mean_of(own[column])) for name, column in causes if ideal),
+            *(Evidence(name, mean_of(own[column])) for name, column in causes if own[column].count()),
         ),
         mean_of(own["bubble_ns"]) - of_others,
         "B46",

@@ -55,6 +55,7 @@ _MARKS = (
 _SOME_WORK = 0.05  # of a rank's mean unit: less is none
 _LITTLE = 0.002  # of a rank's work, such as operators of the host that prepare a buffer
 _UNEQUAL = 0.02  # of a step: stages that wait less for the slowest do not wait for it
+_IMPOSSIBLE = 0.02  # of the window: more than a replay in whole units is off by
 _FORWARD, _BACKWARD, _WEIGHTS = "forward", "backward", "weights"
 _KINDS = {"F": _FORWARD, "B": _BACKWARD, "I": _BACKWARD, "W": _WEIGHTS}
 
@@ -396,6 +397,7 @@ def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFram
     transfers = {
         way: float(time) for link, time in times.iter_rows() for way in _ways_of(link)
     }  # of an exchange both ways, unless it is known of one
+    timed = {_ends_of(way) for way in transfers}
     received: dict[int | None, dict[str, int]] = {}
     counted = waits.filter(pl.col("operation") == "recv").group_by("step", "meeting").len()
     for step, link, count in counted.iter_rows():
@@ -409,6 +411,9 @@ def bubbles_of(by_pipeline: UnitsByPipeline, waits: pl.DataFrame) -> pl.DataFram
             transfers,
             received.get(step, {}),
             is_part=any((one in ranks) != (other in ranks) for one, other in links) or _lacks_stages(units),
+            are_unknown=any(
+                {one, other} <= {*ranks} and not timed & {(one, other), (other, one)} for one, other in links
+            ),
         )
     ]
     return pl.DataFrame(rows, schema=_SCHEMA)
@@ -461,8 +466,12 @@ def _bubbles(
     received: Mapping[str, int],
     *,
     is_part: bool,
+    are_unknown: bool,
 ) -> Iterator[dict[str, object]]:
-    """The rows; without causes where stages are not told apart, or `is_part`: others of the pipeline are not there."""
+    """The rows; without causes where stages are not told apart, or `is_part`: others of the pipeline are not there.
+
+    `are_unknown`: how long its transfers take, which then are in no cause.
+    """
     every = [unit for own in units for unit in own]
     begin, end = min(u.start_ns for u in every), max(u.end_ns for u in every)
     chunks, batches = _chunks(units), len({u.batch for u in every})
@@ -474,13 +483,17 @@ def _bubbles(
     ))  # fmt: skip
     compute = [sum(u.busy_ns for u in own) for own in units]
     mean = sum(compute) / len(compute)
+    if equal and actual and moved and moved > (1 + _IMPOSSIBLE) * (end - begin):
+        equal = None  # what was replayed takes longer than it took: the units are not these
     for position, own in enumerate(units):
         bubble = end - begin - compute[position]
         causes: dict[str, object] = {}
         if equal and actual and moved:
-            parts = (equal - mean, (actual - compute[position]) - (equal - mean), moved - actual)
-            names = ("schedule_ns", "imbalance_ns", "transfer_ns", "other_ns")
-            causes = dict(zip(names, (*parts, bubble - sum(parts)), strict=True))
+            parts = (equal - mean, (actual - compute[position]) - (equal - mean))
+            causes = dict(zip(("schedule_ns", "imbalance_ns"), parts, strict=True))
+            if not are_unknown:
+                transfer = moved - actual
+                causes |= {"transfer_ns": transfer, "other_ns": bubble - sum(parts) - transfer}
         yield {
             "pipeline": _pipeline_name(ranks), "stage": position, "rank": own[0].rank,
             "schedule": "zero bubble" if forwards else "interleaved" if unclear else _schedule(units, chunks),

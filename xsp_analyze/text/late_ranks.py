@@ -79,10 +79,10 @@ def bubble_words(rows: pl.DataFrame) -> str:
         return f"{text}."
     stage = slowest_stage(rows)
     slow = "" if stage is None else f"; others wait for stage {stage}"
-    return (
-        f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}. Transfers add"
-        f" {duration(first['transfer_ns'])} a step{slow}."
-    )
+    text = f"{text}; with equal stages and no transfers it would be {share(first['schedule_share'])}"
+    if first["transfer_ns"] is None:
+        return f"{text}. What transfers add is not known{slow}."
+    return f"{text}. Transfers add {duration(first['transfer_ns'])} a step{slow}."
 
 
 def _compute_on_hosts(frames: StepView) -> pl.DataFrame:

@@ -136,6 +136,26 @@ def test_a_job_of_ranks_read_one_by_one_has_the_pipeline_of_all_together(
     assert "Stages of the pipeline in step 0" in render(job)
 
 
+def test_of_ranks_read_one_by_one_that_record_receives_alone_transfers_are_not_known(tmp_path: Path) -> None:
+    """When a sender's work ended is not in what a rank leaves: that is no transfer of 0."""
+    traces = Pipeline(4, 4, "1F1B", transfer_ns=100_000).traces("torch", sends=False)
+    for rank, trace in enumerate(traces):
+        write_rank(tmp_path / "ranks" / f"rank-{rank}", rank, trace)
+    job = open_job(tmp_path)
+    rows = job.pipelines()
+    assert rows["transfer_ns"].null_count() == rows["other_ns"].null_count() == rows.height == 4
+    assert rows["schedule_ns"].null_count() == 0
+    assert "What transfers add is not known" in findings(job)[0]
+
+
+def test_a_reading_that_takes_longer_than_the_step_took_has_no_causes(tmp_path: Path) -> None:
+    """Without marks and sends the first stage goes forward in one unit: no ideal is above what was measured."""
+    rows = _bubbles(tmp_path, Pipeline(2, 4, "GPipe"), "", sends=False)
+    told = rows.drop_nulls("schedule_ns")
+    assert (told["other_ns"].fill_null(0) >= -0.02 * told["window_ns"]).all()
+    assert (told["schedule_ns"] <= 1.02 * told["bubble_ns"]).all()
+
+
 @pytest.mark.parametrize("marks", ["", "torch"])
 @pytest.mark.parametrize("missing", [2, 3])
 def test_a_pipeline_of_which_a_stage_is_missing_has_no_ideal(tmp_path: Path, marks: str, missing: int) -> None:
