@@ -70,3 +70,19 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_compared(
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + 2
     assert "rank1.json" in printed.err
+
+
+def test_a_rank_that_was_cut_is_compared_and_said_to_be(
+    tmp_path: Path, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = (tmp_path / "run7" / "rank1.json").stat().st_size
+    with open(files[1], "r+b") as file:  # noqa: PTH123 (a text)
+        file.truncate(size * 3 // 4)
+    (tmp_path / "run7" / "rank3.json").write_text('{"nothing": 1}', encoding="utf-8")
+    assert main(["ranks", str(tmp_path / "run7"), "-a", "R01", "-f", "csv", "--jobs", "1"]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1 + 3
+    unknown, cut = sorted(printed.err.splitlines())[::-1]
+    assert cut.startswith("warning: ")
+    assert "rank3.json: left out" in f"{unknown}{cut}"
+    assert "of rank1.json was left out: the file ends in it" in f"{unknown}{cut}"

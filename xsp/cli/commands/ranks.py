@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ranks"]
 
 _SOME_FAILED = 1
+_NAMED = 4  # warnings on a terminal
 
 
 @reads_input(without=("time_range", "process_ids", "device_ids", "align_clocks"))
@@ -83,8 +84,12 @@ def ranks(
                 results, str(output_format), screen_of(rows), csv_raw=csv_raw, is_list=len(analyses or ()) != 1
             )
             print_bytes(content, styled=output_format is Formats.TABLE)
-        for sentence in (*failed, *in_part):
+        for sentence in failed:
             note(f"error: {sentence}")
+        for sentence in in_part[:_NAMED]:
+            note(f"warning: {sentence}")
+        if len(in_part) > _NAMED:
+            note(f"warning: {len(in_part) - _NAMED} more of this kind, which the page (-o) has")
         return _SOME_FAILED if failed else 0
 
 
@@ -111,9 +116,9 @@ def _tables_of_ranks(
     with tempfile.TemporaryDirectory(prefix="xsp-ranks-") as scratch:
         discovered = discover(inputs, scratch, ranks=True, format_name=reading.format, as_one=True)
         units = _ranks_of_one_job(discovered.units)
-        outcomes = list(_outcomes(units, scratch, reading, jobs))
+        in_part = [f"{path}: left out ({reason})" for path, reason in discovered.left_out]
+        outcomes = list(_outcomes(units, scratch, reading, jobs, in_part))
         failed = [o.reason for o in outcomes if o.facts is None]
-        in_part = [f"{o.unit.name}: {fault}" for o in outcomes for fault in (o.facts or {}).get("faults", ())]
         yield Path(scratch, "jobs", units[0].job or ""), units[0].job, failed, in_part
 
 
@@ -128,8 +133,24 @@ def _ranks_of_one_job(units: Sequence[Unit]) -> Sequence[Unit]:
     return units
 
 
-def _outcomes(units: Sequence[Unit], scratch: str, reading: Reading, jobs: int | None) -> Iterator[UnitOutcome]:
-    """What came of each rank, whose spans are not kept."""
+def _sentences_on(outcome: UnitOutcome, folder: Path) -> list[str]:
+    """What no answer is there for, and the first of its trace's warnings: such as that the file is cut."""
+    facts = outcome.facts or {}
+    sentences = [f"{outcome.unit.name}: {fault}" for fault in facts.get("faults", ())]
+    if facts.get("warnings") and folder.is_dir():
+        from xsp_model import bundle  # noqa: PLC0415
+
+        ledger = bundle.read(folder, is_own=True).frame("ledger")
+        severe = ledger.filter(ledger["severity"].cast(str) != "info")["detail"].to_list()
+        more = f", and {len(severe) - 1} more" if len(severe) > 1 else ""
+        sentences += [f"{outcome.unit.name}: {severe[0]}{more}"] if severe else []
+    return sentences
+
+
+def _outcomes(
+    units: Sequence[Unit], scratch: str, reading: Reading, jobs: int | None, in_part: list[str]
+) -> Iterator[UnitOutcome]:
+    """What came of each rank, whose spans are not kept; to `in_part` is added what is to be known of it."""
     from xsp.batch.pool import default_limit_bytes, run_here  # noqa: PLC0415
     from xsp.batch.progress import BatchProgress  # noqa: PLC0415
     from xsp.batch.unit import Settings, own_version  # noqa: PLC0415
@@ -142,7 +163,9 @@ def _outcomes(units: Sequence[Unit], scratch: str, reading: Reading, jobs: int |
         stream = run_here(units, settings, jobs=count, limit_bytes=default_limit_bytes(count))
         try:
             for outcome in stream:
-                shutil.rmtree(Path(location_of(outcome.unit, scratch), BUNDLE), ignore_errors=True)
+                bundle = Path(location_of(outcome.unit, scratch), BUNDLE)
+                in_part += _sentences_on(outcome, bundle)
+                shutil.rmtree(bundle, ignore_errors=True)
                 progress.count(outcome)
                 yield outcome
         finally:
