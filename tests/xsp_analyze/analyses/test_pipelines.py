@@ -151,9 +151,9 @@ def test_of_ranks_read_one_by_one_that_record_receives_alone_transfers_are_not_k
 def test_a_reading_that_takes_longer_than_the_step_took_has_no_causes(tmp_path: Path) -> None:
     """Without marks and sends the first stage goes forward in one unit: no ideal is above what was measured."""
     rows = _bubbles(tmp_path, Pipeline(2, 4, "GPipe"), "", sends=False)
-    told = rows.drop_nulls("schedule_ns")
-    assert (told["other_ns"].fill_null(0) >= -0.02 * told["window_ns"]).all()
-    assert (told["schedule_ns"] <= 1.02 * told["bubble_ns"]).all()
+    causes = rows.drop_nulls("schedule_ns")
+    assert (causes["other_ns"].fill_null(0) >= -0.02 * causes["window_ns"]).all()
+    assert (causes["schedule_ns"] <= 1.02 * causes["bubble_ns"]).all()
 
 
 @pytest.mark.parametrize("marks", ["", "torch"])
