@@ -29,6 +29,8 @@ _COPIES = {
     "after.json.gz": _TRACE,
     "rank0.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank0.json.gz",
     "rank1.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank1.json.gz",
+    "job/rank0.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank0.json.gz",
+    "job/rank1.json.gz": _FIXTURES / "torch_profiler/two_ranks/rank1.json.gz",
     "run.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "big.sqlite": _FIXTURES / "nsys_sqlite/inference_2gpu_synthetic/trace.sqlite",
     "big.json.gz": _TRACE,

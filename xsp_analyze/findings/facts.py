@@ -392,7 +392,7 @@ class Facts:
         That is a name and `ns`: kernels as long as migrations and faults ran within them, and fills that either met, as
         these do hardly anything else. Times are of a step.
         """
-        faults = self.frames.trace.frame("page_faults").drop_nulls(["device_id", "duration_ns"])
+        faults = self.frames.of_trace.kernel_runs.scan("page_faults").drop_nulls(["device_id", "duration_ns"]).collect()
         faults = faults.rename({"time_ns": "start_ns"})
         steps = dict(self.host.windows.group_by("run_id").len().iter_rows())
         fills, kind, times = str(Kind.MEMSET), pl.col("kind").cast(pl.String), ("start_ns", "duration_ns")

@@ -38,8 +38,8 @@ def fixture_page(browser: Browser, file: Path) -> Iterator[Page]:
 def test_every_section_is_drawn(page: Page) -> None:
     ids = page.eval_on_selector_all("section", "all => all.map(s => s.id)")
     assert ids == [
-        "next", "ledger", "model", "timeline", "tree", "layers", "gpu", "types", "kernels", "devices", "modules",
-        "analyses", "not-here",
+        "next", "what-if", "ledger", "model", "timeline", "tree", "layers", "gpu", "types", "kernels", "devices",
+        "modules", "analyses", "not-here",
     ]  # fmt: skip
     assert page.locator(".missing").count() == 0
     assert page.locator("h1").inner_text() == "small.json"

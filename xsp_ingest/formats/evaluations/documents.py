@@ -254,6 +254,8 @@ def read_latencies(path: Path) -> RawTrace:
                 calls.append((name, kind or "(no type)", ns))
     if not calls:
         raise XspError("no layer of the file has a time", path=path)
+    if not totals:
+        raise XspError("the file ends before the row of its sum: it is cut off", path=path, advice="Copy it again")
     grouped = [(key, sum(ns for *_, ns in of)) for key, of in groupby(calls, key=lambda call: call[:2])]
     size = _BATCH_FOLDER.fullmatch(path.parent.parent.name)
     facts = RunFacts(
