@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from contextlib import contextmanager
@@ -140,20 +139,20 @@ def resident_bytes() -> int:
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # no Linux
-        return _of_windows_process().resident if sys.platform == "win32" else peak_bytes()
+        return _of_windows_process()[1] if sys.platform == "win32" else peak_bytes()
 
 
 def peak_bytes() -> int:
     """The most memory that this process ever held."""
     if sys.platform == "win32":
-        return _of_windows_process().peak
+        return _of_windows_process()[0]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * _KIB
 
 
 def _machine_bytes() -> int:
     if sys.platform == "win32":
-        return _of_windows_machine().installed
+        return _of_windows_machine()[0]
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -162,7 +161,7 @@ def _machine_free() -> int:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * _KIB for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, StopIteration):
-        return _of_windows_machine().free if sys.platform == "win32" else _machine_bytes()
+        return _of_windows_machine()[1] if sys.platform == "win32" else _machine_bytes()
 
 
 def _container_sizes() -> list[tuple[int, int]]:
@@ -208,47 +207,25 @@ def _process_limits() -> list[int]:
     return [soft for soft in softs if soft != resource.RLIM_INFINITY]
 
 
-# Windows says it in structures of its own.
+# Windows fills it into structures of its own, here as words of 64 bits: the first begins with the structure's size.
+
+_WORD_BYTES = 8
 
 
-class _Machine(ctypes.Structure):
-    """MEMORYSTATUSEX."""
+def _of_windows_machine() -> tuple[int, int]:
+    """Memory that is installed, and that is free (MEMORYSTATUSEX)."""
+    import ctypes  # noqa: PLC0415 (on Windows alone)
 
-    size: int
-    installed: int
-    free: int
-    _fields_ = (
-        ("size", ctypes.c_uint32),
-        ("percent", ctypes.c_uint32),
-        ("installed", ctypes.c_uint64),
-        ("free", ctypes.c_uint64),
-        ("others", ctypes.c_uint64 * 5),
-    )
-
-
-class _Process(ctypes.Structure):
-    """PROCESS_MEMORY_COUNTERS."""
-
-    size: int
-    peak: int
-    resident: int
-    _fields_ = (
-        ("size", ctypes.c_uint32),
-        ("faults", ctypes.c_uint32),
-        ("peak", ctypes.c_size_t),
-        ("resident", ctypes.c_size_t),
-        ("others", ctypes.c_size_t * 6),
-    )
-
-
-def _of_windows_machine() -> _Machine:
-    status = _Machine(ctypes.sizeof(_Machine))
+    status = (ctypes.c_uint64 * 8)(8 * _WORD_BYTES)
     ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-    return status
+    return status[1], status[2]
 
 
-def _of_windows_process() -> _Process:
-    counters = _Process(ctypes.sizeof(_Process))
-    this_process = ctypes.c_void_p(-1)
-    ctypes.windll.kernel32.K32GetProcessMemoryInfo(this_process, ctypes.byref(counters), counters.size)  # type: ignore[attr-defined]
-    return counters
+def _of_windows_process() -> tuple[int, int]:
+    """The most memory that this process held, and what it holds (PROCESS_MEMORY_COUNTERS)."""
+    import ctypes  # noqa: PLC0415 (likewise)
+
+    counters, this_process = (ctypes.c_uint64 * 9)(9 * _WORD_BYTES), ctypes.c_void_p(-1)
+    ask = ctypes.windll.kernel32.K32GetProcessMemoryInfo  # type: ignore[attr-defined]
+    ask(this_process, ctypes.byref(counters), 9 * _WORD_BYTES)
+    return counters[1], counters[2]

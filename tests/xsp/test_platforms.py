@@ -55,12 +55,12 @@ def test_memory_is_what_the_system_says_otherwise() -> None:
 
 def test_windows_says_memory_in_structures_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def say_machine(status: SimpleNamespace) -> None:
-        assert status._obj.size == 64  # as its header has it
+        assert status._obj[0] == 64  # as its header has it
         ctypes.memmove(ctypes.addressof(status._obj) + 8, (ctypes.c_uint64 * 2)(16 << 30, 5 << 30), 16)
 
     def say_process(process: ctypes.c_void_p, counters: SimpleNamespace, size: int) -> None:
         assert process.value == (1 << 64) - 1
-        assert counters._obj.size == size == 72
+        assert counters._obj[0] == size == 72
         ctypes.memmove(ctypes.addressof(counters._obj) + 8, (ctypes.c_uint64 * 2)(900, 700), 16)
 
     calls = SimpleNamespace(GlobalMemoryStatusEx=say_machine, K32GetProcessMemoryInfo=say_process)

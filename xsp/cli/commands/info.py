@@ -105,9 +105,9 @@ def _absent(without: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
     count = len({analysis for ids in without.values() for analysis in ids})
     if not count:
         return []
-    first = ", ".join(list(without)[:_MAX_ABSENT])
-    more = f" and {len(without) - _MAX_ABSENT} more" if len(without) > _MAX_ABSENT else ""
-    return [("not in it", f"{first}{more}, which {thousands(count)} analyses need (all: xsp info -f json)")]
+    first = "; ".join(list(without)[:_MAX_ABSENT])  # some have commas of their own
+    more = f"; {len(without) - _MAX_ABSENT} more" if len(without) > _MAX_ABSENT else ""
+    return [("not in it", f"{first}{more}: what {thousands(count)} analyses need (all: xsp info -f json)")]
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,7 +157,7 @@ def _outcomes(
     from xsp.processes import cores, end  # noqa: PLC0415
 
     count = jobs or cores()
-    settings = Settings(scratch, replace(reading), reports=False, scratch=scratch, version=own_version())
+    settings = Settings(scratch, reading, reports=False, scratch=scratch, version=own_version())
     with ended_politely(), BatchProgress(len(units)) as progress:
         stream = run_here(units, settings, jobs=count, limit_bytes=default_limit_bytes(count))
         try:
